@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
 from atlasc.passes.execution.counting_engine import (
     CountingEngine,
     Counts,
@@ -104,6 +105,15 @@ def _shape_of(module: Module) -> Shape:
     return Shape(attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1))
 
 
+def _is_complete(module: Module) -> bool:
+    """Whether a program could run as it is: its functions are recorded whole then, as whatever comes
+    next will want them. Before that, and without arrays, costs are enough.
+    """
+    used = (value for op in module.ops for value in op.attributes.values())
+    missing = (one for one in used if isinstance(one, Symbol) and one.name not in module.symbols)
+    return "rotations" in module.attributes and next(missing, None) is None
+
+
 def merged(parts: Iterable[Counts]) -> Counts:
     """Sum of counts."""
     result = Counts()
@@ -118,7 +128,7 @@ def program_costs(module: Module) -> ProgramCosts:
     Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
     on nothing but itself.
     """
-    functions = Functions(module, _shape_of(module), costs_only=True)
+    functions = Functions(module, _shape_of(module), costs_only=not _is_complete(module))
     per_op = {op: Counts() for op in module.ops}
     return ProgramCosts(
         module, per_op | {op: function.counts for op, function in functions.calls()}

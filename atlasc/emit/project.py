@@ -111,17 +111,11 @@ def _recorded(
     Raises:
         AtlasError: a name has characters that no file may have, or is that of the record.
     """
-    functions = Functions(program, Shape.of(parameters))
-    calls = dict(functions.calls())
-    periods = {
-        period
-        for function in functions.recorded
-        for one in function.code
-        if one.primitive == "bootstrap_many"
-        for period in one.numbers
-    }
+    calls = Functions(program, Shape.of(parameters)).named()
+    functions = list(dict.fromkeys(calls.values()))
+    periods = {period for function in functions for period in function.periods}
     circuits = [one for period in sorted(periods) for one in parameters.circuit(period)]
-    arrays = record_arrays([*functions.recorded, *circuits])
+    arrays = record_arrays([*functions, *circuits])
     for name, array in sorted(program.arrays_used().items()):
         if not name.isprintable() or name in arrays:
             raise AtlasError(f"an array cannot be called {name!r}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from threading import Lock
 from typing import Any, Generic
 
 import numpy as np
@@ -17,6 +19,7 @@ from atlasc.passes.execution.kernels import attention, elementwise, linear, rows
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.plaintexts import MASK
 from atlasc.passes.execution.record import Function, Register, Shape
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES
 from atlasc.passes.framework.pass_base import OBSERVED
 
 _NAMED = (
@@ -35,12 +38,33 @@ KERNELS: dict[str, Callable[..., list[Register]]] = {
 It returns the ciphertexts of the result."""
 
 
+STORES = 8
+"""Shapes and rotation plans whose functions are kept: those of a program from its first layout on,
+with and without slots, and of a few programs that run beside it."""
+
+
+class _Store:
+    """The functions of ops by what they depend on, under one plan of rotations."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.functions: dict[tuple[Any, ...], Function] = {}
+        self.costs_only: dict[tuple[Any, ...], Function] = {}
+
+
+@lru_cache(STORES)
+def _store(slots: int, bootstrap_level: int | None, bootstrap_batch: int, plan: str) -> _Store:
+    """Of engines of any highest level: kernels never look at it."""
+    return _Store()
+
+
 class Functions:
-    """The functions of a program, each recorded when it is first wanted.
+    """The functions of a program. Each is recorded when it is first wanted, and kept for whoever
+    asks for it again: passes, costs, keys, memory, emission, runs.
 
     Attributes:
         symbols: arrays of the program.
-        costs_only: the functions are for counting alone, and have no slots.
+        costs_only: the functions are for counting alone, and may have no slots.
     """
 
     def __init__(self, module: Module, shape: Shape, costs_only: bool = False) -> None:
@@ -48,8 +72,9 @@ class Functions:
         arrays may be missing.
         """
         self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
-        self._context, self._numbers = Context(shape, module, costs_only), dict[str, int]()
-        self._known: dict[tuple[Any, ...], Function] = {}
+        self._context = Context(shape, module, costs_only)
+        plan = repr([module.attributes.get(name) for name in PLAN_ATTRIBUTES])
+        self._store = _store(shape.slots, shape.bootstrap_level, shape.bootstrap_batch, plan)
 
     def of(self, op: Op, levels: Sequence[Sequence[int]]) -> Function:
         """The function of an op whose encrypted operands have ciphertexts of these levels.
@@ -57,16 +82,13 @@ class Functions:
         Raises:
             AtlasError: the op cannot be computed at these levels; says which op of which module.
         """
-        key = (*_key(op, self.symbols), *map(tuple, levels))
-        if key not in self._known:
-            with _blaming(op):
-                self._known[key] = self._record(op, tuple(map(tuple, levels)))
-        return self._known[key]
-
-    @property
-    def recorded(self) -> list[Function]:
-        """The functions so far."""
-        return list(self._known.values())
+        key, store = (*_key(op, self.symbols), *map(tuple, levels)), self._store
+        with store.lock, _blaming(op):
+            known = store.costs_only if self.costs_only else store.functions
+            found = store.functions.get(key) or known.get(key)
+            if found is None:
+                found = known[key] = self._record(op, tuple(map(tuple, levels)))
+        return found
 
     def calls(self) -> Iterator[tuple[Op, Function]]:
         """The ops of the module that have kernels, each with its function. Inputs without a level
@@ -82,16 +104,27 @@ class Functions:
                 levels[op.value] = function.result_levels
                 yield op, function
 
+    def named(self) -> dict[Op, Function]:
+        """As :meth:`calls`, with a name for each function that no other one of the program has."""
+        names, numbers = dict[Function, Function](), dict[str, int]()
+        calls = dict(self.calls())
+        for function in calls.values():
+            if function not in names:
+                number = numbers[function.name] = numbers.get(function.name, 0) + 1
+                names[function] = function.named(f"{function.name}_{number}")
+        return {op: names[function] for op, function in calls.items()}
+
     def text(self) -> str:
         """The whole program in primitives: its functions, and what each op calls."""
-        lines = []
-        for op, function in self.calls():
+        lines, calls = [], self.named()
+        for op, function in calls.items():
             operands = [f"%{value.name}" for value in op.operands if value.encrypted]
             arrays = map("{} = {}".format, function.roles, function.arrays(op))
             given = ", ".join([*operands, *arrays])
             place = f"  # {op.location}" if op.location else ""
             lines.append(f"%{op.value.name} = {function.name}({given}){place}")
-        return "\n\n".join([*(one.text() for one in self.recorded), "\n".join(lines)]) + "\n"
+        functions = (one.text() for one in dict.fromkeys(calls.values()))
+        return "\n\n".join([*functions, "\n".join(lines)]) + "\n"
 
     def _record(self, op: Op, levels: tuple[tuple[int, ...], ...]) -> Function:
         if op.name not in KERNELS:
@@ -105,10 +138,8 @@ class Functions:
         context.begin()
         operands = [[context.recorder.register(level) for level in one] for one in levels]
         result = KERNELS[op.name](context, op, *operands)
-        kind = op.name.removeprefix("ckks.")
-        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
         return Function(
-            f"{kind}_{number}",
+            op.name.removeprefix("ckks."),
             context.shape,
             levels,
             tuple(context.recorder.code),

@@ -73,7 +73,7 @@ class Function:
     """An op in primitives. Registers are numbered from 0, those of the operands first.
 
     Attributes:
-        name: of the op, and a number.
+        name: of the op; in a program that is written down with a number.
         shape: of the engines that can play it.
         levels: of the ciphertexts of each encrypted operand.
         code: the instructions in order.

@@ -58,14 +58,15 @@ def test_text() -> None:
 def test_equal_ops_share_a_function() -> None:
     case = small_program("encoder")
     found = functions(case.program, case.parameters)
-    calls = dict(found.calls())
-    assert len(found.recorded) == len(set(calls.values())) < len(calls)
+    calls, named = dict(found.calls()), found.named()
     # Blocks are at other levels, so that an op of one is seldom the same as that of another.
-    names = [one.name for one in found.recorded]
-    assert len(set(names)) == len(names)
+    names = {function.name for function in named.values()}
+    assert len(names) == len(set(named.values())) == len(set(calls.values())) < len(calls)
     for op, function in calls.items():
-        assert function.name.rpartition("_")[0] == op.name.removeprefix("ckks.")
+        assert named[op].name.rpartition("_")[0] == op.name.removeprefix("ckks.")
+        assert named[op].code is function.code
         assert found.of(op, function.levels) is function
+    assert dict(functions(case.program, case.parameters).calls()) == calls
 
 
 @pytest.mark.parametrize("name", NAMES)
