@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import REMEDY, Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
@@ -122,7 +122,7 @@ def require_polynomials(bundle: Bundle) -> Bundle:
             why="that needs the polynomials, which are in the server's part of the bundle",
             remedy="give the whole bundle, or ask whoever has it to check (docs/security.md)",
         )
-    return bundle if bundle.role is None else load_bundle(bundle.folder)
+    return bundle.whole()
 
 
 def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdict]:

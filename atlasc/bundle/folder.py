@@ -16,11 +16,10 @@ No key is ever part of a bundle: keys have folders of their own (``atlasc keygen
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -130,20 +129,37 @@ class Bundle:
         inputs = *self.client.embed.inputs, *self.client.public_inputs
         return client_model(inputs, self.folder / "client" / "model")
 
-    def load_inputs(self, data: object, long: str = LONG[0], *, partial: bool = False) -> Inputs:
+    def load_inputs(self, data: object, long: str = LONG[0], **options: Any) -> Inputs:
         """Inputs in the shape that the program was compiled for.
 
         Args:
             data: a path, or objects in memory; see :func:`atlasc.loading.data.inputs_of`.
             long: what becomes of longer texts, one of ``LONG``.
-            partial: a row without an input is a fault of the inputs, not an error.
+            options: ``partial`` and ``choice``, likewise.
 
         Raises:
             AtlasError: as :func:`atlasc.loading.data.inputs_of`.
         """
         from atlasc.loading.data import inputs_of
 
-        return inputs_of(data, self.model, self.manifest.sequence_length, long, partial=partial)
+        return inputs_of(data, self.model, self.manifest.sequence_length, long, **options)
+
+    def whole(self) -> Bundle:
+        """The bundle with the parts of both roles: what was checked is not checked again.
+
+        Raises:
+            AtlasError: as :func:`load_bundle`.
+        """
+        if self.role is None:
+            return self
+        for part in ROLES:
+            if part != self.role:
+                _require_part(self.folder, part, alone=False)
+                _check_part(self.folder, self.manifest, part)
+        whole = replace(self, role=None)
+        # What was read of the role's part.
+        vars(whole).update({n: v for n, v in vars(self).items() if n not in vars(whole)})
+        return whole
 
 
 def write_bundle(
@@ -191,11 +207,16 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
             why=f"it does not list {unlisted[0]}",
             remedy="compile the model again",
         )
-    parts = ROLES if role is None else (role,)
-    for part in parts:
+    for part in ROLES if role is None else (role,):
         _require_part(folder, part, alone=role is not None)
+        _check_part(folder, manifest, part)
+    return Bundle(folder, manifest, identity, role)
+
+
+def _check_part(folder: Path, manifest: Manifest, part: str) -> None:
+    """Check the files of a role's part against the manifest."""
     for name, expected in manifest.files.items():
-        if role is not None and not name.startswith(f"{role}/"):
+        if not name.startswith(f"{part}/"):
             continue
         if not os.path.lexists(folder / name):
             raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
@@ -205,7 +226,7 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
                 why="its SHA-256 is not the one in the manifest",
                 remedy="compile the model again, or restore the file",
             )
-    for path in itertools.chain.from_iterable((folder / part).rglob("*") for part in parts):
+    for path in (folder / part).rglob("*"):
         listed = path.relative_to(folder).as_posix() in manifest.files
         if not listed and (path.is_symlink() or not path.is_dir()):
             raise AtlasError(
@@ -213,7 +234,6 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
                 why="the manifest does not list it",
                 remedy="remove it, or copy the bundle again",
             )
-    return Bundle(folder, manifest, identity, role)
 
 
 def _require_part(folder: Path, part: str, *, alone: bool = True) -> None:

@@ -70,11 +70,14 @@ class IndexedInputs:
         Raises:
             AtlasError: of the file; an index that is no number, or one that the file does not have.
         """
-        return self._chosen(bundle.load_inputs(self.data, self.long, partial=True)).tell(warn)
+        return bundle.load_inputs(self.data, self.long, partial=True, **self.choice).tell(warn)
 
-    def _chosen(self, inputs: Inputs) -> Inputs:
-        if not self.index:
-            return inputs
+    @property
+    def choice(self) -> dict[str, Any]:
+        """Which inputs are wanted, as :func:`atlasc.loading.data.inputs_of` takes it."""
+        return {"choice": self._numbers} if self.index else {}
+
+    def _numbers(self, count: int) -> list[int]:
         wanted: list[int] = []
         for part in self.index.split(","):
             first, _, last = part.strip().partition("-")
@@ -83,12 +86,12 @@ class IndexedInputs:
                     f"--index {self.index} is no list of numbers", remedy="write it as 0,1,5-7"
                 )
             wanted += range(int(first), int(last or first) + 1)
-        if not wanted or max(wanted) >= len(inputs):
+        if not wanted or max(wanted) >= count:
             raise AtlasError(
                 f"--index {self.index} chooses inputs that the file does not have",
-                why=f"it has the inputs 0 to {len(inputs) - 1}",
+                why=f"it has the inputs 0 to {count - 1}",
             )
-        return inputs.take(wanted)
+        return wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +100,20 @@ class InputOptions(IndexedInputs):
 
     count: int | None = option("Take the first inputs of the file.", minimum=1)
 
-    def _chosen(self, inputs: Inputs) -> Inputs:
+    @property
+    def choice(self) -> dict[str, Any]:
+        """See the base class."""
         if self.count is None:
-            return super()._chosen(inputs)
+            return super().choice
         if self.index:
             raise AtlasError("--index and --count exclude each other", remedy="give one of them")
-        if self.count > len(inputs):
-            raise AtlasError(f"--count {self.count}, but the file has {len(inputs)} inputs")
-        return inputs.take(range(self.count))
+        return {"choice": self._first}
+
+    def _first(self, count: int) -> range:
+        wanted = self.count or count
+        if wanted > count:
+            raise AtlasError(f"--count {wanted}, but the file has {count} inputs")
+        return range(wanted)
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +19,8 @@ from atlasc.passes.framework.rewriting import Rewriter
 
 KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
 """Facts of the program that the client needs too: it makes the keys."""
+KEPT_BYTES = 2**28
+"""Of embedded inputs that are kept."""
 TOGETHER = 8
 """Inputs that are evaluated in the clear at once: more take memory, and no less time."""
 
@@ -32,6 +37,15 @@ def batches(arrays: Arrays, size: int) -> Iterator[tuple[int, dict[str, np.ndarr
     """The inputs in parts of at most ``size``, each with the number of its first input."""
     for start in range(0, rows_of(arrays), size):
         yield start, {name: array[start : start + size] for name, array in arrays.items()}
+
+
+def _row_key(arrays: Arrays, row: int) -> bytes:
+    """Tells an input from others."""
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape[1:]} ".encode())
+        digest.update(array[row].tobytes())
+    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,10 @@ class ClientProgram:
 
     embed: Module
     interface: Module
+    _kept: dict[bytes, dict[str, np.ndarray]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _lock: Any = field(default_factory=Lock, repr=False, compare=False)
 
     @property
     def batch(self) -> int:
@@ -103,10 +121,33 @@ class ClientProgram:
         return prepared
 
     def embedded(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """The cleartext inputs of the server's program from any number of raw ones, unchecked."""
+        """The cleartext inputs of the server's program from any number of raw ones, unchecked.
+
+        The latest rows are kept: whoever encrypts inputs has checked them before.
+        """
         public = {n: np.asarray(arrays[n], np.float64) for n in self.public if n in arrays}
-        with np.errstate(over="ignore", invalid="ignore"):
-            return {**interpret(self.embed, arrays), **public}
+        given = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        keys = [_row_key(given, row) for row in range(rows_of(given))]
+        with self._lock:
+            rows = {key: self._kept[key] for key in keys if key in self._kept}
+        new = {key: row for row, key in enumerate(keys) if key not in rows}
+        if new or not keys:
+            missing = list(new.values())
+            with np.errstate(over="ignore", invalid="ignore"):
+                made = interpret(
+                    self.embed, {name: array[missing] for name, array in given.items()}
+                )
+            if not keys:
+                return {**made, **public}
+            for place, key in enumerate(new):
+                rows[key] = {name: array[place] for name, array in made.items()}
+        first = rows[keys[0]]
+        limit = KEPT_BYTES // max(1, sum(array.nbytes for array in first.values()))
+        with self._lock:
+            self._kept.update(rows)
+            for key in list(self._kept)[: max(0, len(self._kept) - limit)]:
+                del self._kept[key]
+        return {**{name: np.stack([rows[key][name] for key in keys]) for name in first}, **public}
 
     def query(self, arrays: Arrays, *, unchecked: bool = False) -> Packed:
         """Slots of raw inputs, at most a batch; with ``unchecked`` of those too that are far larger

@@ -6,10 +6,10 @@ and not an hour of compilation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 MAX_ARRAYS = 4 * GIB
 """Bytes of the arrays of an .npz."""
 FORMATS = (*tables.READERS, ".npz")
+Choice: TypeAlias = Callable[[int], Sequence[int]]
+"""Which of so many inputs are wanted, by their numbers."""
+
+
+def _all(count: int) -> Sequence[int]:
+    return range(count)
 
 
 def inputs_of(
@@ -38,6 +44,7 @@ def inputs_of(
     long: str = LONG[0],
     *,
     partial: bool = False,
+    choice: Choice = _all,
 ) -> Inputs:
     """Inputs from a file, or from what the caller has in memory.
 
@@ -61,6 +68,8 @@ def inputs_of(
             model has positions for.
         long: what becomes of longer texts, one of ``LONG``.
         partial: a row without an input becomes one of ``Inputs.faults``, if others have one.
+        choice: of a file's inputs. Others are not tokenised or decoded, unless a text may become
+            several inputs.
 
     Raises:
         AtlasError: missing or empty data; wrong format, keys, type or shape; a member that is not
@@ -70,7 +79,11 @@ def inputs_of(
         return data
     lengths = sequence_length, long
     if isinstance(data, str | Path):
-        return _from_file(Path(data).expanduser(), model, lengths, partial)
+        divided = long == "windows"
+        found = _from_file(
+            Path(data).expanduser(), model, lengths, partial, _all if divided else choice
+        )
+        return found.take(choice(len(found))) if divided and choice is not _all else found
     main = model.input_names[0]
     if main == "pixel_values":
         found = images_in_memory(data, model)
@@ -108,14 +121,19 @@ def _rows(data: object) -> list[dict[str, Any]] | None:
 
 
 def _from_file(
-    source: Path, model: LoadedModel, lengths: tuple[int | None, str], partial: bool
+    source: Path,
+    model: LoadedModel,
+    lengths: tuple[int | None, str],
+    partial: bool,
+    choice: Choice,
 ) -> Inputs:
     if not source.exists():
         raise AtlasError(f"data {source} not found", remedy="check the path for a misspelling")
     main, suffix = model.input_names[0], source.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(source, MAX_ARRAYS, what="data")
-        return _from_arrays(arrays, model, lengths, str(source))
+        found = _from_arrays(arrays, model, lengths, str(source))
+        return found if choice is _all else found.take(choice(len(found)))
     dataset = source.is_dir() and tables.is_dataset(source)
     if dataset or (suffix in tables.READERS and not source.is_dir()):
         have, needed = "texts" if suffix == ".txt" else "texts or ids", IDS
@@ -133,8 +151,11 @@ def _from_file(
             remedy=f"give data of the right kind, or an .npz with an array named {main}",
         )
     if have == "images":
-        return checked(load_images(source, model), model)
+        return checked(load_images(source, model, choice), model)
     rows, notes = tables.read_rows(source)
+    if choice is not _all:
+        named = list(rows.items())
+        rows = dict(named[number] for number in choice(len(named)))
     return _from_rows(rows, model, lengths, partial, notes)
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets import cost_table
 from atlasc.runtime.engine import RoleEngine
+from atlasc.targets import cost_table
 from atlasc.targets.base import Progress
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import KEY, ratio

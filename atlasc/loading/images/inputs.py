@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,8 +31,11 @@ class _Item(NamedTuple):
     label: Any = None
 
 
-def load_images(source: Path, model: LoadedModel) -> Inputs:
-    """Read an image, or all images of a folder and of its folders one level down.
+def load_images(
+    source: Path, model: LoadedModel, choice: Callable[[int], Sequence[int]] = range
+) -> Inputs:
+    """Read an image, or all images of a folder and of its folders one level down; with ``choice``
+    those of so many that it gives the numbers of.
 
     Names are relative to the source. Labels are the names of the folders that the images lie in,
     or their numbers where the model has labels of all these names. Notes say what is not read.
@@ -41,6 +44,7 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
         AtlasError: no image, or none that can be read; of `load_image_processor`.
     """
     if not source.is_dir():
+        choice(1)
         return _inputs([_Item(source.name, source)], 1, model, [])
     found = sorted(p for p in (*source.glob("*"), *source.glob("*/*")) if not _hidden(p, source))
     images = [p for p in found if p.is_file() and p.suffix.lower() in SUFFIXES]
@@ -50,6 +54,7 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
             why=f"it has {len(found)} other files and folders" if found else "it is empty",
             remedy=f"put images there: {', '.join(SUFFIXES)}",
         )
+    chosen = [images[number] for number in choice(len(images))]
     notes = []
     others = [p for p in found if p.is_file() and p not in set(images)]
     deep = [p for p in found if p.is_dir() and p.parent != source]
@@ -62,9 +67,9 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
             notes.append((f"{len(names)} {what} left out", details))
     items = (
         _Item(p.relative_to(source).as_posix(), p, None if p.parent == source else p.parent.name)
-        for p in images
+        for p in chosen
     )
-    return _inputs(items, len(images), model, notes)
+    return _inputs(items, len(chosen), model, notes)
 
 
 def images_in_memory(data: object, model: LoadedModel) -> Inputs | None:

@@ -102,7 +102,6 @@ class KeyedEngine(NativeEngine):
         write_index(folder, "server", **told, **asdict(plan), files=digests)
         write_index(folder, "client", **told)
 
-
     @classmethod
     def require_room(cls, parameters: CpuParameters, plan: KeyPlan) -> None:
         """Raise AtlasError unless an unknown program can be executed with these keys."""

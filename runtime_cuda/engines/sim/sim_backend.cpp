@@ -22,6 +22,7 @@ constexpr std::size_t identity_size = 32;
 Metadata facts(const Interface& interface, const char* kind, const std::string& key) {
     return {{"kind", kind},
             {"engine", name},
+            {"note", sim::note},
             {"parameters", interface.parameters.text()},
             {"key", key}};
 }

@@ -17,6 +17,10 @@
 
 namespace atlasc::sim {
 
+/// In every file.
+inline const std::string note =
+    "SIMULATION: nothing is encrypted; this hides nothing and protects nobody";
+
 /// Standard deviations of the Gaussian error that a primitive adds to each slot.
 struct Noise {
     double fresh = 0.0;

@@ -44,7 +44,7 @@ def test_the_roles_on_the_simulator(tiny: Tiny, tmp_path: Path) -> None:
     for role in ("client", "server"):
         assert "SIMULATION" in (keys / role / "keys.json").read_text()
         assert stat.S_IMODE((keys / role).stat().st_mode) == 0o700
-    assert "SIMULATION" in (keys / "client" / "secret.key").read_text()
+    assert b"SIMULATION" in (keys / "client" / "secret.key").read_bytes()
     given = ("--input", tiny.data, "--index", "3,8", "-o", query)
     encrypted = accepted("encrypt", tiny.bundle, "--keys", keys, *given)
     assert "NOT encrypted" in encrypted.stdout and "nothing is encrypted" in encrypted.stderr
