@@ -106,8 +106,8 @@ def _shape_of(module: Module) -> Shape:
 
 
 def _is_complete(module: Module) -> bool:
-    """Whether a program could run as it is: its functions are recorded whole then, as whatever comes
-    next will want them. Before that, and without arrays, costs are enough.
+    """Whether a program could run as it is. Its functions are recorded whole then, as whatever
+    comes next will want them. Before that, and without arrays, costs are enough.
     """
     used = (value for op in module.ops for value in op.attributes.values())
     missing = (one for one in used if isinstance(one, Symbol) and one.name not in module.symbols)

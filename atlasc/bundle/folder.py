@@ -75,7 +75,7 @@ class Bundle:
         Raises:
             AtlasError: it answers another number of inputs than the manifest says.
         """
-        client = ClientProgram(*map(self._module, ("client/embed", "client/interface")))
+        client = ClientProgram(self._module("client/embed"), self._module("client/interface"))
         if client.batch != self.batch:
             raise AtlasError(
                 f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"

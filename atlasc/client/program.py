@@ -133,10 +133,9 @@ class ClientProgram:
         new = {key: row for row, key in enumerate(keys) if key not in rows}
         if new or not keys:
             missing = list(new.values())
+            some = {name: array[missing] for name, array in given.items()}
             with np.errstate(over="ignore", invalid="ignore"):
-                made = interpret(
-                    self.embed, {name: array[missing] for name, array in given.items()}
-                )
+                made = interpret(self.embed, some)
             if not keys:
                 return {**made, **public}
             for place, key in enumerate(new):

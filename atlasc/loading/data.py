@@ -80,10 +80,9 @@ def inputs_of(
     lengths = sequence_length, long
     if isinstance(data, str | Path):
         divided = long == "windows"
-        found = _from_file(
-            Path(data).expanduser(), model, lengths, partial, _all if divided else choice
-        )
-        return found.take(choice(len(found))) if divided and choice is not _all else found
+        of_file = _all if divided else choice
+        inputs = _from_file(Path(data).expanduser(), model, lengths, partial, of_file)
+        return inputs.take(choice(len(inputs))) if divided and choice is not _all else inputs
     main = model.input_names[0]
     if main == "pixel_values":
         found = images_in_memory(data, model)

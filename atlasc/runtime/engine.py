@@ -259,8 +259,8 @@ class NativeEngine(RoleEngine[Ciphertext]):
         numbers: tuple[int, ...],
         kinds: tuple[float | str, ...],
     ) -> Function:
-        """The function of one primitive. ``kinds``: of its plaintexts: a number, or "c" for a vector
-        of complex ones and "f" for real ones, which are arrays of the call.
+        """The function of one primitive. ``kinds``: of its plaintexts: a number, or what a vector
+        has, "c" for complex numbers and "f" for real ones; vectors are arrays of the call.
         """
         recorder, roles = Recorder(self._shape), count()
         registers = [recorder.register(level) for level in levels]
