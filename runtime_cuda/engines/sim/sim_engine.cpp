@@ -28,6 +28,7 @@ constexpr double narrow_roundings = 3.0;  // what errs after a narrow modular re
 Complex times(Complex a, Complex b) {
     return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
+Complex times(Complex a, double b) { return {a.real() * b, a.imag() * b}; }
 
 template <typename Function>
 Ciphertext each(const Ciphertext& x, int level, Function function) {
@@ -48,29 +49,27 @@ Ciphertext each(const Ciphertext& x, const Ciphertext& y, int level, Function fu
     return std::make_shared<Slots>(std::move(values), level);
 }
 
-/// Combines the slots with a plaintext of any kind.
-template <typename Function>
-Ciphertext with_plain(const Ciphertext& x, const Plaintext& value, int level, const char* primitive,
-                      Function function) {
-    ComplexVector values = of(x).values;
-    const auto combine = [&](const auto& vector) {
-        const std::size_t run = run_of(vector.size(), values.size(), primitive);
-        for (std::size_t slot = 0; slot < values.size(); ++slot) {
-            values[slot] = function(values[slot], Complex(vector[slot / run]));
+/// Calls use(slot, factor) for every slot of a plaintext of any kind.
+template <typename Use>
+void each_factor(const Plaintext& value, std::size_t size, const char* primitive, Use use) {
+    const auto runs = [&](const auto& numbers) {
+        const std::size_t run = run_of(numbers.size(), size, primitive);
+        for (std::size_t at = 0; at < numbers.size(); ++at) {
+            const auto number = numbers[at];
+            for (std::size_t slot = at * run; slot < (at + 1) * run; ++slot) {
+                use(slot, number);
+            }
         }
     };
     if (const double* number = std::get_if<double>(&value)) {
-        for (Complex& slot : values) {
-            slot = function(slot, Complex(*number));
-        }
+        runs(Vector{*number});
     } else if (const Vector* vector = std::get_if<Vector>(&value)) {
-        combine(*vector);
+        runs(*vector);
     } else if (const Deferred* deferred = std::get_if<Deferred>(&value)) {
-        std::visit(combine, deferred->make());
+        std::visit(runs, deferred->make());
     } else {
-        combine(std::get<ComplexVector>(value));
+        runs(std::get<ComplexVector>(value));
     }
-    return std::make_shared<Slots>(std::move(values), level);
 }
 
 /// The level below a product's operands.
@@ -292,8 +291,10 @@ Ciphertext SimEngine::negate(const Ciphertext& x) {
 }
 
 Ciphertext SimEngine::add_plain(const Ciphertext& x, const Plaintext& value) {
-    return with_plain(x, value, of(x).level, "add_plain",
-                      [](Complex a, Complex b) { return a + b; });
+    ComplexVector values = of(x).values;
+    each_factor(value, values.size(), "add_plain",
+                [&values](std::size_t slot, auto number) { values[slot] += number; });
+    return std::make_shared<Slots>(std::move(values), of(x).level);
 }
 
 Ciphertext SimEngine::mul(const Ciphertext& left, const Ciphertext& right) {
@@ -313,29 +314,49 @@ Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
     for (std::size_t at = 0; at < lefts.size(); ++at) {
         const int level = below(lower_of(lefts[at], rights[at]), "a product");
         const Ciphertext left = factor(lefts[at]);
-        Ciphertext term = each(left, factor(rights[at]), level, times);
+        Ciphertext term = each(left, factor(rights[at]), level, [](Complex a, Complex b) { return times(a, b); });
         total = total == nullptr ? std::move(term) : add(total, term);
     }
     return noisy(total, noise_.relinearize);
 }
 
 Ciphertext SimEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
-    const int level = below(of(x).level, "mul_plain");
-    const double* number = std::get_if<double>(&value);
-    if (number != nullptr && noise_.encode != 0.0) {  // rounded, which counts where slots are large
-        const double scale = std::exp2(log_scale);
-        const double rounded = std::round(*number * scale) / scale;
-        return with_plain(factor(x), rounded, level, "mul_plain", times);
+    return dot_plain({x}, {value});
+}
+
+Ciphertext SimEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) {
+    if (xs.empty() || xs.size() != values.size()) {
+        refuse("dot_plain", "it takes one pair of a ciphertext and a plaintext or more");
     }
+    ComplexVector total(slots());
+    int level = of(xs[0]).level;
+    for (std::size_t at = 0; at < xs.size(); ++at) {
+        level = std::min(level, of(xs[at]).level);
+        below(level, "mul_plain");
+        const Ciphertext operand = factor(xs[at]);
+        const ComplexVector& slots = of(operand).values;
+        each_factor(encoded(values[at]), total.size(), "mul_plain",
+                    [&](std::size_t slot, auto number) {
+                        total[slot] += times(slots[slot], number);
+                    });
+    }
+    return std::make_shared<Slots>(std::move(total), level - 1);
+}
+
+Plaintext SimEngine::encoded(const Plaintext& value) {
     if (noise_.encode == 0.0) {
-        return with_plain(factor(x), value, level, "mul_plain", times);
+        return value;
+    }
+    if (const double* number = std::get_if<double>(&value)) {
+        // Rounded, which counts where slots are large.
+        return std::round(*number * std::exp2(log_scale)) / std::exp2(log_scale);
     }
     const Vector errors = drawn(2 * slots(), noise_.encode);
-    const double* error = errors.data();
-    return with_plain(factor(x), value, level, "mul_plain", [&error](Complex slot, Complex by) {
-        error += 2;
-        return times(slot, by + Complex(error[-2], error[-1]));
+    ComplexVector result(slots());
+    each_factor(value, slots(), "mul_plain", [&](std::size_t slot, auto number) {
+        result[slot] = number + Complex(errors[2 * slot], errors[2 * slot + 1]);
     });
+    return result;
 }
 
 Ciphertext SimEngine::times_i(const Ciphertext& x) {

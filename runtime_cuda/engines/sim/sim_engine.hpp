@@ -80,6 +80,7 @@ public:
     Ciphertext square(const Ciphertext& x) override;
     Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) override;
     Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) override;
+    Ciphertext dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) override;
     Ciphertext times_i(const Ciphertext& x) override;
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
@@ -104,6 +105,9 @@ private:
 
     /// A factor of a product, rescaled.
     Ciphertext factor(const Ciphertext& x) { return noisy(x, noise_.rescale_at(level(x))); }
+
+    /// With the errors of its encoding.
+    Plaintext encoded(const Plaintext& value);
 
     /// Refuses what a bootstrap would turn into garbage.
     void check_range(const ComplexVector& values) const;
