@@ -131,8 +131,7 @@ class Client:
         packed = self.bundle.client.query(arrays, unchecked=unchecked)
         values, count = encrypt_all(self.engine, packed), packed.count
         query = Message.of("query", self.bundle, self.engine, values, count, public=packed.public)
-        known = printable(doubt or packed.doubt)[:DOUBT]
-        self.ledger.add(query.entry.model_copy(update={"doubt": known}))
+        self.ledger.add(query.entry, printable(doubt or packed.doubt)[:DOUBT])
         return query
 
     def decrypt(self, answer: bytes | Path | Message) -> Answers:
@@ -151,7 +150,7 @@ class Client:
             entry = answer.entry
             self.ledger.check(entry)
             values, _ = answer.ciphertexts(self.bundle, self.engine)
-            self.ledger.add(entry)  # first: what a server learns from the rest, it learns once
+            self.ledger.answer(entry)  # first: what a server learns from the rest, it learns once
             try:
                 slots = decrypt_all(self.engine, values)
                 answers = self.bundle.client.answers(slots, answer.count)

@@ -79,13 +79,7 @@ class Message:
         facts, digest = self.facts, ""
         if facts.kind == "answer":
             digest = self.digest or hashlib.sha256(self.to_bytes()).hexdigest()
-        return Entry(
-            event=facts.kind,
-            query=facts.query,
-            program=facts.program,
-            count=self.count,
-            answer=digest,
-        )
+        return Entry(facts.query, facts.program, self.count, digest)
 
     @classmethod
     def of(

@@ -7,11 +7,13 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "atlasc/backend.hpp"
+#include "atlasc/ledger.hpp"
 #include "atlasc/record.hpp"
 #include "engines/sim/sim_engine.hpp"
 #include "python/errors.hpp"
@@ -208,12 +210,57 @@ void define_engine(py::module_& module) {
             py::arg("record"));
 }
 
+/// A ledger that is closed, and with it unlocked, at a certain moment.
+struct OpenLedger {
+    std::optional<Ledger> ledger;
+
+    Ledger& open() { return ledger.value(); }
+};
+
+Ledger::Entry entry_of(const py::tuple& entry) {
+    return {entry[0].cast<std::string>(), entry[1].cast<std::string>(),
+            entry[2].cast<std::size_t>(), entry[3].cast<std::string>()};
+}
+
+void define_ledger(py::module_& module) {
+    // Entries are tuples (query, program, count, answer).
+    py::class_<OpenLedger>(module, "Ledger")
+        .def(py::init([](const std::string& folder) {
+                 const py::gil_scoped_release released;  // another thread may have it
+                 auto opened = std::make_unique<OpenLedger>();
+                 opened->ledger.emplace(folder);
+                 return opened;
+             }),
+             py::arg("folder"))
+        .def("close", [](OpenLedger& one) { one.ledger.reset(); })
+        .def("add",
+             [](OpenLedger& one, const py::tuple& query, const std::optional<std::string>& doubt) {
+                 one.open().add(entry_of(query), doubt);
+             })
+        .def("check",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().check(entry_of(answer)); })
+        .def("answer",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().answer(entry_of(answer)); })
+        .def("refuse",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().refuse(entry_of(answer)); })
+        .def("refusals", [](OpenLedger& one) { return one.open().refusals(); })
+        .def("require_shareable",
+             [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
+                 one.open().require_shareable(entry_of(answer), bits, shares);
+             })
+        .def("share",
+             [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
+                 return one.open().share(entry_of(answer), bits, shares);
+             });
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
     translate_errors(module);
     define_facts(module);
     define_engine(module);
+    define_ledger(module);
 }
 
 }  // namespace atlasc::python

@@ -39,7 +39,7 @@ void make_keys(const Interface& interface, const std::string& folder) {
     const std::string secret = draft.place() + "/secret.key";
     try {
         built_backend().generate_keys(interface, secret, draft.place() + "/evaluation.key", {});
-        const Ledger none(secret);
+        const Ledger none(draft.place());
     } catch (Error& error) {
         error.where = folder;
         throw;

@@ -53,7 +53,7 @@ void encrypt(const Options& options, const Interface& interface) {
     const Message query = client.encrypt(inputs, file.path(), options.given("--unchecked"));
     // What atlasc embed knows of the inputs comes before what can be seen of them here.
     const std::string embedded = file.fact("doubt");
-    Ledger(options["--key"])
+    Ledger(folder_of(options["--key"]))
         .add({query.query, interface.identity, query.count},
              embedded.empty() ? query.doubt : embedded);
     write_message(options["--output"], "query", interface, client.engine(), query);
@@ -94,7 +94,7 @@ void decrypt(const Options& options, const Interface& interface) {
     const Ledger::Entry entry{answer.query, interface.identity, answer.count,
                               text_of(file.digest())};
     // Before anything is decrypted: what a server learns from the rest, it learns once a query.
-    Ledger ledger(options["--key"]);
+    Ledger ledger(folder_of(options["--key"]));
     ledger.answer(entry);
     TensorWriter writer({{"program", interface.identity}});
     const auto outputs = decrypted(client, answer, options.given("--unchecked"), ledger, entry);

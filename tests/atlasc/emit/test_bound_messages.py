@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from atlasc.targets.sim import NOTE
 from tests.atlasc.emit.cpp import reseal
 from tests.atlasc.emit.probe import Bench
 
 Change = Callable[[dict[str, Any], dict[str, bytes]], None]
-SLOTS = 36
-"""Bytes of a simulated ciphertext before its slots: the identity of the key, the level."""
+SLOTS = 32 + len(NOTE) + 4
+"""Bytes of a simulated ciphertext before its slots: the identity of the key, the
+note, the level."""
 
 
 def facts(**changed: str) -> Change:
@@ -159,14 +161,15 @@ def test_another_format_is_refused(bench: Bench, other: str) -> None:
 
 def test_answers_to_other_queries_are_refused(bench: Bench) -> None:
     reseal(bench.folder / "answer", facts(query="f" * 32))
-    assert "belongs to no query of this key" in bench.refused(bench.decrypt())
+    assert "none of the queries that this key encrypted" in bench.refused(bench.decrypt())
     reseal(bench.folder / "answer", facts(query="../" + "f" * 29))
     assert "does not say which query" in bench.refused(bench.decrypt())
 
 
 def test_an_answer_has_the_count_of_its_query(bench: Bench) -> None:
     reseal(bench.folder / "answer", facts(count="1"))
-    assert "it says 1 inputs, the query had 2" in bench.refused(bench.decrypt())
+    message = bench.refused(bench.decrypt())
+    assert "the query was for 2 inputs of the program aaaaaaaa, the answer says 1" in message
 
 
 # ---------------------------------------------------------------------------------------- ranges

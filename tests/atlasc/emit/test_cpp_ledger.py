@@ -38,7 +38,7 @@ def test_one_answer_to_each_query(bench: Bench) -> None:
     assert query == {**same, "event": "query", "count": 2, "program": "a" * 64, "doubt": ""}
     assert answered == {**same, "event": "answer", "answer": digest}
     slots(folder / "answer", 0, 0.25)
-    assert "answered already, and otherwise" in bench.refused(bench.decrypt(output="new"))
+    assert "was answered before, and differently" in bench.refused(bench.decrypt(output="new"))
 
 
 def test_the_digest_is_that_of_what_was_decrypted(bench: Bench) -> None:

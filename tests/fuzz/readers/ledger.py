@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from atlasc.bundle.ledger import LEDGER, Entry, Ledger
 from tests.fuzz.reader import Reader
@@ -11,18 +11,17 @@ from tests.fuzz.reader import Reader
 PROGRAM, ANSWER = "a" * 64, "b" * 64
 
 
-def _entry(event: Literal["query", "answer"], number: int) -> Entry:
-    more = {"answer": ANSWER} if event == "answer" else {"doubt": ""}
-    return Entry(event=event, query=f"{number:032x}", program=PROGRAM, count=2, **more)
+def _entry(number: int, answer: str = ANSWER) -> Entry:
+    return Entry(f"{number:032x}", PROGRAM, 2, answer)
 
 
 def _seeds(folder: Path) -> list[Path]:
     ledger = Ledger(folder)
     for number in range(3):
-        ledger.add(_entry("query", number))
-    ledger.add(_entry("answer", 0))
-    ledger.share(_entry("answer", 1), 30, 3)
-    ledger.refuse(_entry("answer", 2))
+        ledger.add(_entry(number, ""), "")
+    ledger.answer(_entry(0))
+    ledger.share(_entry(1), 30, 3)
+    ledger.refuse(_entry(2))
     return [ledger.path]
 
 
@@ -31,7 +30,7 @@ def _read(path: Path) -> Any:
     beside = path.with_name(LEDGER)
     path.rename(beside)
     try:
-        return Ledger(path.parent).check(_entry("answer", 0))
+        return Ledger(path.parent).check(_entry(0))
     finally:
         beside.rename(path)
 

@@ -86,7 +86,7 @@ public:
         write_message(at("query"), "query", facts_, client_->engine(), query);
         write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
         fs::create_directory(at("asked"));
-        Ledger ledger(at("asked/secret.key"));
+        Ledger ledger(at("asked"));
         asked_ = {query.query, facts_.identity, 2, std::string(64, '2')};
         ledger.add({query.query, facts_.identity, 2}, "");
         ledger.add({std::string(32, '1'), facts_.identity, 1}, "it is \"large\"");
@@ -131,7 +131,7 @@ public:
                             fs::create_directories(at("changed"));
                             fs::copy_file(path, at("changed/ledger.jsonl"),
                                           fs::copy_options::overwrite_existing);
-                            Ledger(at("changed/secret.key")).answer(asked_);
+                            Ledger(at("changed")).answer(asked_);
                             return std::string();
                         }}}};
     }
