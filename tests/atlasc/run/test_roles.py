@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -58,3 +59,23 @@ def test_a_client_leaves_no_core_dump(bundle: Bundle, tmp_path: Path) -> None:
     words = [sys.executable, "-c", code, str(bundle.folder), str(tmp_path / "keys")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "0"]
+
+
+def test_threads_share_a_server(bundle: Bundle, tmp_path: Path) -> None:
+    """Eight threads, forty queries with masks of their own: each gets its own answer."""
+    keygen(bundle, tmp_path / "keys")
+    client, server = Client(bundle, tmp_path / "keys"), Server(bundle, tmp_path / "keys")
+    write_ids(tmp_path / "ids.jsonl", [1 + number % 6 for number in range(40)])
+    inputs = bundle.load_inputs(tmp_path / "ids.jsonl")
+    expected = simulate(bundle.client, bundle.poly, inputs.arrays)
+
+    def asked(row: int) -> dict[str, np.ndarray]:
+        query = client.query(inputs.take([row]).arrays).to_bytes()
+        return client.decrypt(server.execute(query)).outputs
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(asked, range(len(inputs))))
+    for name, values in expected.items():
+        found = np.concatenate([answer[name] for answer in answers])
+        assert np.abs(found - values).max() <= 1e-9
+    assert len(client.ledger.path.read_text().splitlines()) == 80
