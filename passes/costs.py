@@ -20,9 +20,10 @@ from atlasc.passes.execution.counting_engine import (
     Counts,
     LiveEngine,
     Primitive,
+    counts_of,
 )
 from atlasc.passes.execution.execute import Functions, execute
-from atlasc.passes.execution.record import Function, Shape
+from atlasc.passes.execution.function import Function, Shape
 from atlasc.passes.execution.rotation_plan import RotationPlan
 
 PrimitiveCosts = Mapping[tuple[Primitive, int], float]
@@ -131,7 +132,7 @@ def program_costs(module: Module) -> ProgramCosts:
     functions = Functions(module, _shape_of(module), costs_only=not _is_complete(module))
     per_op = {op: Counts() for op in module.ops}
     return ProgramCosts(
-        module, per_op | {op: function.counts for op, function in functions.calls()}
+        module, per_op | {op: counts_of(function) for op, function in functions.calls()}
     )
 
 
@@ -174,7 +175,7 @@ def op_profiles(module: Module) -> Callable[[Op], Profile]:
 
     @cache
     def below_top(function: Function) -> Profile:
-        counted = function.counts.primitives.items()
+        counted = counts_of(function).primitives.items()
         return frozenset(((name, _TOP - level), n) for (name, level), n in counted)
 
     def profile(op: Op) -> Profile:

@@ -30,7 +30,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Executor, Functions
-from atlasc.passes.execution.record import Shape
+from atlasc.passes.execution.function import Shape
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 

@@ -29,8 +29,8 @@ from atlasc.compilation.op_noise import OpNoises
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.execution.execute import Functions
+from atlasc.passes.execution.function import Shape
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
-from atlasc.passes.execution.record import Shape
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine

@@ -17,8 +17,8 @@ import numpy as np
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.execution.engine import Engine, Vector
+from atlasc.passes.execution.function import Function
 from atlasc.passes.execution.plaintexts import Slots, built
-from atlasc.passes.execution.record import Function
 from atlasc.targets.noise import NoiseModel
 
 _KNOWN = 4096

@@ -20,7 +20,7 @@ from atlasc.files import new_folder, write_private
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.execute import Functions
-from atlasc.passes.execution.record import Function, Shape
+from atlasc.passes.execution.function import Function, Shape
 from atlasc.passes.execution.record_arrays import record_arrays
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of

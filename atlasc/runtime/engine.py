@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Ct, Engine, Plaintext, Vector
+from atlasc.passes.execution.function import Function, Shape
 from atlasc.passes.execution.plaintexts import Argument, Slots, Table
-from atlasc.passes.execution.record import Function, Recorder, Shape
+from atlasc.passes.execution.record import Recorder
 from atlasc.passes.execution.record_arrays import Recording
 from atlasc.runtime.native import load_library, translated
 

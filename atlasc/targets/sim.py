@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.ir.module import Module
-from atlasc.passes.execution.record import Shape
+from atlasc.passes.execution.function import Shape
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
+from weakref import WeakKeyDictionary
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine, Vector, is_narrow
+from atlasc.passes.execution.function import Function
 from atlasc.passes.execution.plaintexts import Slots
 
 Primitive = Literal[
@@ -280,6 +282,18 @@ class CountingEngine(Engine[Counted]):
             why=why,
             remedy="place a bootstrap before it, or choose parameters with more levels",
         )
+
+
+_COUNTED: WeakKeyDictionary[Function, Counts] = WeakKeyDictionary()
+
+
+def counts_of(function: Function) -> Counts:
+    """What a function costs, as if nothing before it had rescaled its operands."""
+    if function not in _COUNTED:
+        engine = CountingEngine(*function.shape)
+        engine.play(function, [[Counted(level) for level in one] for one in function.levels])
+        _COUNTED[function] = engine.total()
+    return _COUNTED[function]
 
 
 class _Live(Counted):

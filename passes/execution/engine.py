@@ -31,16 +31,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.function import Function
 from atlasc.passes.execution.plaintexts import DERIVED, Argument, Slots, built
-
-if TYPE_CHECKING:
-    from atlasc.passes.execution.record import Function
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""

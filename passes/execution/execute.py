@@ -15,10 +15,11 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Ct, Engine
+from atlasc.passes.execution.function import Function, Shape
 from atlasc.passes.execution.kernels import attention, elementwise, linear, rows
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.plaintexts import MASK
-from atlasc.passes.execution.record import Function, Register, Shape
+from atlasc.passes.execution.record import Register
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES
 from atlasc.passes.framework.pass_base import OBSERVED
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from atlasc.passes.execution.function import PRIMITIVES, Function
 from atlasc.passes.execution.plaintexts import (
     MASK,
     Argument,
@@ -16,7 +17,6 @@ from atlasc.passes.execution.plaintexts import (
     Slots,
     Table,
 )
-from atlasc.passes.execution.record import PRIMITIVES, Function
 
 _MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES = range(6)
 _SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES}

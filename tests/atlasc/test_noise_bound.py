@@ -17,7 +17,7 @@ from atlasc.compare.compare import SAFETY, compare
 from atlasc.compilation.noise_bound import MARGIN, evaluation_error, program_change, with_noise
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.execution.record import Shape
+from atlasc.passes.execution.function import Shape
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress

@@ -125,7 +125,7 @@ def inspect(
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
     from atlasc.passes.execution.execute import Functions
-    from atlasc.passes.execution.record import Shape
+    from atlasc.passes.execution.function import Shape
     from atlasc.report.summary import module_costs
     from atlasc.run.timing import Timing
 

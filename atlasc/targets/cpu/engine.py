@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
-from atlasc.passes.execution.record import Shape
+from atlasc.passes.execution.function import Shape
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library, translated

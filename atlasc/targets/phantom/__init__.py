@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.bootstrap.circuit import circuit
 from atlasc.passes.execution.bootstrap.sets import SETS
-from atlasc.passes.execution.counting_engine import Counted, LiveEngine
+from atlasc.passes.execution.counting_engine import Counted, LiveEngine, counts_of
 from atlasc.passes.execution.engine import LEAST_COPIES
+from atlasc.passes.execution.function import Function
 from atlasc.passes.execution.plaintexts import Slots
-from atlasc.passes.execution.record import Function
 from atlasc.targets.base import Calibration, Target
 from atlasc.targets.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
 from atlasc.targets.noise import NoiseModel
@@ -196,8 +196,8 @@ class PhantomParameters(ParameterSet):
             key_levels,
             memory,
             counts.key_switches,
-            one.counts.key_switches,
-            narrow.counts.key_switches,
+            counts_of(one).key_switches,
+            counts_of(narrow).key_switches,
         )
 
     def _diagonals(self, function: Function) -> Iterator[tuple[int, int, int]]:

@@ -28,9 +28,10 @@ from atlasc.passes.execution.bootstrap.stages import (
     slots_to_coeffs,
 )
 from atlasc.passes.execution.engine import is_narrow
+from atlasc.passes.execution.function import Function, Shape
 from atlasc.passes.execution.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
 from atlasc.passes.execution.plaintexts import Plaintext, Root, Slots, Table, Term
-from atlasc.passes.execution.record import Function, Recorder, Register, Shape
+from atlasc.passes.execution.record import Recorder, Register
 
 
 class Circuit(NamedTuple):

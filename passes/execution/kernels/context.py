@@ -11,8 +11,9 @@ import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
+from atlasc.passes.execution.function import Shape
 from atlasc.passes.execution.plaintexts import Argument, Literal, Slots, Table
-from atlasc.passes.execution.record import Recorder, Register, Shape
+from atlasc.passes.execution.record import Recorder, Register
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 
 Key = TypeVar("Key", bound=Hashable)

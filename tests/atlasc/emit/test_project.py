@@ -14,7 +14,7 @@ from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_projec
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of
 from atlasc.passes.execution.execute import KERNELS
-from atlasc.passes.execution.record import PRIMITIVES
+from atlasc.passes.execution.function import PRIMITIVES
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from tests.atlasc.emit.small_programs import SmallParameters, small_program

@@ -8,8 +8,8 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.passes.execution.function import Shape
 from atlasc.passes.execution.kernels.context import Context
-from atlasc.passes.execution.record import Shape
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 from atlasc.targets.sim import SimEngine
 

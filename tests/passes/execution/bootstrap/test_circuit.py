@@ -17,6 +17,7 @@ from ckks_ring import Complexes, polynomial_of, raised, slots_of
 
 from atlasc.passes.execution.bootstrap.circuit import circuit, reduction_of
 from atlasc.passes.execution.bootstrap.sets import SETS, BootstrapSet
+from atlasc.passes.execution.counting_engine import counts_of
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.plaintexts import Slots as Descriptor
 from atlasc.passes.execution.plaintexts import built
@@ -240,14 +241,14 @@ def test_narrow_bootstraps_err_less(name: str) -> None:
 
 
 def test_rotation_keys_at_full_size() -> None:
-    counts = circuit("fourteen_levels", 2**15, 2**15).two.counts
+    counts = counts_of(circuit("fourteen_levels", 2**15, 2**15).two)
     levels = counts.rotation_levels
     assert len(levels) == 38  # stages of CtS and StC of the same size share them
     assert max(levels.values()) == 27
     assert all(0 < amount < 2**15 for amount in levels)
     assert counts.conjugation_level == 24
     for period in (1 << power for power in range(15)):
-        narrow = circuit("fourteen_levels", 2**15, period).two.counts
+        narrow = counts_of(circuit("fourteen_levels", 2**15, period).two)
         assert all(level <= levels[at] for at, level in narrow.rotation_levels.items())
         assert narrow.conjugation_level == 24
         assert narrow.key_switches < counts.key_switches
