@@ -65,7 +65,7 @@ test: $(STAMP)
 # The Python readers, then the C++ ones under sanitizers.
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS) $(FUZZ_ARGS)
-	ATLASC_FUZZ_INPUTS=$$(($(FUZZ_INPUTS) / 20)) $(BIN)/python -m pytest -s tests/atlasc/emit/test_fuzz.py \
+	ATLASC_FUZZ_INPUTS=$$(($(FUZZ_INPUTS) / 20)) $(BIN)/python -m pytest -s tests/atlasc/emit/files/test_fuzz.py \
 		tests/runtime_cuda/ckks/test_limits.py
 
 faults: $(STAMP)

@@ -34,8 +34,8 @@ RUNTIME_PARTS = (
     "src",
     "ckks",
     "devices",
-    "engines",
     "python",
+    "sim",
 )
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
 WEIGHTS = "weights.safetensors"

@@ -1,8 +1,8 @@
 """What a parameter set may have at most, on engines of ``runtime_cuda``.
 
-The engine keeps arrays of these lengths (``runtime_cuda/ckks/limits.hpp`` has the same numbers; a
-test compares them), and refuses larger sets itself. Here a set is refused where Python reads it,
-before sizes and costs are computed of it.
+The engine keeps arrays of these lengths (``runtime_cuda/ckks/ring/limits.hpp`` has the same
+numbers; a test compares them), and refuses larger sets itself. Here a set is refused where Python
+reads it, before sizes and costs are computed of it.
 """
 
 from __future__ import annotations

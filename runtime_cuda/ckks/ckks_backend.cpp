@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "atlasc/backend.hpp"
+#include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 
 namespace atlasc {

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 #include "atlasc/record.hpp"
 #include "ckks/keys/raise.hpp"
 #include "ckks/value.hpp"

@@ -8,29 +8,12 @@
 #include <vector>
 
 #include "atlasc/backend.hpp"
-#include "ckks/encoder.hpp"
-#include "ckks/keys/keys.hpp"
-#include "ckks/keys/secret_key.hpp"
+#include "ckks/keys/role.hpp"
 #include "ckks/plaintext_cache.hpp"
+#include "ckks/ring/encoder.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
-
-/// Device memory and the ring on it.
-struct Ground {
-    Ground(const Chain& chain, std::uint64_t device_memory)
-        : memory(std::make_shared<Memory>(device_memory)), ring(*memory, chain) {}
-
-    std::shared_ptr<Memory> memory;
-    Ring ring;
-};
-
-/// What an engine may do: a client has a secret, a server has keys.
-struct Role {
-    std::string identity;  ///< of the key pair; every ciphertext carries it in files
-    std::optional<SecretKey> secret;
-    EvaluationKeys keys;
-};
 
 /// Relinearises and rescales late and once: a sum of products is one division (value.hpp). No launch
 /// is waited for. Any number of threads may use an engine and its ciphertexts at once.

@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "ckks/encoder.hpp"
+#include "ckks/ring/encoder.hpp"
 
 namespace atlasc::ckks {
 

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <utility>
 
+#include "atlasc/base/error.hpp"
 #include "atlasc/engine.hpp"
-#include "atlasc/error.hpp"
-#include "ckks/polynomials.hpp"
+#include "ckks/ring/polynomials.hpp"
 
 namespace atlasc::ckks {
 

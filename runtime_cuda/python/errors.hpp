@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 
 namespace atlasc::python {
 

@@ -15,7 +15,7 @@
 #include "atlasc/backend.hpp"
 #include "atlasc/ledger.hpp"
 #include "atlasc/record.hpp"
-#include "engines/sim/sim_engine.hpp"
+#include "sim/sim_engine.hpp"
 #include "python/errors.hpp"
 
 namespace atlasc::python {

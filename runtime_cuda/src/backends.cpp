@@ -1,6 +1,6 @@
 // The engines of this build.
 #include "atlasc/backend.hpp"
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 
 namespace atlasc {
 

@@ -3,8 +3,8 @@
 #include <iomanip>
 #include <sstream>
 
-#include "atlasc/error.hpp"
-#include "atlasc/json.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/json.hpp"
 
 namespace atlasc {
 

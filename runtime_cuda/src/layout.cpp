@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 
 namespace atlasc {
 namespace {

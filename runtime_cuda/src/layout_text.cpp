@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "atlasc/layout.hpp"
-#include "atlasc/numbers.hpp"
 
 namespace atlasc {
 namespace {

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 
 namespace atlasc {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "atlasc/context.hpp"
-#include "atlasc/error.hpp"
-#include "atlasc/numbers.hpp"
 
 namespace atlasc {
 namespace {

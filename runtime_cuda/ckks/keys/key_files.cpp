@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/error.hpp"
-#include "atlasc/tensor_file.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/tensor_file.hpp"
 #include "ckks/keys/key_maker.hpp"
 
 namespace atlasc::ckks {

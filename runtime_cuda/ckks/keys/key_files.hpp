@@ -5,7 +5,7 @@
 #include <string>
 
 #include "atlasc/interface.hpp"
-#include "ckks/ckks_engine.hpp"
+#include "ckks/keys/role.hpp"
 
 namespace atlasc::ckks {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ckks/kernels.hpp"
+#include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {

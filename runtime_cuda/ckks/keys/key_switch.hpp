@@ -8,7 +8,7 @@
 // Troncoso-Pastoriza and Hubaux 2021), and divide by a level's primes as well.
 #pragma once
 
-#include "ckks/keys/packing.hpp"
+#include "ckks/ring/packing.hpp"
 
 namespace atlasc::ckks {
 
@@ -26,15 +26,6 @@ struct Digits {
 };
 
 Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs);
-
-/// Both parts of a ciphertext, for limbs of Q and maybe special ones, times a number for each limb:
-/// what is added to a key switch. `second` may be null, and so may `factors`, which are 1 then.
-struct Addends {
-    const Word* first;
-    const Word* second;
-    std::size_t limbs;
-    const Word* factors;
-};
 
 /// P times both parts of a ciphertext, of which the second may be null.
 Addends times_special(const Ring& ring, const Word* first, const Word* second,

@@ -1,6 +1,6 @@
 #include "ckks/keys/raise.hpp"
 
-#include "ckks/kernels.hpp"
+#include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "atlasc/files.hpp"
-#include "ckks/ring.hpp"
+#include "atlasc/base/files.hpp"
+#include "ckks/ring/ring.hpp"
 
 namespace atlasc::ckks {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ckks/keys/sampling.hpp"
-#include "ckks/polynomials.hpp"
+#include "ckks/ring/polynomials.hpp"
 
 namespace atlasc::ckks {
 

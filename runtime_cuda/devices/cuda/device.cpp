@@ -1,4 +1,4 @@
-#include "ckks/device.hpp"
+#include "ckks/ring/device.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {

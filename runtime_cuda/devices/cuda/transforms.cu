@@ -1,11 +1,11 @@
 // Transforms of several polynomials at once, by two kernels each.
-#include "ckks/transforms.hpp"
+#include "ckks/ring/transforms.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "atlasc/numbers.hpp"
-#include "ckks/chain.hpp"
+#include "atlasc/base/numbers.hpp"
+#include "ckks/ring/chain.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "ckks/transforms.hpp"
+#include "ckks/ring/transforms.hpp"
 #include "devices/cuda/butterflies.hpp"
 
 namespace atlasc::ckks {

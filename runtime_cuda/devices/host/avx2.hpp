@@ -12,7 +12,7 @@
 
 #include <immintrin.h>
 
-#include "ckks/arithmetic.hpp"
+#include "ckks/ring/arithmetic.hpp"
 #include "devices/host/ntt.hpp"
 
 namespace atlasc::ckks::avx2 {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 #include "devices/host/vector_kernels.hpp"
 
 namespace atlasc::ckks {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ckks/arithmetic.hpp"
+#include "ckks/ring/arithmetic.hpp"
 
 namespace atlasc::ckks {
 

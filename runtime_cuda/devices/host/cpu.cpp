@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 
 namespace atlasc::ckks {
 namespace {

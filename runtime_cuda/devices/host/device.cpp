@@ -1,5 +1,5 @@
 // The machine's own memory and processors as a device.
-#include "ckks/device.hpp"
+#include "ckks/ring/device.hpp"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 #include <mutex>
 #include <string>
 
-#include "atlasc/error.hpp"
-#include "atlasc/files.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/files.hpp"
 
 namespace atlasc::ckks {
 namespace {

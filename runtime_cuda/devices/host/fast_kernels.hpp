@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "ckks/kernels.hpp"
 #include "ckks/keys/sampling.hpp"
+#include "ckks/ring/kernels.hpp"
 
 namespace atlasc::ckks {
 

@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#include "ckks/arithmetic.hpp"
+#include "ckks/ring/arithmetic.hpp"
 #include "devices/host/ntt.hpp"
 
 namespace atlasc::ckks::ifma {

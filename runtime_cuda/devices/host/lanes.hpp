@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-#include "ckks/arithmetic.hpp"
 #include "ckks/keys/sampling.hpp"
-#include "ckks/polynomials.hpp"
+#include "ckks/ring/arithmetic.hpp"
+#include "ckks/ring/polynomials.hpp"
 
 namespace atlasc::ckks::lanes {
 

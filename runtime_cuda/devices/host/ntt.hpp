@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ckks/arithmetic.hpp"
+#include "ckks/ring/arithmetic.hpp"
 #include "devices/host/cpu.hpp"
 
 namespace atlasc::ckks {

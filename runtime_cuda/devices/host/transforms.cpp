@@ -1,12 +1,12 @@
-#include "ckks/transforms.hpp"
+#include "ckks/ring/transforms.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
-#include "atlasc/numbers.hpp"
-#include "ckks/chain.hpp"
+#include "atlasc/base/numbers.hpp"
+#include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
 #include "devices/host/ntt.hpp"
 #include "devices/host/threads.hpp"

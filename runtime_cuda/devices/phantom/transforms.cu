@@ -1,5 +1,5 @@
 // The transforms of the Phantom library.
-#include "ckks/transforms.hpp"
+#include "ckks/ring/transforms.hpp"
 
 #include <fft.h>
 #include <host/ntt.h>
@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <exception>
 
-#include "atlasc/error.hpp"
-#include "atlasc/numbers.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {

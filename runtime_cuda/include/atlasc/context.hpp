@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "atlasc/base/tensor_file.hpp"
 #include "atlasc/clock.hpp"
 #include "atlasc/engine.hpp"
 #include "atlasc/record.hpp"
-#include "atlasc/tensor_file.hpp"
 
 namespace atlasc {
 

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "atlasc/error.hpp"
-#include "atlasc/tensor_file.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/tensor_file.hpp"
 
 namespace atlasc {
 

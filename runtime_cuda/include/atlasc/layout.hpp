@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "atlasc/tensor_file.hpp"
+#include "atlasc/base/tensor_file.hpp"
 
 namespace atlasc {
 

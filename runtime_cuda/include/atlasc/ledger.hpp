@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "atlasc/files.hpp"
+#include "atlasc/base/files.hpp"
 
 namespace atlasc {
 

@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "atlasc/base/tensor_file.hpp"
 #include "atlasc/engine.hpp"
-#include "atlasc/tensor_file.hpp"
 
 namespace atlasc {
 

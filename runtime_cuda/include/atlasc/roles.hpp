@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "atlasc/drafts.hpp"
+#include "atlasc/base/drafts.hpp"
 #include "atlasc/engine.hpp"
 #include "atlasc/interface.hpp"
 

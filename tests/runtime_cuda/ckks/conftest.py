@@ -12,6 +12,7 @@ import pytest
 from cpp_build import ROOT, RUNTIME, SANITIZED, WATCHED, Builder, require_compiler
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 FOLDERS = (HERE / "stand_in", HERE / "declarations", RUNTIME, RUNTIME / "include", ROOT)
 Build = Callable[..., Path]
 
@@ -73,7 +74,7 @@ def secrets(build: Build) -> Secrets:
 
     @functools.cache
     def program(device: str) -> Path:
-        sources = HERE / "secrets.cpp", HERE.parent / "conformance/programs.cpp"
+        sources = PROGRAMS / "secrets.cpp", HERE.parent / "conformance/programs.cpp"
         return build("secrets", *sources, device=device)
 
     def run(

@@ -11,6 +11,7 @@ import pytest
 from bootstrap_file import write_bootstrap
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 DEVICES = ("host", "cuda", "phantom")
 CONFORMANCE = HERE.parent / "conformance"
 
@@ -61,7 +62,7 @@ def test_one_message_and_no_crash(
 def test_transforms_and_kernels_of_the_host(
     build: Callable[..., Path], cpu: str, threads: str
 ) -> None:
-    sources = HERE / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
+    sources = PROGRAMS / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
     done = run(build("host_kernels", *sources), ATLASC_CPU=cpu, ATLASC_THREADS=threads)
     if "this processor cannot run" in done.stderr:
         pytest.skip(f"needs a processor with the instructions of {cpu}")
@@ -70,7 +71,7 @@ def test_transforms_and_kernels_of_the_host(
 
 
 def test_kernels_that_do_not_exist(build: Callable[..., Path]) -> None:
-    sources = HERE / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
+    sources = PROGRAMS / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
     done = run(build("host_kernels", *sources), ATLASC_CPU="sse")
     assert done.returncode == 2
     assert 'ATLASC_CPU names no kernels: it is "sse"' in done.stderr
@@ -86,7 +87,7 @@ def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("name", ["fourteen_levels", "fourteen_levels_40"])
 def test_bootstrap(build: Callable[..., Path], name: str, tmp_path: Path) -> None:
-    program = build("bootstrap", HERE / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
+    program = build("bootstrap", PROGRAMS / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
     done = run(program, str(write_bootstrap(tmp_path / "set", name, 11)))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [[float(number) for number in line.split()] for line in done.stdout.splitlines()]

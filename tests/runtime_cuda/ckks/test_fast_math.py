@@ -11,6 +11,7 @@ import pytest
 from cpp_build import OPTIMISED, ROOT, RUNTIME, Builder, require_compiler
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only")
 HEADER = '#include "atlasc/exact_math.hpp"\n'
 
@@ -58,7 +59,7 @@ def test_the_check_of_a_build_sees_wrong_kernels(cpp: Builder, fast: bool, tmp_p
     kernels = cpp.object(target, host / "avx2.cpp", [*flags, *(wrong if fast else [])])
     sources = [host / f"{name}.cpp" for name in ("check_kernels", "cpu", "ifma", "ntt")]
     sources += [RUNTIME / "src" / f"{name}.cpp" for name in ("error", "files")]
-    sources.append(HERE / "wrong_kernels.cpp")
+    sources.append(PROGRAMS / "wrong_kernels.cpp")
     objects = [cpp.object(target, source, flags) for source in sources]
     linked = [require_compiler(), *map(str, (kernels, *objects)), "-o", str(target)]
     subprocess.run(linked, check=True)

@@ -38,7 +38,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> dict[str,
     more = (f"-I{sources}", "-DATLASC_PROGRAM=bert", "-include", traffic)
     build = builder(folder, cpp, OPTIMISED, *more)
     program = build(
-        "launches", HERE / "launches.cpp", sources / "interface.cpp", sources / "program.cpp",
+        "launches", PROGRAMS / "launches.cpp", sources / "interface.cpp", sources / "program.cpp",
         device="cuda",
     )  # fmt: skip
     done = subprocess.run(

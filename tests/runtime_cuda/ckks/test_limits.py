@@ -15,6 +15,7 @@ import pytest
 from atlasc.targets import limits
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 SETS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
 SEED = int(os.environ.get("ATLASC_FUZZ_SEED", "11"))
 Run = Callable[..., str]
@@ -22,7 +23,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def run(build: Callable[..., Path]) -> Run:
-    sources = HERE / "parameter_sets.cpp", HERE.parent / "conformance/programs.cpp"
+    sources = PROGRAMS / "parameter_sets.cpp", HERE.parent / "conformance/programs.cpp"
     program = build("parameter_sets", *sources)
 
     def printed(*arguments: object) -> str:

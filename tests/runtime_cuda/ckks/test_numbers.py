@@ -13,11 +13,12 @@ from bootstrap_file import write_bootstrap
 from atlasc.targets.cpu import CpuParameters
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 
 
 @pytest.fixture(scope="session")
 def numbers(build: Callable[..., Path]) -> Callable[..., list[float]]:
-    program = build("numbers", HERE / "numbers.cpp", HERE.parent / "conformance/programs.cpp")
+    program = build("numbers", PROGRAMS / "numbers.cpp", HERE.parent / "conformance/programs.cpp")
 
     def printed(*arguments: object) -> list[float]:
         command = [str(program), *map(str, arguments)]

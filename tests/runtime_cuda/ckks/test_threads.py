@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 
 
 def test_threads_share_an_engine(build_watched: Callable[..., Path]) -> None:
     program = build_watched(
-        "threads", HERE / "threads.cpp", HERE.parent / "conformance/programs.cpp"
+        "threads", PROGRAMS / "threads.cpp", HERE.parent / "conformance/programs.cpp"
     )
     environment = {**os.environ, "ATLASC_THREADS": "2", "TSAN_OPTIONS": "halt_on_error=1"}
     done = subprocess.run([program], capture_output=True, text=True, env=environment, check=False)

@@ -15,7 +15,7 @@
 #include <random>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 #include "programs.hpp"
 
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/error.hpp"
+#include "atlasc/base/error.hpp"
 #include "programs.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 #include "programs.hpp"
 
-#include "atlasc/tensor_file.hpp"
+#include "atlasc/base/tensor_file.hpp"
 
 namespace conformance {
 namespace {

@@ -19,7 +19,7 @@
 #include <memory>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/json.hpp"
+#include "atlasc/base/json.hpp"
 #include "atlasc/ledger.hpp"
 #include "atlasc/roles.hpp"
 #include "memory.hpp"

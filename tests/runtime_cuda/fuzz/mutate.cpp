@@ -5,8 +5,8 @@
 #include <iterator>
 #include <vector>
 
-#include "atlasc/json.hpp"
-#include "atlasc/sha256.hpp"
+#include "atlasc/base/json.hpp"
+#include "atlasc/base/sha256.hpp"
 
 namespace fuzz {
 namespace {

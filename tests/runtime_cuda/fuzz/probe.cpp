@@ -12,7 +12,7 @@
 #include <string>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/numbers.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "atlasc/roles.hpp"
 #include "memory.hpp"
 #include "program.hpp"

@@ -2,7 +2,7 @@
 // caches do.
 #pragma once
 
-#include "ckks/kernels.hpp"
+#include "ckks/ring/kernels.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {

@@ -1,0 +1,29 @@
+// What an engine is made of: a ring in memory, and the keys of a role.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ckks/keys/keys.hpp"
+#include "ckks/keys/secret_key.hpp"
+
+namespace atlasc::ckks {
+
+/// Device memory and the ring on it.
+struct Ground {
+    Ground(const Chain& chain, std::uint64_t device_memory)
+        : memory(std::make_shared<Memory>(device_memory)), ring(*memory, chain) {}
+
+    std::shared_ptr<Memory> memory;
+    Ring ring;
+};
+
+/// What an engine may do: a client has a secret, a server has keys.
+struct Role {
+    std::string identity;  ///< of the key pair; every ciphertext carries it in files
+    std::optional<SecretKey> secret;
+    EvaluationKeys keys;
+};
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,93 @@
+// Slots to polynomials and back.
+#pragma once
+
+#include <complex>
+#include <mutex>
+#include <vector>
+
+#include "atlasc/engine.hpp"
+#include "ckks/ring/polynomials.hpp"
+
+namespace atlasc::ckks {
+
+/// An encoded plaintext: values of its polynomial modulo some primes, [limb][N / 2^log_run].
+///
+/// Slots that repeat after L of them are those of a polynomial in X^(N/2L), whose values repeat N/2L
+/// times, one after another.
+struct Plain {
+    Words words;
+    int log_run;
+
+    PlainValues values() const { return {words.get(), log_run}; }
+};
+
+/// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N). One thread at a time
+/// encodes or decodes, in buffers that all of them share.
+class Encoder {
+public:
+    /// Throws Error, also where the Fourier transform of a library is not the expected one.
+    explicit Encoder(const Ring& ring);
+    Encoder(const Encoder&) = delete;
+    Encoder& operator=(const Encoder&) = delete;
+
+    /// Values of the polynomial of a vector, modulo the first `limbs` primes of Q. The vector may
+    /// have one number for a run of slots, and change afterwards. Throws Error: a number is infinite,
+    /// none, or too large.
+    template <typename Number>
+    Words encode(const std::vector<Number>& slots, double scale, std::size_t limbs);
+
+    /// Plaintexts, each at a scale, with one value for each run; with `extended` modulo all special
+    /// primes too. They share transforms. None is deferred.
+    std::vector<Plain> plains(const std::vector<const Plaintext*>& values,
+                              const std::vector<double>& scales, std::size_t limbs,
+                              bool extended);
+
+    /// Slots of values modulo the first prime or the first two of Q; as `polynomial` has.
+    /// Throws Error where the coefficients are as large as those of garbage.
+    ComplexVector decode(const Words& polynomial, double scale);
+
+    /// Refuses what does not fit into `limbs` primes, or is no number (Error).
+    void require_size(double largest, double scale, std::size_t limbs) const;
+
+    /// X^(N/2), which is i in every slot, modulo all primes of Q.
+    PlainValues imaginary() const { return imaginary_.values(); }
+
+    static constexpr std::size_t batch = 8;  ///< vectors that are encoded together
+    static_assert(batch <= most_together, "a device transforms them together");
+    static constexpr std::size_t read_limbs = 2;  ///< primes whose residues are decoded, at most
+
+    /// Numbers of a vector among those that are sent together.
+    struct Sent {
+        std::size_t start;
+        std::size_t run;  ///< slots that one stands for
+        bool is_complex;
+    };
+
+private:
+    /// None are to be sent; a vector that was refused may have left some.
+    void start() {
+        numbers_.clear();
+        sent_.clear();
+    }
+    /// Adds a vector to those that are sent next; refuses what `require_size` refuses.
+    template <typename Number>
+    void put(const std::vector<Number>& numbers, double scale, std::size_t limbs);
+    /// Sends the numbers to the device, and makes coefficients of them, each at its scale.
+    void send(const std::vector<double>& scales);
+    /// The polynomials, in X^(2^log_run), of the coefficients of the batch's first vectors.
+    std::vector<Words> rounded(const std::vector<int>& log_runs, std::size_t limbs, bool extended);
+    void make_imaginary();
+
+    const Ring& ring_;
+    std::mutex mutex_;
+    int log_slots_;
+    Fourier fourier_;
+    Array<Complex> data_;  ///< slots or coefficients of a batch
+    std::vector<double> numbers_;
+    std::vector<Sent> sent_;
+    Staging staging_;
+    Array<double> input_;
+    Plain imaginary_;
+};
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,201 @@
+#include "ckks/ring/polynomials.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ckks/ring/kernels.hpp"
+#include "kernel.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+Shape shape_of(const Ring& ring, std::size_t limbs) {
+    return {ring.log_degree(), static_cast<std::uint32_t>(limbs)};
+}
+
+Source source(const Polys& a) { return {a.words.get(), a.limbs}; }
+
+/// A part that one of the two has alone is that of the result, up to its sign.
+Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs, Kind kind) {
+    Polys out(ring, std::max(a.parts, b.parts), limbs);
+    const std::size_t both = std::min(a.parts, b.parts);
+    const Shape shape = shape_of(ring, limbs);
+    launch(both * limbs * ring.degree(),
+           Combine{shape, ring.primes(), source(a), source(b), kind, out.words.get()},
+           "sum of ciphertexts");
+    if (both < out.parts) {
+        const bool negative = b.parts > both && kind == Kind::difference;
+        const Polys& longer = a.parts > both ? a : b;
+        launch((out.parts - both) * limbs * ring.degree(),
+               TimesNumber{shape, ring.primes(), {longer.part(both), longer.limbs},
+                           residues(ring, negative ? -1.0 : 1.0, limbs),
+                           out.part(both)},
+               "sum of ciphertexts");
+    }
+    return out;
+}
+
+}  // namespace
+
+Residues residues(const Ring& ring, double number, std::size_t limbs) {
+    // |number| = mantissa 2^shift with a mantissa of 53 bits, exactly.
+    int exponent = 0;
+    const double rounded = std::nearbyint(number);
+    const double fraction = std::frexp(std::fabs(rounded), &exponent);
+    const int shift = std::max(exponent - 53, 0);
+    const auto mantissa = static_cast<Word>(std::ldexp(fraction, exponent - shift));
+    Residues result;
+    for (std::size_t limb = 0; limb < limbs; ++limb) {
+        const Prime& q = ring.chain().q[limb];
+        Word residue = reduce(mantissa, q);
+        for (int bit = 0; bit < shift; ++bit) {
+            residue = add(residue, residue, q);
+        }
+        result.of[limb] = rounded < 0 ? negate(residue, q) : residue;
+    }
+    return result;
+}
+
+Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs) {
+    return combined(ring, a, b, limbs, Kind::sum);
+}
+
+Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs) {
+    return combined(ring, a, b, limbs, Kind::difference);
+}
+
+Polys negated(const Ring& ring, const Polys& a, std::size_t limbs) {
+    Polys out(ring, a.parts, limbs);
+    launch(out.words.size(),
+           Negate{shape_of(ring, limbs), ring.primes(), source(a), out.words.get()},
+           "negation of a ciphertext");
+    return out;
+}
+
+Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
+    Polys out(ring, a.parts, limbs);
+    launch(out.words.size(),
+           TimesPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
+                           out.words.get()},
+           "product with a plaintext");
+    return out;
+}
+
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
+    Polys out(ring, a.parts, limbs);
+    launch(out.words.size(),
+           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number,
+                       out.words.get()},
+           "product with a number");
+    return out;
+}
+
+Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
+    Polys out(ring, a.parts, limbs);
+    launch(out.words.size(),
+           PlusPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
+                          out.words.get()},
+           "sum with a plaintext");
+    return out;
+}
+
+Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
+    Polys out(ring, a.parts, limbs);
+    launch(out.words.size(),
+           PlusNumber{shape_of(ring, limbs), ring.primes(), source(a), number, out.words.get()},
+           "sum with a number");
+    return out;
+}
+
+void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::size_t limbs,
+                  std::size_t special, bool accumulate, Word* out) {
+    const std::size_t extended = limbs + special;
+    for (std::size_t first = 0; first < terms.size(); first += SumOfProducts::most) {
+        SumOfProducts kernel{ring.log_degree(), limbs, ring.size_q(), extended, ring.primes(), 0,
+                             {}, accumulate || first != 0, out};
+        for (std::size_t at = first;
+             at < terms.size() && kernel.count < SumOfProducts::most; ++at) {
+            kernel.terms[kernel.count++] = {{terms[at].x, terms[at].stored}, terms[at].plain};
+        }
+        launch(2 * extended * ring.degree(), kernel, "sum of products with plaintexts");
+    }
+}
+
+void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first) {
+    launch(sum.limbs * ring.degree(),
+           AddProduct{ring.log_degree(), ring.primes(), source(a), source(b), source(sum),
+                      sum.words.get(), first},
+           "product of ciphertexts");
+}
+
+std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {
+    // The units modulo 2N = 2^k have an exponent of 2^(k - 2).
+    const std::uint32_t mask = static_cast<std::uint32_t>(2 * ring.degree() - 1);
+    std::uint32_t result = 1;
+    std::uint32_t power = galois;
+    for (std::size_t exponent = ring.degree() / 2 - 1; exponent != 0; exponent >>= 1) {
+        result = (exponent & 1) != 0 ? (result * power) & mask : result;
+        power = (power * power) & mask;
+    }
+    return result;
+}
+
+void divide(const Ring& ring, const Divisor& divisor, const Word* polynomials, std::size_t parts,
+            std::size_t apart, std::size_t limbs, Word* out) {
+    if (parts > together()) {
+        for (std::size_t part = 0; part < parts; ++part) {
+            divide(ring, divisor, polynomials + part * apart, 1, 0, limbs,
+                   out + part * limbs * ring.degree());
+        }
+        return;
+    }
+    const std::size_t degree = ring.degree();
+    const std::size_t size = divisor.primes + divisor.special;
+    const Words coefficients = ring.polynomial(parts * size);
+    const Words remainder = ring.polynomial(parts * limbs);
+    Limbs divided{size, limbs};
+    divided.of_q = divisor.primes;
+    Limbs remainders{limbs};
+    for (std::size_t part = 0; part < parts; ++part) {
+        divided.add(coefficients.get() + part * size * degree,
+                    polynomials + part * apart + limbs * degree);
+        Word* rest = remainder.get() + part * limbs * degree;
+        remainders.add(rest, rest);
+        remainders.dividends[part] = polynomials + part * apart;
+        remainders.quotients[part] = out + part * limbs * degree;
+    }
+    ring.backward(divided);
+    with_size(divisor.block.size, [&](auto constant) {
+        constexpr std::size_t count = decltype(constant)::value;
+        launch(parts * degree,
+               Remainder<count>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
+                                divisor.block, coefficients.get(), remainder.get()},
+               "remainder of a division");
+    });
+    remainders.inverses = ends_divisions() ? divisor.inverse : nullptr;
+    ring.forward(remainders);
+    if (ends_divisions()) {
+        return;
+    }
+    launch(parts * limbs * degree,
+           Divide{ring.log_degree(), limbs, ring.primes(), polynomials, apart, remainder.get(),
+                  divisor.inverse, out},
+           "division by primes");
+}
+
+void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t from, Word* out,
+                       std::size_t first, std::size_t count) {
+    launch(count * ring.degree(),
+           Lift{ring.log_degree(), ring.primes(), coefficients, from, first, out},
+           "coefficients modulo other primes");
+}
+
+Polys rescaled(const Ring& ring, const Polys& a, int level) {
+    const Divisor divisor = ring.divisor(level, false);
+    const std::size_t limbs = ring.chain().limbs_at(level - 1);
+    Polys out(ring, a.parts, limbs);
+    divide(ring, divisor, a.part(0), a.parts, a.limbs * ring.degree(), limbs, out.part(0));
+    return out;
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,94 @@
+// Ciphertexts as polynomials: what is done to every residue by itself.
+#pragma once
+
+#include "ckks/ring/ring.hpp"
+
+namespace atlasc::ckks {
+
+/// PlainValues of a plaintext polynomial: one for each run of 2^log_run neighbours.
+struct PlainValues {
+    const Word* words;
+    int log_run;
+
+    ATLASC_DEVICE Word operator[](std::size_t at) const { return words[at >> log_run]; }
+};
+
+/// PlainValues of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts
+/// holds c[0] + c[1] s + c[2] s^2, for the secret s.
+struct Polys {
+    Polys(const Ring& ring, std::size_t parts, std::size_t limbs)
+        : parts(parts),
+          limbs(limbs),
+          degree(ring.degree()),
+          words(ring.polynomial(parts * limbs)) {}
+
+    Word* part(std::size_t number) const { return words.get() + number * limbs * degree; }
+
+    std::size_t parts;
+    std::size_t limbs;
+    std::size_t degree;
+    Words words;
+};
+
+/// Both parts of a ciphertext, for limbs of Q and maybe special ones, times a number for each limb:
+/// what is added to a key switch. `second` may be null, and so may `factors`, which are 1 then.
+struct Addends {
+    const Word* first;
+    const Word* second;
+    std::size_t limbs;
+    const Word* factors;
+};
+
+/// Residues of one number modulo each prime of Q.
+struct Residues {
+    Word of[most_primes] = {};
+};
+
+/// A number that is rounded to an integer, modulo the first primes of Q.
+Residues residues(const Ring& ring, double number, std::size_t limbs);
+
+// Each makes a new ciphertext of the first `limbs` primes of its operands, which have as many.
+
+Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
+Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
+Polys negated(const Ring& ring, const Polys& a, std::size_t limbs);
+
+/// Every part times one plaintext, which has at least `limbs` primes, or a number.
+Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
+
+/// The plaintext, or the number as a constant polynomial, added to part 0.
+Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
+Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
+
+/// Two parts of polynomials that have `stored` limbs each, and a plaintext to multiply them by.
+struct PlainTerm {
+    const Word* x;
+    std::size_t stored;
+    PlainValues plain;
+};
+
+/// The sum of the terms, one or more: [part][limb][N] of the first `limbs` primes of Q and of `special`
+/// ones. Added to `out` with `accumulate`.
+void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::size_t limbs,
+                  std::size_t special, bool accumulate, Word* out);
+
+/// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
+void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);
+
+/// a, of the primes of a level or more, divided by the level's own and rounded (rescaling).
+Polys rescaled(const Ring& ring, const Polys& a, int level);
+
+/// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded.
+/// `apart`: words from one to the next.
+void divide(const Ring& ring, const Divisor& divisor, const Word* polynomials, std::size_t parts,
+            std::size_t apart, std::size_t limbs, Word* out);
+
+/// The inverse of an odd number modulo 2N: X -> X^galois and back.
+std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);
+
+/// Coefficients modulo one prime, centred, modulo `count` primes from `first` on: [count][N].
+void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t from, Word* out,
+                       std::size_t first, std::size_t count);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,115 @@
+// Polynomials modulo X^N + 1 and the primes of a chain, on the device.
+//
+// A polynomial is its residues modulo some primes, one after another, N words each: coefficients,
+// or values by the number theoretic transform (NTT). "Extended" are the first primes of Q followed
+// by all special ones.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ckks/ring/chain.hpp"
+#include "ckks/ring/device.hpp"
+#include "ckks/ring/transforms.hpp"
+
+namespace atlasc::ckks {
+
+using Words = Array<Word>;
+
+/// How residues modulo a block of primes b become residues modulo other primes, exactly: with
+/// y_s = x (B/b_s)^-1 mod b_s, x = sum over s of y_s B/b_s - u B, where u is the sum of y_s/b_s
+/// rounded, so that |x| <= B/2. (Halevi, Polyakov and Shoup 2019, section 2.2.)
+struct BlockConstants {
+    const Word* inverses;  ///< [size]: (B/b_s)^-1 mod b_s
+    const Word* hats;      ///< [size][all primes]: B/b_s
+    const Word* minus;     ///< [all primes]: -B
+    const Prime* own;      ///< [size]
+    std::size_t first;     ///< position of the first prime in Q, then P
+    std::size_t size;
+};
+
+/// What divides a polynomial: a level's own primes, P, or both at once.
+struct Divisor {
+    BlockConstants block;
+    const Word* inverse;   ///< [primes below]: of the divisor
+    std::size_t primes;    ///< of Q
+    std::size_t special;
+};
+
+/// Moduli, transforms, and what depends on nothing else.
+class Ring {
+public:
+    /// Throws Error: too little memory, or a library whose transform is not the expected one (another
+    /// order, or built for other devices).
+    Ring(Memory& memory, Chain chain);
+    Ring(const Ring&) = delete;
+    Ring& operator=(const Ring&) = delete;
+    ~Ring();
+
+    const Chain& chain() const { return chain_; }
+    Memory& memory() const { return memory_; }
+    std::size_t degree() const { return chain_.degree; }
+    int log_degree() const { return log_degree_; }
+    std::size_t slots() const { return chain_.degree / 2; }
+
+    /// Numbers of primes: of Q, special, both.
+    std::size_t size_q() const { return chain_.q.size(); }
+    std::size_t size_p() const { return chain_.special.size(); }
+    std::size_t size_qp() const { return size_q() + size_p(); }
+
+    /// Digits of a key switch of a polynomial of some primes of Q.
+    std::size_t digits(std::size_t limbs) const { return digits_of(chain_, limbs); }
+
+    /// All primes on the device, those of Q first.
+    const Prime* primes() const { return primes_.get(); }
+
+    /// Room for a polynomial of some primes.
+    Words polynomial(std::size_t limbs) const { return Words(memory_, limbs * degree()); }
+
+    /// NTT in place of `count` limbs that begin at `limb`, modulo the primes from `first` on.
+    void forward(Word* limb, std::size_t count, std::size_t first = 0) const;
+
+    /// Coefficients of values; `out` and `in` may be the same.
+    void backward(Word* out, const Word* in, std::size_t count, std::size_t first = 0) const;
+
+    /// NTT of limbs of several polynomials, and back.
+    void forward(const Limbs& limbs) const { transforms_->forward(limbs); }
+    void backward(const Limbs& limbs) const { transforms_->backward(limbs); }
+
+    /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
+    BlockConstants digit(std::size_t number, std::size_t limbs) const;
+
+    /// The primes of a level, none at level 0, and P with `special`.
+    Divisor divisor(int level, bool special) const;
+
+    /// The first special prime's inverse modulo the first prime of Q.
+    const Word* inverse_of_first_special() const { return inverse_of_first_special_.get(); }
+
+    /// P modulo the primes of Q: for the host, and on the device.
+    const std::vector<Word>& special_product() const { return special_product_; }
+    const Word* special_products() const { return special_products_.get(); }
+
+private:
+    std::size_t block_words() const {
+        return most_in_block + (most_in_block + 1) * size_qp();
+    }
+    BlockConstants block(std::size_t number, std::size_t first, std::size_t size) const;
+    std::size_t divisor_number(int level, bool special) const;
+    void make_constants();
+    void check_transforms() const;
+
+    Memory& memory_;
+    Chain chain_;
+    int log_degree_ = 0;
+    std::vector<Prime> host_primes_;
+    Array<Prime> primes_;
+    std::unique_ptr<Transforms> transforms_;
+    Words blocks_;             ///< a digit's that ends with prime i at i, then divisors'
+    Array<Prime> own_primes_;  ///< of each block
+    Words inverses_;           ///< of divisors: [divisor][primes of Q]
+    Words inverse_of_first_special_;
+    std::vector<Word> special_product_;
+    Words special_products_;
+};
+
+}  // namespace atlasc::ckks

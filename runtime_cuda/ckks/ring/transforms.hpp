@@ -1,0 +1,113 @@
+// The transforms of a device: of residues (NTT), and of slots (Fourier).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ckks/ring/arithmetic.hpp"
+#include "ckks/ring/device.hpp"
+#include "ckks/ring/limits.hpp"
+
+namespace atlasc::ckks {
+
+/// Primes of at most so many bits are fast on the device.
+int fast_prime_bits();
+
+/// Whether a transform forwards can end a division (`Limbs::inverses`).
+bool ends_divisions();
+
+/// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
+/// hold no more.
+std::size_t together();
+
+/// Limbs of a few polynomials that are transformed together, modulo the same primes.
+struct Limbs {
+    static constexpr std::size_t most = most_together;  ///< polynomials
+
+    std::size_t count;                   ///< limbs of a polynomial
+    std::size_t first = 0;               ///< prime of the first limb
+    std::size_t of_q = ~std::size_t{0};  ///< limbs before special primes, of which the rest are
+    std::size_t polynomials = 0;
+    Word* out[most] = {};
+    const Word* in[most] = {};           ///< may be that of `out`
+    std::uint32_t begin[most] = {};      ///< limbs from begin to end are left as they are
+    std::uint32_t end[most] = {};
+
+    /// Where a device `ends_divisions`: what is written, to the quotients, is (dividend - x) times the
+    /// limb's inverse. Null: nothing is divided.
+    const Word* inverses = nullptr;
+    const Word* dividends[most] = {};
+    Word* quotients[most] = {};
+
+    void add(Word* to, const Word* from, std::size_t kept = 0, std::size_t kept_end = 0) {
+        out[polynomials] = to;
+        in[polynomials] = from;
+        begin[polynomials] = static_cast<std::uint32_t>(kept);
+        end[polynomials] = static_cast<std::uint32_t>(kept_end);
+        ++polynomials;
+    }
+
+    /// Prime of a limb, where special primes follow `size_q` others.
+    ATLASC_DEVICE std::size_t prime(std::size_t limb, std::size_t size_q) const {
+        return limb < of_q ? first + limb : size_q + limb - of_q;
+    }
+    ATLASC_DEVICE bool skips(std::size_t polynomial, std::size_t limb) const {
+        return limb >= begin[polynomial] && limb < end[polynomial];
+    }
+};
+
+/// Number theoretic transforms of polynomials modulo X^N + 1: place i of the values holds that at
+/// psi^(2 rev(i) + 1), for a root psi of order 2N and the reversal of log2 N bits.
+class Transforms {
+public:
+    /// For primes q = 1 modulo 2N, N = 2^log_degree: those of Q, then `special` special ones.
+    /// Throws Error: too little memory, or a library that fails.
+    Transforms(Memory& memory, int log_degree, const std::vector<Prime>& primes,
+               std::size_t special);
+    ~Transforms();
+
+    /// psi modulo the first prime.
+    Word root() const { return root_; }
+
+    /// Values of coefficients, and coefficients of values. Operands and results are less than their
+    /// primes.
+    void forward(const Limbs& limbs) const;
+    void backward(const Limbs& limbs) const;
+
+private:
+    struct Tables;
+
+    std::unique_ptr<Tables> tables_;
+    Word root_ = 0;
+};
+
+struct Complex {
+    double x;
+    double y;
+};
+
+/// The Fourier transform between slots and halves of real polynomials: slot j is the value at
+/// exp(i pi 5^j / N) of the polynomial whose coefficient k is x of entry k, and k + N/2 its y.
+class Fourier {
+public:
+    /// For 2^log_slots = N/2 slots. Throws Error as `Transforms`.
+    Fourier(Memory& memory, int log_slots);
+    ~Fourier();
+
+    /// In place, vectors on the device one after another: slots in bit-reversed order become
+    /// coefficients in order, multiplied by the vector's factor / slots.
+    void to_coefficients(Complex* data, const std::vector<double>& factors);
+
+    /// The way back, of one vector.
+    void to_slots(Complex* data);
+
+private:
+    struct Tables;
+
+    int log_slots_;
+    std::unique_ptr<Tables> tables_;
+};
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,150 @@
+// Arrays in files of the safetensors format: weights, inputs, outputs, keys and ciphertexts.
+//
+// Keys and messages are sealed: their last array, "~sha256", holds the SHA-256 of the header and of
+// each other array, by name. It tells damage; whoever changes a file on purpose can seal it again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "atlasc/base/files.hpp"
+#include "atlasc/base/sha256.hpp"
+
+namespace atlasc {
+
+using Metadata = std::map<std::string, std::string>;
+
+/// Numbers, such as the slots of a ciphertext.
+using Vector = std::vector<double>;
+
+/// Numbers in row-major order.
+struct Tensor {
+    std::vector<std::size_t> shape;
+    Vector values;
+};
+
+/// Elements of a tensor of a shape.
+std::size_t count_of(const std::vector<std::size_t>& shape);
+
+/// What a program knows of an array of its weights.
+struct Array {
+    std::string name;
+    std::string type;  ///< as safetensors names it, such as "F32"
+    std::vector<std::size_t> shape;
+    std::string sha256;  ///< of its bytes, 64 hexadecimal digits
+};
+
+/// A file that is open for reading; arrays are read when they are asked for, each through the
+/// digest that is known of it.
+class TensorFile {
+public:
+    /// Most bytes of a header, where its reader asks for no more.
+    static constexpr std::uint64_t small_header = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t large_header = std::uint64_t{1} << 24;
+
+    /// Reads and checks the header. Throws Error: no such file, damaged, or truncated.
+    explicit TensorFile(const std::string& path, std::uint64_t max_header = small_header)
+        : TensorFile(PlainFile(path), max_header) {}
+    explicit TensorFile(PlainFile file, std::uint64_t max_header = small_header);
+
+    const std::string& path() const { return file_.path(); }
+    const Metadata& metadata() const { return metadata_; }
+
+    /// A piece of metadata; empty where there is none.
+    std::string fact(const std::string& name) const;
+
+    /// In their order; the seal is not among them.
+    std::vector<std::string> names() const;
+    bool has(const std::string& name) const { return entries_.count(name) != 0; }
+
+    /// Shape and type of an array; throw Error where there is none of that name.
+    const std::vector<std::size_t>& shape(const std::string& name) const;
+    const std::string& type(const std::string& name) const;
+
+    /// Refuse (Error) a file that others than the user may read.
+    void require_secret() const { file_.require_secret(); }
+
+    /// Refuse (Error) a file of another format than the one that is read.
+    void require_format(const std::string& format) const;
+
+    /// Refuse (Error) a file without a seal.
+    void require_seal() const;
+
+    /// Refuse (Error) arrays that are not exactly these, now or whenever they are read.
+    void require(const std::vector<Array>& arrays);
+
+    /// An array of float64, float32 or int64 as doubles.
+    Tensor tensor(const std::string& name) const;
+
+    /// An array of bytes.
+    Bytes bytes(const std::string& name) const;
+
+    /// Of the whole file.
+    Digest digest() const;
+
+private:
+    struct Entry {
+        std::string type;
+        std::vector<std::size_t> shape;
+        std::uint64_t begin;
+        std::uint64_t end;
+    };
+
+    const Entry& entry(const std::string& name) const;
+    Bytes read(const std::string& name) const;
+    void read_header(const std::string& header);
+    void check_cover() const;
+    void read_seal(const std::string& header);
+    [[noreturn]] void fail(const std::string& why) const;
+
+    PlainFile file_;
+    std::uint64_t data_start_ = 0;
+    Metadata metadata_;
+    std::map<std::string, Entry> entries_;
+    std::map<std::string, Digest> digests_;
+    bool sealed_ = false;
+};
+
+/// Collects arrays and writes them in one go.
+class TensorWriter {
+public:
+    explicit TensorWriter(Metadata metadata) : metadata_(std::move(metadata)) {}
+
+    /// Add numbers as float64.
+    void add(const std::string& name, const Tensor& tensor);
+    void add(const std::string& name, Bytes bytes);
+
+    /// Add `size` bytes that are made when the file is written, one array at a time.
+    void add(const std::string& name, std::size_t size, std::function<Bytes()> make);
+
+    /// Write a new file, which appears whole or not at all. Throws Error: it exists already or
+    /// cannot be written.
+    void write(const std::string& path, Access access = Access::shared) const {
+        write(path, access, false);
+    }
+
+    /// The same with a seal. What is made for a secret file is wiped once it is written.
+    void write_sealed(const std::string& path, Access access = Access::shared) const {
+        write(path, access, true);
+    }
+
+private:
+    struct Entry {
+        std::string type;
+        std::vector<std::size_t> shape;
+        std::size_t size;
+        std::function<Bytes()> make;
+    };
+
+    void write(const std::string& path, Access access, bool sealed) const;
+    std::string header(bool sealed) const;
+
+    Metadata metadata_;
+    std::map<std::string, Entry> entries_;
+};
+
+}  // namespace atlasc

@@ -1,0 +1,190 @@
+#include "atlasc/base/files.hpp"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "atlasc/base/error.hpp"
+
+namespace atlasc {
+namespace {
+
+/// A system reads and writes at most 2 GiB at once.
+constexpr std::size_t most_at_once = std::size_t{1} << 30;
+
+std::string cause() { return std::generic_category().message(errno); }
+
+std::string octal(unsigned mode) {
+    std::string digits;
+    for (int shift = 6; shift >= 0; shift -= 3) {
+        digits += static_cast<char>('0' + ((mode >> shift) & 7));
+    }
+    return digits;
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+}
+
+Descriptor::~Descriptor() {
+    if (open()) {
+        ::close(number_);
+    }
+}
+
+int Descriptor::release() { return std::exchange(number_, -1); }
+
+PlainFile::PlainFile(const std::string& path)
+    // O_NONBLOCK: a pipe without a writer is refused, not waited for.
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
+    if (!descriptor_.open()) {
+        if (errno == ENOENT || errno == ENOTDIR) {
+            throw Error("file " + path + " not found");
+        }
+        throw Error("file " + path + " cannot be read",
+                    errno == ELOOP ? "it is a link, not a plain file" : cause());
+    }
+    size_ = checked_size(descriptor_, path, Access::shared);
+}
+
+PlainFile::PlainFile(const std::string& path, std::uint64_t most) : PlainFile(path) {
+    if (size_ > most) {
+        throw Error("file " + path + " is damaged",
+                    "it has " + std::to_string(size_) + " bytes, more than " + std::to_string(most),
+                    "copy it again, or make it again");
+    }
+    Bytes bytes(size_);
+    read(0, bytes.data(), bytes.size());
+    held_ = std::move(bytes);
+}
+
+void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
+    if (held_ && at <= size_ && size <= size_ - at) {
+        std::copy_n(held_->data() + at, size, static_cast<std::uint8_t*>(to));
+        return;
+    }
+    auto* next = static_cast<char*>(to);
+    while (size > 0) {
+        const ssize_t done = ::pread(descriptor_.number(), next, std::min(size, most_at_once),
+                                     static_cast<off_t>(at));
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            throw Error("file " + path_ + " cannot be read any more",
+                        done < 0 ? cause() : "it became shorter");
+        }
+        next += done;
+        at += static_cast<std::uint64_t>(done);
+        size -= static_cast<std::size_t>(done);
+    }
+}
+
+std::uint64_t checked_size(const Descriptor& file, const std::string& path, Access access) {
+    struct stat facts {};
+    if (::fstat(file.number(), &facts) != 0) {
+        throw Error("file " + path + " cannot be read", cause());
+    }
+    if (!S_ISREG(facts.st_mode)) {
+        throw Error("file " + path + " cannot be read", "it is no plain file");
+    }
+    if (access == Access::secret && facts.st_uid != ::geteuid()) {
+        throw Error("the secret file " + path + " belongs to another user", "",
+                    "copy it as a file of your own, and make new keys if another user had it");
+    }
+    if (access == Access::secret && (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+        throw Error("the secret file " + path + " is open to other users",
+                    "its mode is " + octal(facts.st_mode) + ", it must be 600",
+                    "chmod 600 " + path + ", and make new keys if others may have read it");
+    }
+    return static_cast<std::uint64_t>(facts.st_size);
+}
+
+void write_all(const Descriptor& file, const std::string& path, const void* data,
+               std::size_t size) {
+    const auto* next = static_cast<const char*>(data);
+    while (size > 0) {
+        const ssize_t done = ::write(file.number(), next, std::min(size, most_at_once));
+        if (done < 0 && errno != EINTR) {
+            fail_writing(path);
+        }
+        next += std::max<ssize_t>(done, 0);
+        size -= static_cast<std::size_t>(std::max<ssize_t>(done, 0));
+    }
+}
+
+void fail_writing(const std::string& path) {
+    const bool full = errno == ENOSPC || errno == EDQUOT;
+    throw Error("cannot write to " + path, cause(),
+                full ? "free some space, or choose a place on another disk" : "");
+}
+
+std::string folder_of(const std::string& path) {
+    const std::size_t slash = path.find_last_not_of('/') == std::string::npos
+                                  ? std::string::npos
+                                  : path.rfind('/', path.find_last_not_of('/'));
+    return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+void forbid_core_dumps() {
+    // The limit alone is not enough: the kernel ignores it where it hands core dumps to a program.
+    struct rlimit limit {};
+    if (::getrlimit(RLIMIT_CORE, &limit) == 0) {
+        limit.rlim_cur = 0;
+        ::setrlimit(RLIMIT_CORE, &limit);
+    }
+    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+void random_bytes(void* to, std::size_t size) {
+    auto* next = static_cast<char*>(to);
+    while (size > 0) {
+        const ssize_t done = ::getrandom(next, size, 0);
+        if (done < 0 && errno != EINTR) {
+            throw Error("the system gives no random numbers", cause());
+        }
+        next += std::max<ssize_t>(done, 0);
+        size -= static_cast<std::size_t>(std::max<ssize_t>(done, 0));
+    }
+}
+
+std::string random_identity() {
+    std::uint8_t bytes[16];
+    random_bytes(bytes, sizeof bytes);
+    return hexadecimal(bytes, sizeof bytes);
+}
+
+std::string hexadecimal(const std::uint8_t* bytes, std::size_t size) {
+    static const char digits[] = "0123456789abcdef";
+    std::string text;
+    for (std::size_t at = 0; at < size; ++at) {
+        text += digits[bytes[at] >> 4];
+        text += digits[bytes[at] & 15];
+    }
+    return text;
+}
+
+bool is_hexadecimal(const std::string& text, std::size_t digits) {
+    return text.size() == digits &&
+           text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+void wipe(void* bytes, std::size_t size) {
+    if (size > 0) {
+        ::explicit_bzero(bytes, size);
+    }
+}
+
+}  // namespace atlasc

@@ -1,0 +1,95 @@
+#include <iostream>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/base/error.hpp"
+#include "atlasc/roles.hpp"
+
+namespace atlasc {
+namespace {
+
+constexpr const char* server_usage =
+    "server --keys evaluation.key --weights weights.safetensors --query query --output answer "
+    "[--timing times.json] [--device-memory 40G]";
+
+void write_times(const std::string& path, const std::string& text) {
+    Draft draft(path, Draft::Kind::file, Access::shared);
+    draft.write(text.data(), text.size());
+    draft.publish();
+}
+
+void execute(int argc, char** argv, const Interface& interface, Program program) {
+    const Options options(argc, argv, 1, server_usage,
+                          {"--keys", "--weights", "--query", "--output"},
+                          {"--timing", "--device-memory"});
+    const bool timed = options.given("--timing");
+    require_new(options["--output"]);
+    if (timed) {
+        require_new(options["--timing"]);
+    }
+    const TensorFile query_file(options["--query"]);  // before the keys, which take a while
+    Server server(interface, program, options["--keys"], options["--weights"],
+                  options.size("--device-memory"));
+    Message query = read_message(query_file, "query", interface, server.engine());
+    Clock clock(interface.ops, std::cerr);
+    if (timed) {
+        clock.wait_for(server.engine());
+    }
+    const Message answer = server.execute(std::move(query), &clock);
+    const double seconds = clock.elapsed();
+    write_message(options["--output"], "answer", interface, server.engine(), answer);
+    if (timed) {
+        write_times(options["--timing"], clock.text(interface.identity, server.engine().backend().name));
+    }
+    std::cerr << printable(interface.model) << ": executed in " << seconds << " s\n";
+}
+
+/// Opens the program's weights, and checks all of them, before any key is loaded.
+TensorFile opened(const std::string& path, const Interface& interface) {
+    TensorFile weights(path, TensorFile::large_header);
+    if (weights.fact("program") != interface.identity) {
+        throw Error("file " + weights.path() + " has the weights of another program", "",
+                    "give the weights of the project that this server was built from");
+    }
+    weights.require(interface.weights);
+    return weights;
+}
+
+}  // namespace
+
+Server::Server(const Interface& interface, Program program, const std::string& keys,
+               const std::string& weights, std::uint64_t device_memory)
+    : interface_(interface),
+      program_(program),
+      weights_(opened(weights, interface)),
+      record_(std::make_shared<Record>(weights_)),
+      engine_(built_backend().server_engine(interface, keys, device_memory)) {
+    engine_->bootstrap_by(record_);
+}
+
+Message Server::execute(Message query, Clock* clock) {
+    Context context(*engine_, *record_, weights_, query.publics, clock);
+    Message answer{{}, {}, query.count, query.query};
+    try {
+        answer.values = program_(context, std::move(query.values));
+        for (const Output& output : interface_.outputs) {
+            // A kernel may save a level; the client takes no other than the interface says.
+            for (Ciphertext& part : answer.values.at(output.name)) {
+                part = engine_->drop_to(part, output.level);
+            }
+        }
+        engine_->wait();
+        if (clock != nullptr) {
+            clock->end();
+        }
+    } catch (Error& error) {
+        error.where = context.place();
+        throw;
+    }
+    return answer;
+}
+
+int server_main(int argc, char** argv, const Interface& interface, Program program) {
+    return reported([&] { execute(argc, argv, interface, program); });
+}
+
+}  // namespace atlasc

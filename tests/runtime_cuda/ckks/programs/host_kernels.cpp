@@ -1,0 +1,289 @@
+// Transforms and fast kernels of the host, against plain arithmetic, on random numbers and on the
+// greatest ones. Prints what differs, nothing where all is right.
+#include <algorithm>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "atlasc/base/error.hpp"
+#include "ckks/ring/chain.hpp"
+#include "ckks/ring/transforms.hpp"
+#include "devices/host/fast_kernels.hpp"
+#include "devices/host/lanes.hpp"
+#include "devices/host/ntt.hpp"
+#include "tests/runtime_cuda/conformance/programs.hpp"
+
+namespace {
+
+using namespace atlasc::ckks;
+using Row = std::vector<Word>;
+
+std::mt19937_64 generator(7);
+
+Row random_row(std::size_t size, Word bound) {
+    Row row(size);
+    std::generate(row.begin(), row.end(), [&] { return generator() % bound; });
+    // The ends of the range, where a bound that is too low shows.
+    for (std::size_t at = 0; at < size / 4; ++at) {
+        row[at] = at % 2 == 0 ? bound - 1 : 0;
+    }
+    return row;
+}
+
+void expect(bool right, const std::string& what) {
+    if (!right) {
+        std::cout << what << '\n';
+    }
+}
+
+/// a b modulo X^N + 1 and q, by the definition.
+Row convolution(const Row& a, const Row& b, const Prime& q) {
+    Row out(a.size(), 0);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            const Word term = multiply(a[i], b[j], q);
+            Word& place = out[(i + j) % a.size()];
+            place = i + j < a.size() ? add(place, term, q) : subtract(place, term, q);
+        }
+    }
+    return out;
+}
+
+void transforms(const Chain& chain, int log_degree) {
+    const std::size_t degree = std::size_t{1} << log_degree;
+    auto memory = std::make_shared<Memory>(0);
+    const Transforms made(*memory, log_degree, chain.q, 0);
+    const auto limb = [](Word* out, const Word* in, std::size_t prime) {
+        Limbs limbs{1, prime};
+        limbs.add(out, in);
+        return limbs;
+    };
+    for (std::size_t at = 0; at < chain.q.size(); ++at) {
+        const Prime& q = chain.q[at];
+        const std::string where = "N = 2^" + std::to_string(log_degree) + ", q = " +
+                                  std::to_string(q.value) + ": ";
+        const Row x = random_row(degree, q.value);
+        Row y = x;
+        made.forward(limb(y.data(), y.data(), at));
+        expect(*std::max_element(y.begin(), y.end()) < q.value, where + "values are not reduced");
+        Row back(degree);
+        made.backward(limb(back.data(), y.data(), at));
+        expect(back == x, where + "the way back");
+        if (log_degree <= 11) {
+            const Row other = random_row(degree, q.value);
+            Row z = other;
+            made.forward(limb(z.data(), z.data(), at));
+            for (std::size_t place = 0; place < degree; ++place) {
+                z[place] = multiply(z[place], y[place], q);
+            }
+            made.backward(limb(z.data(), z.data(), at));
+            expect(z == convolution(x, other, q), where + "the product");
+        }
+    }
+}
+
+/// The launched kernel against itself, called for one element after another.
+template <typename Kernel>
+void same(Kernel kernel, std::size_t count, std::size_t written, const std::string& name) {
+    const Row before = random_row(written, Word{1} << 29);  // below every prime
+    Row fast = before;
+    Row slow = before;
+    kernel.out = fast.data();
+    launch(count, kernel, "");
+    kernel.out = slow.data();
+    for (std::size_t at = 0; at < count; ++at) {
+        kernel(at);
+    }
+    expect(fast == slow, name);
+}
+
+/// A limb for each prime from `first` on.
+Row limbs(const std::vector<Prime>& primes, std::size_t first, std::size_t count,
+          std::size_t degree) {
+    Row all;
+    for (std::size_t at = first; at < first + count; ++at) {
+        const Row row = random_row(degree, primes[at].value);
+        all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+}
+
+Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count,
+          std::size_t degree) {
+    Row all;
+    for (std::size_t part = 0; part < parts; ++part) {
+        const Row some = limbs(primes, 0, count, degree);
+        all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+}
+
+void kernels(const Chain& chain, int log_degree) {
+    const std::size_t degree = std::size_t{1} << log_degree;
+    auto memory = std::make_shared<Memory>(0);
+    const Ring ring(*memory, chain);
+    std::vector<Prime> primes = chain.q;
+    primes.insert(primes.end(), chain.special.begin(), chain.special.end());
+    const std::size_t count = chain.q.size() - 1;
+    const std::size_t size_p = chain.special.size();
+    const Shape shape{log_degree, static_cast<std::uint32_t>(count)};
+    const Row a = parts(primes, 2, count + 1, degree);
+    const Row b = parts(primes, 2, count, degree);
+    const Source of_a{a.data(), count + 1};
+    const Source of_b{b.data(), count};
+    const std::size_t all = 2 * count * degree;
+    for (const Kind kind : {Kind::sum, Kind::difference}) {
+        same(Combine{shape, primes.data(), of_a, of_b, kind, nullptr}, all, all, "Combine");
+    }
+    for (const int log_run : {0, 3, log_degree - 1}) {
+        const Row plain = limbs(primes, 0, count, degree >> log_run);
+        same(TimesPolynomial{shape, primes.data(), of_a, {plain.data(), log_run}, nullptr}, all,
+             all, "TimesPolynomial");
+    }
+    const Residues number = residues(ring, -0x1.234567p+90, count);
+    same(TimesNumber{shape, primes.data(), of_a, number, nullptr}, all, all, "TimesNumber");
+    for (const bool first : {true, false}) {
+        const Source sum{nullptr, count};
+        same(AddProduct{log_degree, primes.data(), of_a, of_b, sum, nullptr, first},
+             count * degree, 3 * count * degree, "AddProduct");
+    }
+    for (std::size_t from : {std::size_t{0}, count}) {
+        same(Lift{log_degree, primes.data(), a.data() + (from == 0 ? 0 : count * degree), from, 0,
+                  nullptr},
+             count * degree, count * degree, "Lift");
+    }
+    const int top = static_cast<int>(count);
+    const Divisor divisor = ring.divisor(top, false);
+    same(Divide{log_degree, count, primes.data(), a.data(), 0, b.data(), divisor.inverse, nullptr},
+         count * degree, count * degree, "Divide");
+    const std::size_t digits = 20;  // more products than a fast kernel adds up unreduced
+    const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
+    Row digit_words;
+    Row key(2 * digits * packing.words());
+    for (std::size_t digit = 0; digit < digits; ++digit) {
+        for (std::size_t part = 0; part < 3; ++part) {
+            Row some = limbs(primes, 0, part == 0 ? count : count + 1, degree);
+            const Row special = limbs(primes, chain.q.size(), size_p, degree);
+            some.insert(some.end(), special.begin(), special.end());
+            if (part == 0) {
+                digit_words.insert(digit_words.end(), some.begin(), some.end());
+                continue;
+            }
+            Word* to = &key[(2 * digit + part - 1) * packing.words()];
+            pack(packing, some.data(), to);
+            expect(is_reduced(chain, packing, to), "packed residues");
+            for (std::size_t at = 0; at < some.size(); ++at) {
+                const std::size_t limb = at / degree;
+                expect(unpacked(to + packing.start(limb), packing.bits(limb), at % degree) ==
+                           some[at],
+                       "a packed residue");
+            }
+        }
+    }
+    const std::size_t extended = (count + size_p) * degree;
+    const Row added = limbs(primes, 0, count, degree);
+    for (const std::uint32_t galois : {1U, 5U, 25U, static_cast<std::uint32_t>(2 * degree - 1)}) {
+        for (const bool accumulate : {false, true}) {
+            const Addends addends =
+                accumulate ? Addends{digit_words.data(), nullptr, count + size_p, nullptr}
+                           : Addends{added.data(), added.data(), count, ring.special_products()};
+            same(InnerProduct{log_degree, count, chain.q.size(), size_p, digits, primes.data(),
+                              digit_words.data(), packing, key.data(), addends, galois,
+                              inverse_galois(ring, galois), accumulate, nullptr},
+                 extended, 2 * extended, "InnerProduct at X^" + std::to_string(galois));
+        }
+    }
+    const auto plain_of = [&](int log_run) {
+        Row plain = limbs(primes, 0, count, degree >> log_run);
+        const Row special = limbs(primes, chain.q.size(), size_p, degree >> log_run);
+        plain.insert(plain.end(), special.begin(), special.end());
+        return plain;
+    };
+    const Row plains[3] = {plain_of(0), plain_of(3), plain_of(log_degree - 1)};
+    for (const bool accumulate : {false, true}) {
+        SumOfProducts sum{log_degree, count, chain.q.size(), count + size_p, primes.data(), 3,
+                          {}, accumulate, nullptr};
+        // Two digits stand for the two parts of a ciphertext.
+        sum.terms[0] = {{digit_words.data(), count + size_p}, {plains[0].data(), 0}};
+        sum.terms[1] = {{digit_words.data() + extended, count + size_p}, {plains[1].data(), 3}};
+        sum.terms[2] = {{digit_words.data(), count + size_p}, {plains[2].data(), log_degree - 1}};
+        same(sum, 2 * extended, 2 * extended, "SumOfProducts");
+        for (sum.count = 3; sum.count < SumOfProducts::most; ++sum.count) {
+            sum.terms[sum.count] = sum.terms[0];
+        }
+        same(sum, 2 * extended, 2 * extended, "SumOfProducts of many terms");
+        sum = {log_degree, count, chain.q.size(), count, primes.data(), 1, {}, accumulate, nullptr};
+        sum.terms[0] = {of_a, {plains[0].data(), 0}};
+        same(sum, all, all, "SumOfProducts of more limbs");
+    }
+    const BlockConstants block = ring.digit(0, count);
+    with_size(block.size, [&](auto size) {
+        same(Decompose<decltype(size)::value>{log_degree, count, chain.q.size(), size_p,
+                                              primes.data(), block, a.data(), b.data(), nullptr},
+             degree, extended, "Decompose");
+    });
+    for (const double size : {0x1p40, 0x1p51, 0x1p70}) {
+        std::uniform_real_distribution<double> number(-size, size);
+        std::vector<Complex> slots(degree / 2);
+        std::generate(slots.begin(), slots.end(), [&] {
+            return Complex{number(generator), number(generator)};
+        });
+        slots[1] = {-0.4, 0.5};
+        for (const std::size_t rest : {0, 15}) {
+            same(Round{log_degree, count, count + size_p, chain.q.size(), primes.data(), rest,
+                       slots.data(), nullptr},
+                 degree, extended, "Round");
+        }
+    }
+    const Stream stream{fresh_seed(), 3};
+    same(Uniform{stream, log_degree, primes.data(), 1, nullptr}, count * degree / 4,
+         count * degree, "Uniform");
+    same(ErrorResidues{stream, log_degree, primes.data(), 1, count, nullptr}, degree / 8,
+         count * degree, "ErrorResidues");
+    const Row special = limbs(primes, chain.q.size(), size_p, degree);
+    Row last = limbs(primes, count, 1, degree);
+    last.insert(last.end(), special.begin(), special.end());
+    for (const bool level : {false, true}) {
+        const BlockConstants divisor_block = ring.divisor(level ? top : 0, true).block;
+        with_size(divisor_block.size, [&](auto size) {
+            same(Remainder<decltype(size)::value>{log_degree, count, primes.size(), primes.data(),
+                                                  divisor_block, (level ? last : special).data(),
+                                                  nullptr},
+                 degree, count * degree, level ? "Remainder of a level" : "Remainder");
+        });
+    }
+}
+
+void all() {
+    for (const int log_degree : {11, 12, 13, 16}) {  // odd and even numbers of stages
+        const atlasc::Interface interface = conformance::leveled(log_degree, 2, 2);
+        atlasc::Parameters parameters = interface.parameters;
+        parameters.moduli->primes = {50, 50, 30, 40};
+        parameters.moduli->special = {50, 50};
+        for (int kind = 0; kind < 2; ++kind) {
+            transforms(chain_of(parameters), log_degree);
+            if (log_degree < 14) {
+                kernels(chain_of(parameters), log_degree);
+            }
+            parameters.moduli->primes = {60, 60, 50, 58};  // some limbs fast, some not
+            parameters.moduli->special = {60, 50};
+        }
+    }
+    atlasc::Parameters parameters = conformance::leveled(11, 2, 2).parameters;
+    parameters.moduli->primes = std::vector<int>(10, 50);
+    parameters.moduli->special = std::vector<int>(8, 50);  // as many as a key switch can have
+    kernels(chain_of(parameters), 11);
+}
+
+}  // namespace
+
+int main() {
+    try {
+        all();
+    } catch (const atlasc::Error& error) {
+        std::cerr << error.what() << ": " << error.why << '\n';
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,71 @@
+// A whole bootstrap on residues, with the moduli of fourteen_levels, at a ring that is too small to
+// be secure: what backend.hpp refuses, the engine itself can do.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <random>
+#include <string>
+
+#include "atlasc/base/error.hpp"
+#include "ckks/keys/key_files.hpp"
+#include "tests/runtime_cuda/conformance/programs.hpp"
+
+namespace {
+
+using namespace atlasc;
+
+double largest_error(const ComplexVector& found, const Vector& expected) {
+    double error = 0.0;
+    for (std::size_t slot = 0; slot < expected.size(); ++slot) {
+        error = std::max(error, std::abs(found[slot] - expected[slot]));
+    }
+    return error;
+}
+
+int run(const std::string& path) {
+    const conformance::Bootstrapped set = conformance::bootstrapped(path);
+    const Interface& interface = set.interface;
+    auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
+    ckks::Role role = ckks::fresh_role(interface, *ground);
+    ckks::CkksEngine engine(std::move(ground), std::move(role));
+    engine.bootstrap_by(set.record);
+
+    std::mt19937_64 random(11);
+    std::uniform_real_distribution<double> number(-1.0, 1.0);
+    Vector uniform(engine.slots());
+    std::generate(uniform.begin(), uniform.end(), [&] { return number(random); });
+    const Vector ones(engine.slots(), 1.0);
+    Ciphertexts refreshed = engine.bootstrap_many(
+        {engine.encrypt(uniform, 0), engine.encrypt(ones, 3), engine.encrypt(uniform, 1)},
+        engine.slots());
+    const std::size_t period = engine.slots() / conformance::copies;
+    const Vector few = conformance::repeated(uniform, period);
+    for (const Ciphertext& x : engine.bootstrap_many(
+             {engine.encrypt(few, 0), engine.encrypt(ones, 3), engine.encrypt(few, 1)}, period)) {
+        refreshed.push_back(x);
+    }
+    const std::vector<const Vector*> expected = {&uniform, &ones, &uniform, &few, &ones, &few};
+    for (std::size_t at = 0; at < refreshed.size(); ++at) {
+        const double error = largest_error(engine.decrypt_complex(refreshed[at]), *expected[at]);
+        std::cout << engine.level(refreshed[at]) << ' ' << std::log2(error) << '\n';
+    }
+    const ComplexVector product =
+        engine.decrypt_complex(engine.mul(refreshed[0], refreshed[2]));
+    Vector square(uniform.size());
+    std::transform(uniform.begin(), uniform.end(), square.begin(), [](double x) { return x * x; });
+    std::cout << engine.level(engine.mul(refreshed[0], refreshed[2])) << ' '
+              << std::log2(largest_error(product, square)) << '\n';
+    std::cout << (engine.memory().peak() >> 20) << '\n';
+    return 0;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+    try {
+        return run(argv[1]);
+    } catch (const Error& error) {
+        std::cerr << "error: " << error.what() << ": " << error.why << '\n';
+        return 2;
+    }
+}
