@@ -193,13 +193,12 @@ CODE = {".py", ".cpp", ".hpp", ".h", ".cu", ".cuh"}
 
 def modules_of_folders() -> dict[str, set[str]]:
     """The modules of each folder of code, in any language: a header and its source are one."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
     found: dict[str, set[str]] = {}
-    for path in map(Path, listed.stdout.splitlines()):
+    roots = (ROOT / name for name in (*FOLDERS, "runtime_cuda", "benchmarks", "examples", "tests"))
+    for path in (path for root in roots for path in root.rglob("*")):
         if path.suffix in CODE and path.name != "__init__.py":
-            found.setdefault(str(path.parent), set()).add(path.stem)
+            folder = path.resolve().parent.relative_to(ROOT)
+            found.setdefault(str(folder), set()).add(path.stem)
     return found
 
 

@@ -15,8 +15,8 @@
 #include "devices/host/avx2.hpp"
 
 namespace atlasc::ckks::avx2 {
-#include "devices/host/lanes_kernels.hpp"
 #include "devices/host/ntt_kernels.hpp"
+#include "devices/host/lanes_kernels.hpp"
 }  // namespace atlasc::ckks::avx2
 #pragma GCC pop_options
 #pragma GCC diagnostic pop

@@ -15,8 +15,8 @@
 #include "devices/host/ifma.hpp"
 
 namespace atlasc::ckks::ifma {
-#include "devices/host/lanes_kernels.hpp"
 #include "devices/host/ntt_kernels.hpp"
+#include "devices/host/lanes_kernels.hpp"
 }  // namespace atlasc::ckks::ifma
 #pragma GCC pop_options
 #pragma GCC diagnostic pop

@@ -21,7 +21,7 @@ from atlasc.passes.pipeline import lower_nn
 from atlasc.targets import find_target
 from benchmarks.lowering import bert
 
-from .conftest import HERE, builder
+from .conftest import HERE, PROGRAMS, builder
 
 TOKENS = 128
 
