@@ -13,7 +13,7 @@ from cpp_build import OPTIMISED, ROOT, RUNTIME, Builder, require_compiler
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only")
-HEADER = '#include "atlasc/exact_math.hpp"\n'
+HEADER = '#include "atlasc/base/exact_math.hpp"\n'
 
 
 def compiled(*flags: str) -> subprocess.CompletedProcess[str]:

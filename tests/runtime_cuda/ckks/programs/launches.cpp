@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "program.hpp"
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "atlasc/base/error.hpp"
+#include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "ckks/keys/key_maker.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"

@@ -32,6 +32,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/sha256.hpp"
+#include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "ckks/keys/key_maker.hpp"
 #include "kernel.hpp"

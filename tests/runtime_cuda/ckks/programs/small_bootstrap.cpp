@@ -7,6 +7,7 @@
 #include <string>
 
 #include "atlasc/base/error.hpp"
+#include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
