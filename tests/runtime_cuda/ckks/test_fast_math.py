@@ -58,7 +58,7 @@ def test_the_check_of_a_build_sees_wrong_kernels(cpp: Builder, fast: bool, tmp_p
     target = tmp_path / "check"
     kernels = cpp.object(target, host / "avx2.cpp", [*flags, *(wrong if fast else [])])
     sources = [host / f"{name}.cpp" for name in ("check_kernels", "cpu", "ifma", "ntt")]
-    sources += [RUNTIME / "src" / f"{name}.cpp" for name in ("error", "files")]
+    sources += [RUNTIME / "src/base" / f"{name}.cpp" for name in ("error", "files")]
     sources.append(PROGRAMS / "wrong_kernels.cpp")
     objects = [cpp.object(target, source, flags) for source in sources]
     linked = [require_compiler(), *map(str, (kernels, *objects)), "-o", str(target)]
