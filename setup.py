@@ -59,7 +59,7 @@ NATIVE = Extension(
     "atlasc.runtime._native",
     [],
     depends=[str(path) for path in sorted(RUNTIME.rglob("*")) if path.is_file()],
-    # Without a compiler the package still compiles models; it does not run them.
+    # Without a compiler the package installs, and says what is missing when it is wanted.
     optional=True,
 )
 

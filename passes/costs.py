@@ -16,19 +16,19 @@ import numpy as np
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.execution.counting_engine import (
+    CostKind,
     CountingEngine,
     Counts,
     LiveEngine,
-    Primitive,
     counts_of,
 )
 from atlasc.passes.execution.execute import Functions, execute
 from atlasc.passes.execution.function import Function, Shape
 from atlasc.passes.execution.rotation_plan import RotationPlan
 
-PrimitiveCosts = Mapping[tuple[Primitive, int], float]
+PrimitiveCosts = Mapping[tuple[CostKind, int], float]
 """Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""
-Profile = frozenset[tuple[tuple[Primitive, int], int]]
+Profile = frozenset[tuple[tuple[CostKind, int], int]]
 """((primitive, levels below the entry), calls) of an op."""
 Layer = int | None
 """Index of a block; None is what lies outside of all blocks."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.costs import PrimitiveCosts
-from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
+from atlasc.passes.execution.counting_engine import COST_KINDS, CostKind
 from atlasc.targets.cost_table import Bootstrap, CostTable, active_table, damaged
 from atlasc.targets.parameters import ParameterSet
 
@@ -73,13 +73,13 @@ class FittedCosts:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
 
-    def costs(self) -> dict[tuple[Primitive, int], float]:
+    def costs(self) -> dict[tuple[CostKind, int], float]:
         """Costs of all primitives at all levels, for ``Counts.seconds``."""
         every = range(self.parameters.max_level + 1)
-        at: dict[str, Iterable[int]] = dict.fromkeys(PRIMITIVES, every)
+        at: dict[str, Iterable[int]] = dict.fromkeys(COST_KINDS, every)
         bootstraps = every[-1:] if self.parameters.bootstrap else ()
         at |= dict.fromkeys(("bootstrap", "bootstrap_one", "bootstrap_narrow"), bootstraps)
-        return {(name, level): self.cost(name, level) for name in PRIMITIVES for level in at[name]}
+        return {(name, level): self.cost(name, level) for name in COST_KINDS for level in at[name]}
 
     def key_seconds(
         self, rotations: Mapping[int, int], relinearization_level: int | None = None
@@ -186,7 +186,7 @@ def costs_of(parameters: ParameterSet) -> PrimitiveCosts:
 def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
     """Costs by the residues that a primitive touches; 1 is a rotation at the highest level. A
     bootstrap's key switches have half of the primes that it consumes, on average."""
-    table: dict[tuple[Primitive, int], float] = {}
+    table: dict[tuple[CostKind, int], float] = {}
 
     def rotation(level: int) -> tuple[float, float]:
         """The shared part of a hoisted one, and the rest."""
@@ -211,7 +211,7 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
             "bootstrap_one": needs.key_switches_of_one * sum(rotation(middle)),
             "bootstrap_narrow": needs.key_switches_narrow * sum(rotation(middle)),
         }
-        for primitive in PRIMITIVES:
+        for primitive in COST_KINDS:
             table[primitive, level] = known.get(primitive, 2.0 * residues)
     top = table["rotate", parameters.max_level]
     return {key: cost / top for key, cost in table.items()}

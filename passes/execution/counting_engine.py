@@ -19,7 +19,7 @@ from atlasc.passes.execution.engine import Engine, Vector, is_narrow
 from atlasc.passes.execution.function import Function
 from atlasc.passes.execution.plaintexts import Slots
 
-Primitive = Literal[
+CostKind = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
     "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
     "bootstrap_one", "bootstrap_narrow",
@@ -43,7 +43,7 @@ two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, whose slots repe
 _SLOTS: Any = ()
 """Stands for a vector; a number would be counted as another primitive."""
 
-PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
+COST_KINDS: tuple[CostKind, ...] = CostKind.__args__  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -57,11 +57,11 @@ class Counts:
         conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
     """
 
-    primitives: Counter[tuple[Primitive, int]] = field(default_factory=Counter)
+    primitives: Counter[tuple[CostKind, int]] = field(default_factory=Counter)
     rotation_groups: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
     conjugation_level: int = -1
 
-    def count(self, *primitives: Primitive) -> int:
+    def count(self, *primitives: CostKind) -> int:
         """Calls of the given primitives, over all levels."""
         return sum(n for (primitive, _), n in self.primitives.items() if primitive in primitives)
 
@@ -91,7 +91,7 @@ class Counts:
         """Bootstraps."""
         return self.count("bootstrap", "bootstrap_one", "bootstrap_narrow")
 
-    def seconds(self, costs: Mapping[tuple[Primitive, int], float]) -> float:
+    def seconds(self, costs: Mapping[tuple[CostKind, int], float]) -> float:
         """Predicted time under a cost table (primitive, level) -> seconds of one call.
 
         Raises:
@@ -122,7 +122,7 @@ class Counted:
         self.level, self.rescaled = level, False
 
 
-def _same_level(primitive: Primitive) -> Callable[..., Counted]:
+def _same_level(primitive: CostKind) -> Callable[..., Counted]:
     """A method whose result has the lower level of its ciphertexts."""
 
     def call(self: CountingEngine, one: Counted, other: Any = None) -> Counted:
@@ -133,7 +133,7 @@ def _same_level(primitive: Primitive) -> Callable[..., Counted]:
     return call
 
 
-def _product(primitive: Primitive) -> Callable[..., Counted]:
+def _product(primitive: CostKind) -> Callable[..., Counted]:
     """A method whose result is one below the lowest level of its ciphertexts."""
 
     def call(self: CountingEngine, *factors: Counted) -> Counted:
@@ -199,7 +199,7 @@ class CountingEngine(Engine[Counted]):
     def decrypt(self, ciphertext: Counted) -> Vector:
         """Refused, with the calls by primitive."""
         total = self.total()
-        calls = {name: total.count(name) for name in sorted(PRIMITIVES)}
+        calls = {name: total.count(name) for name in sorted(COST_KINDS)}
         raise AtlasError(
             "the target count computes no answers",
             why="the program took " + ", ".join(f"{n} {name}" for name, n in calls.items() if n),
@@ -236,7 +236,7 @@ class CountingEngine(Engine[Counted]):
         if len(nonzero) > 1:
             self._primitives["hoist", level] += 1
         if nonzero:
-            together: Primitive = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
+            together: CostKind = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
             self._primitives[together, level] += len(nonzero)
             self._current.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
         return [self._new(level) if amount else ciphertext for amount in used]

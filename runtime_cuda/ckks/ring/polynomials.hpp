@@ -5,7 +5,7 @@
 
 namespace atlasc::ckks {
 
-/// PlainValues of a plaintext polynomial: one for each run of 2^log_run neighbours.
+/// Values of a plaintext polynomial: one for each run of 2^log_run neighbours.
 struct PlainValues {
     const Word* words;
     int log_run;
@@ -13,7 +13,7 @@ struct PlainValues {
     ATLASC_DEVICE Word operator[](std::size_t at) const { return words[at >> log_run]; }
 };
 
-/// PlainValues of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts
+/// Values of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts
 /// holds c[0] + c[1] s + c[2] s^2, for the secret s.
 struct Polys {
     Polys(const Ring& ring, std::size_t parts, std::size_t limbs)

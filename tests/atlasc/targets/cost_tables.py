@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.passes.execution.counting_engine import COST_KINDS
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import KEY, KEY_SWITCHES
 from atlasc.targets.desilo.parameters import DesiloParameters
@@ -28,7 +28,7 @@ def table_of(
     **facts: object,
 ) -> CostTable:
     """A table measured at the top, the middle and the bottom of some sets."""
-    names = [name for name in (*PRIMITIVES, KEY) if not name.startswith("bootstrap")]
+    names = [name for name in (*COST_KINDS, KEY) if not name.startswith("bootstrap")]
     measured = tuple(
         Measured(
             p.to_dict(),

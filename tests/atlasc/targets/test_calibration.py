@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cost_tables import table_of
 
-from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.passes.execution.counting_engine import COST_KINDS
 from atlasc.targets import calibration, find_target
 from atlasc.targets.calibration import FEW, MANY, Calibrator
 from atlasc.targets.costs import KEY, FittedCosts, ratio
@@ -64,7 +64,7 @@ def test_a_small_table(
     table = calibrator(lambda *step: seen.append(step), quick=True, note="by a test")
     (one,) = table.sets
     assert type(parameters).from_dict(one.parameters) == parameters
-    assert set(one.seconds) == {*PRIMITIVES, KEY} - {
+    assert set(one.seconds) == {*COST_KINDS, KEY} - {
         "bootstrap",
         "bootstrap_one",
         "bootstrap_narrow",

@@ -6,13 +6,13 @@ import pytest
 from cost_tables import law, table_of
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.counting_engine import PRIMITIVES, CountingEngine
+from atlasc.passes.execution.counting_engine import COST_KINDS, CountingEngine
 from atlasc.targets.cost_table import CostTable
 from atlasc.targets.costs import KEY, FittedCosts, fitted_costs, measured_costs
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 DEEP = DesiloParameters(16, 4)
-SWITCHES = [name for name in PRIMITIVES if not name.startswith("bootstrap")]
+SWITCHES = [name for name in COST_KINDS if not name.startswith("bootstrap")]
 
 
 @pytest.mark.parametrize("parameters", [DesiloParameters(14, 1), DEEP, BOOTSTRAPPED])
@@ -20,7 +20,7 @@ def test_the_table_has_every_primitive_at_every_level(parameters: DesiloParamete
     table = measured_costs(parameters)
     expected = {
         (primitive, level)
-        for primitive in PRIMITIVES
+        for primitive in COST_KINDS
         for level in range(parameters.max_level + 1)
         if not primitive.startswith("bootstrap")
     }

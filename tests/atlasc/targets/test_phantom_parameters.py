@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.counting_engine import PRIMITIVES, counts_of
+from atlasc.passes.execution.counting_engine import COST_KINDS, counts_of
 from atlasc.targets import find_target
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import fitted_costs, relative_costs
@@ -103,7 +103,7 @@ def test_memory_parts() -> None:
 def test_relative_costs_grow_with_the_level() -> None:
     costs = relative_costs(BOOTSTRAPPED)
     assert costs["rotate", 14] == 1.0
-    for primitive in PRIMITIVES:
+    for primitive in COST_KINDS:
         assert primitive.startswith("bootstrap") or costs[primitive, 0] < costs[primitive, 14]
     # Of the engine cpu both are measured: 223 rotations at the top.
     assert 100 < relative_costs(CpuParameters.bootstrapped())["bootstrap", 14] < 400
@@ -115,7 +115,7 @@ def test_a_table_from_the_gpu_gives_its_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fitted_costs(BOOTSTRAPPED) is None  # the table in use is of desilo
-    names = [name for name in (*PRIMITIVES, "key") if not name.startswith("bootstrap")]
+    names = [name for name in (*COST_KINDS, "key") if not name.startswith("bootstrap")]
     work = relative_costs(BOOTSTRAPPED)
     seconds = {
         name: {level: 0.01 * work.get((name, level), 1.0) for level in (1, 7, 14)}  # type: ignore[call-overload]

@@ -14,7 +14,7 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import fault_of
-from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.passes.execution.counting_engine import COST_KINDS
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets import TARGETS, find_target
@@ -60,7 +60,7 @@ def test_parameter_sets(name: str, levels: int, slots: int) -> None:
     again = target.parameters.matching(found.slots, found.max_level, bool(found.bootstrap))
     assert again is not None and again.max_level == found.max_level
     costs = costs_of(found)
-    for primitive in PRIMITIVES:
+    for primitive in COST_KINDS:
         if not primitive.startswith("bootstrap"):
             assert 0 < costs[primitive, 0] <= costs[primitive, found.max_level]
     parts = found.memory_parts({1: 0}, 0)

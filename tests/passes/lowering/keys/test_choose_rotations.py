@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from atlasc.passes.execution.counting_engine import CountingEngine, Primitive
+from atlasc.passes.execution.counting_engine import CostKind, CountingEngine
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 from atlasc.passes.lowering.keys.choose_rotations import (
     MAX_SWITCHES,
@@ -20,7 +20,7 @@ from atlasc.passes.lowering.keys.choose_rotations import (
 
 SLOTS, LEVELS = 32, 4
 SIZES = tuple((level + 1) * (level + 2) * 10 for level in range(LEVELS))
-COSTS: dict[tuple[Primitive, int], float] = {}
+COSTS: dict[tuple[CostKind, int], float] = {}
 for _level in range(LEVELS):
     COSTS["rotate", _level] = 1.0 * (_level + 1)
     COSTS["rotate_hoisted", _level] = 0.4 * (_level + 1)
