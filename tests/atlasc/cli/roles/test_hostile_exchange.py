@@ -1,5 +1,5 @@
-"""One table of hostile inputs and answers for the Python client and the C++ client: both refuse the
-same, and both note it in the one ledger of the key.
+"""The Python client and the C++ client: queries and answers pass between them, one table of hostile
+inputs and answers is refused by both, and both note it in the one ledger of the key.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from atlasc.bundle.sealed import Array
 from atlasc.client.checks import COPIES, OUTSIDE, owners
 from atlasc.emit.project import save_inputs
 from atlasc.ir.errors import AtlasError
+from atlasc.run.session import simulate
 from tests.atlasc.cli.command import run
 
 NAME = "output"
@@ -227,3 +228,49 @@ def test_an_answer_to_a_doubtful_query_of_the_cpp_client_is_not_shared(
     assert caught.value.why.startswith("it is odd; the bound on its errors may not hold")
     assert exchange.ledger()[-1]["event"] == "query"  # nothing was decrypted
     assert client.decrypt(tmp_path / "answer").refused == {}
+
+
+# --- any client, any server
+
+
+@pytest.mark.parametrize("decrypts", ["Python", "C++"])
+@pytest.mark.parametrize("executes", ["Python", "C++"])
+@pytest.mark.parametrize("encrypts", ["Python", "C++"])
+def test_queries_and_answers_pass_between_both_languages(
+    exchange: Exchange, tmp_path: Path, encrypts: str, executes: str, decrypts: str
+) -> None:
+    """One key pair, one ledger: whoever encrypts, whoever executes, whoever decrypts."""
+    query, answer, out = (tmp_path / name for name in ("query", "answer", "out.safetensors"))
+    client = Client(exchange.bundle, exchange.keys)
+    before = len(exchange.ledger()) if (exchange.keys / "client" / LEDGER).exists() else 0
+    if encrypts == "Python":
+        client.query({"pixel_values": exchange.images}).save(query)
+    else:
+        save_inputs(tmp_path / "in", exchange.bundle.client, {"pixel_values": exchange.images})
+        done = exchange.cpp("encrypt", "--input", tmp_path / "in", "--output", query)
+        assert done.returncode == 0, done.stderr
+    if executes == "Python":
+        server = Server(exchange.bundle, exchange.keys)
+        answer.write_bytes(server.execute(query.read_bytes()))
+    else:
+        command = [exchange.project / "build/server", "--query", query, "--output", answer]
+        command += ["--keys", exchange.keys / "server/evaluation.key"]
+        command += ["--weights", exchange.project / "weights.safetensors"]
+        subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    if decrypts == "Python":
+        found = client.decrypt(answer).outputs[NAME]
+    else:
+        done = exchange.cpp("decrypt", "--answer", answer, "--output", out)
+        assert done.returncode == 0, done.stderr
+        found = load_file(out)[NAME]
+    expected = simulate(
+        exchange.bundle.client, exchange.bundle.poly, {"pixel_values": exchange.images}
+    )[NAME]
+    assert np.abs(found - expected).max() < 1e-4
+    asked, answered = exchange.ledger()[before:]
+    assert (asked["event"], answered["event"]) == ("query", "answer")
+    assert asked["query"] == answered["query"]
+    # The other client knows the answer, and takes no second one.
+    exchange.cpp("decrypt", "--answer", answer, "--output", tmp_path / "again")
+    client.decrypt(answer)
+    assert len(exchange.ledger()) == before + 2
