@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import Any, ClassVar, TypeAlias
@@ -75,8 +76,10 @@ class RoleEngine(Engine[Ct]):
 
 
 class NativeEngine(RoleEngine[Ciphertext]):
-    """An engine of the runtime library, which plays whole functions. A primitive is played as a
-    function of one instruction. Several threads may use it.
+    """An engine of the runtime library, which plays whole functions. Several threads may use it.
+
+    A primitive is for tests and measurements: it is played as a function of one instruction, which
+    the engine keeps for the next call of that kind.
 
     Args:
         shape: of the parameters.
@@ -96,7 +99,8 @@ class NativeEngine(RoleEngine[Ciphertext]):
     ) -> None:
         super().__init__(*shape)
         self._shape, self._native, self._circuit = shape, native, circuit
-        self._slot_numbers = Table("slots", lambda: np.arange(self.slots))
+        # Of the number alone: an engine in a cycle would keep its keys until it is found.
+        self._slot_numbers = Table("slots", partial(np.arange, shape.slots))
         self.identity, self.has_secret = native.identity, has_secret
         self._lock, self._recording = Lock(), Recording()
         self._record = load_library().Record()
@@ -251,6 +255,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         for value in plain:
             if not isinstance(value, float):
                 arrays += (value.real, value.imag) if np.iscomplexobj(value) else (value,)
+        # Not play: a subclass may play functions by these primitives.
         return self._played(self._direct[key], [[one] for one in ciphertexts], arrays)
 
     def _instruction(

@@ -1,6 +1,7 @@
 #include "atlasc/record.hpp"
 
 #include <cstring>
+#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -161,6 +162,7 @@ Function function_of(Reader& reader, const std::string& name, std::size_t plaint
 }  // namespace
 
 void Record::add(const std::function<Bytes(const std::string&)>& array) {
+    const std::unique_lock<std::shared_mutex> alone(mutex_);
     const auto floats = numbers_of<double>(array("record/floats"));
     floats_.insert(floats_.end(), floats.begin(), floats.end());
     Reader reader(numbers_of<std::int32_t>(array("record/code")), floats_);
@@ -186,7 +188,18 @@ void Record::add(const std::function<Bytes(const std::string&)>& array) {
     }
 }
 
+bool Record::has(const std::string& name) const {
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    return functions_.count(name) != 0;
+}
+
+const Record::Recorded& Record::plaintext(std::size_t number) const {
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    return plaintexts_.at(number);
+}
+
 const Function& Record::function(const std::string& name) const {
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
     const auto found = functions_.find(name);
     if (found == functions_.end()) {
         throw Error("the record of a program has no function " + name, "", "emit the project again");

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <shared_mutex>
 #include <string>
 #include <variant>
 #include <vector>
@@ -86,7 +87,7 @@ struct Function {
     std::vector<std::size_t> results;
 };
 
-/// The functions of a program.
+/// The functions of a program. Some threads may play while another one adds to it.
 class Record {
 public:
     Record() = default;
@@ -105,14 +106,15 @@ public:
 
     /// Throws Error where there is none of that name.
     const Function& function(const std::string& name) const;
-    bool has(const std::string& name) const { return functions_.count(name) != 0; }
+    bool has(const std::string& name) const;
 
     /// A number, or slots that `slots` builds.
     using Recorded = std::variant<double, SlotsRecord>;
-    const Recorded& plaintext(std::size_t number) const { return plaintexts_.at(number); }
+    const Recorded& plaintext(std::size_t number) const;
 
 private:
-    std::deque<Table> tables_;  ///< lookups point to them
+    mutable std::shared_mutex mutex_;  ///< over the containers; what is in them stays where it is
+    std::deque<Table> tables_;         ///< lookups point to them
     std::deque<Recorded> plaintexts_;
     Vector floats_;
     std::map<std::string, Function> functions_;

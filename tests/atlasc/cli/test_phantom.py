@@ -37,7 +37,7 @@ def test_compile_leaves_a_project(bundle: tuple[Path, str]) -> None:
     assert "set(ATLASC_ENGINE phantom CACHE" in cmake
     interface = (folder / "project" / "src" / "interface.cpp").read_text()
     assert "result.log_scales = {" in interface
-    for part in ("src", "ckks", "devices", "engines", "python"):
+    for part in ("src", "ckks", "devices", "sim", "python"):
         assert (folder / "project" / "runtime" / part).is_dir()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -127,3 +129,16 @@ def test_threads_compute_on_one_engine() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert max(pool.map(squared, np.linspace(-1, 1, 12))) < 1e-6
+
+
+def test_an_engine_goes_with_its_last_reference() -> None:
+    """Gigabytes of keys do not wait for the collector of cycles."""
+    engine = fresh(CpuParameters.choose(3, 2**12))
+    engine.decrypt(engine.square(engine.encrypt(np.ones(engine.slots))))
+    known = weakref.ref(engine)
+    gc.disable()
+    try:
+        del engine
+        assert known() is None
+    finally:
+        gc.enable()

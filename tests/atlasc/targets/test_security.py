@@ -27,7 +27,7 @@ from atlasc.targets.security import (
     security_bits,
 )
 
-RUNTIME = Path(__file__).parents[3] / "runtime_cuda" / "ckks"
+RUNTIME = Path(__file__).parents[3] / "runtime_cuda/ckks/ring"
 ON_PHANTOM = PhantomParameters.bootstrapped("fourteen_levels")
 IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(PhantomParameters.choose, range(40))]
 RINGS = sorted(MAX_LOG_QP[128])

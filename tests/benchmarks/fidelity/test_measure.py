@@ -14,7 +14,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.run.session import run, simulate
 from atlasc.targets.base import no_progress
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.sim import TARGET
+from atlasc.targets.sim import TARGET, SimEngine
 from benchmarks.fidelity.__main__ import ALL, calibration
 from benchmarks.fidelity.measure import CHUNK, Measured, Measurer, cosines, errors, means
 from benchmarks.fidelity.noisy import MEASURED, NoisyProgram
@@ -100,9 +100,9 @@ def test_the_reach_of_an_input_is_what_bootstraps_of_the_packed_simulator_get(fo
     inputs = bundle.load_inputs(folder / "texts.jsonl")
     noisy = NoisyProgram(bundle)
     _, reach = noisy.run(noisy.prepare(inputs.arrays))
-    engine = TARGET.make_engine(bundle.program, bundle.parameters, no_progress)
-    engine.bootstrap_range = float(reach.min() + reach.max()) / 2
-    low, high = reach < engine.bootstrap_range, reach > engine.bootstrap_range
+    middle = float(reach.min() + reach.max()) / 2
+    engine = SimEngine(*bundle.parameters.shape, bootstrap_range=middle)
+    low, high = reach < middle, reach > middle
     run(bundle, inputs.take(np.flatnonzero(low)[:2]).arrays, engine=engine)
     with pytest.raises(AtlasError, match="bootstrap is impossible"):
         run(bundle, inputs.take(np.flatnonzero(high)[:1]).arrays, engine=engine)
