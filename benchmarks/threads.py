@@ -96,12 +96,9 @@ def beside(leveled: Party, bootstrapped: Party) -> None:
     running, answers = Event(), list[bytes]()
 
     def answer() -> None:
-        begun = running.set
-
-        def report(what: str, done: int, total: int) -> None:
-            begun()
-
-        answers.append(bootstrapped.server.execute(bootstrapped.queries[0], report))
+        answers.append(
+            bootstrapped.server.execute(bootstrapped.queries[0], lambda *_: running.set())
+        )
 
     thread = Thread(target=answer)
     thread.start()

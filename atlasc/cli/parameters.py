@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -70,12 +70,12 @@ class IndexedInputs:
         Raises:
             AtlasError: of the file; an index that is no number, or one that the file does not have.
         """
-        return bundle.load_inputs(self.data, self.long, partial=True, **self.choice).tell(warn)
+        return bundle.load_inputs(self.data, self.long, partial=True, choice=self.choice).tell(warn)
 
     @property
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> Callable[[int], Sequence[int]]:
         """Which inputs are wanted, as :func:`atlasc.loading.data.inputs_of` takes it."""
-        return {"choice": self._numbers} if self.index else {}
+        return self._numbers if self.index else range
 
     def _numbers(self, count: int) -> list[int]:
         wanted: list[int] = []
@@ -101,13 +101,13 @@ class InputOptions(IndexedInputs):
     count: int | None = option("Take the first inputs of the file.", minimum=1)
 
     @property
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> Callable[[int], Sequence[int]]:
         """See the base class."""
         if self.count is None:
             return super().choice
         if self.index:
             raise AtlasError("--index and --count exclude each other", remedy="give one of them")
-        return {"choice": self._first}
+        return self._first
 
     def _first(self, count: int) -> range:
         wanted = self.count or count

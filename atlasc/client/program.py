@@ -19,7 +19,7 @@ from atlasc.passes.framework.rewriting import Rewriter
 
 KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
 """Facts of the program that the client needs too: it makes the keys."""
-KEPT_BYTES = 2**28
+EMBEDDED_BYTES = 2**28
 """Of embedded inputs that are kept."""
 TOGETHER = 8
 """Inputs that are evaluated in the clear at once: more take memory, and no less time."""
@@ -128,20 +128,20 @@ class ClientProgram:
         public = {n: np.asarray(arrays[n], np.float64) for n in self.public if n in arrays}
         given = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         keys = [_row_key(given, row) for row in range(rows_of(given))]
+        if not keys:
+            return {**interpret(self.embed, given), **public}
         with self._lock:
             rows = {key: self._kept[key] for key in keys if key in self._kept}
         new = {key: row for row, key in enumerate(keys) if key not in rows}
-        if new or not keys:
+        if new:
             missing = list(new.values())
             some = {name: array[missing] for name, array in given.items()}
             with np.errstate(over="ignore", invalid="ignore"):
                 made = interpret(self.embed, some)
-            if not keys:
-                return {**made, **public}
             for place, key in enumerate(new):
                 rows[key] = {name: array[place] for name, array in made.items()}
         first = rows[keys[0]]
-        limit = KEPT_BYTES // max(1, sum(array.nbytes for array in first.values()))
+        limit = EMBEDDED_BYTES // max(1, sum(array.nbytes for array in first.values()))
         with self._lock:
             self._kept.update(rows)
             for key in list(self._kept)[: max(0, len(self._kept) - limit)]:

@@ -30,11 +30,7 @@ MAX_ARRAYS = 4 * GIB
 """Bytes of the arrays of an .npz."""
 FORMATS = (*tables.READERS, ".npz")
 Choice: TypeAlias = Callable[[int], Sequence[int]]
-"""Which of so many inputs are wanted, by their numbers."""
-
-
-def _all(count: int) -> Sequence[int]:
-    return range(count)
+"""Which of so many inputs are wanted, by their numbers; ``range``: all."""
 
 
 def inputs_of(
@@ -44,7 +40,7 @@ def inputs_of(
     long: str = LONG[0],
     *,
     partial: bool = False,
-    choice: Choice = _all,
+    choice: Choice = range,
 ) -> Inputs:
     """Inputs from a file, or from what the caller has in memory.
 
@@ -80,9 +76,9 @@ def inputs_of(
     lengths = sequence_length, long
     if isinstance(data, str | Path):
         divided = long == "windows"
-        of_file = _all if divided else choice
+        of_file = range if divided else choice
         inputs = _from_file(Path(data).expanduser(), model, lengths, partial, of_file)
-        return inputs.take(choice(len(inputs))) if divided and choice is not _all else inputs
+        return _chosen(inputs, choice) if divided else inputs
     main = model.input_names[0]
     if main == "pixel_values":
         found = images_in_memory(data, model)
@@ -131,8 +127,7 @@ def _from_file(
     main, suffix = model.input_names[0], source.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(source, MAX_ARRAYS, what="data")
-        found = _from_arrays(arrays, model, lengths, str(source))
-        return found if choice is _all else found.take(choice(len(found)))
+        return _chosen(_from_arrays(arrays, model, lengths, str(source)), choice)
     dataset = source.is_dir() and tables.is_dataset(source)
     if dataset or (suffix in tables.READERS and not source.is_dir()):
         have, needed = "texts" if suffix == ".txt" else "texts or ids", IDS
@@ -152,10 +147,15 @@ def _from_file(
     if have == "images":
         return checked(load_images(source, model, choice), model)
     rows, notes = tables.read_rows(source)
-    if choice is not _all:
-        named = list(rows.items())
-        rows = dict(named[number] for number in choice(len(named)))
-    return _from_rows(rows, model, lengths, partial, notes)
+    named, wanted = list(rows.items()), list(choice(len(rows)))
+    distinct = list(dict.fromkeys(wanted))
+    rows = dict(named[number] for number in distinct)
+    inputs = _from_rows(rows, model, lengths, partial, notes)
+    return inputs if distinct == wanted else inputs.take([distinct.index(n) for n in wanted])
+
+
+def _chosen(inputs: Inputs, choice: Choice) -> Inputs:
+    return inputs if choice is range else inputs.take(choice(len(inputs)))
 
 
 def _from_rows(

@@ -15,6 +15,7 @@ from atlasc.client.program import batches, rows_of
 from atlasc.emit.project import WEIGHTS
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.run.session import RunResult, Stopwatch, joined
+from atlasc.runtime.native import translated
 from atlasc.targets.program import identity_of
 
 _PATTERN = "atlasc_*.so"
@@ -69,7 +70,7 @@ class BuiltProgram:
         :func:`atlasc.run.session.run`.
         """
         watch, parts = Stopwatch(), []
-        try:
+        with translated(self.module):
             # The secret key lies in a folder that only its owner reads, and goes with it.
             with tempfile.TemporaryDirectory() as folder:
                 keys = Path(folder) / "keys"
@@ -88,9 +89,6 @@ class BuiltProgram:
                 watch.lap("execute")
                 parts.append(client.decrypt(answer, unchecked))
                 watch.lap("decrypt")
-        except self.module.Error as error:
-            what, where, why, remedy = error.args
-            raise AtlasError(what, where=where, why=why, remedy=remedy) from None
         facts = dict(expected), watch.seconds, f"{self.module.engine}, C++"
         # There are no slots: of the answers only the elements can be examined.
         judged = judge(self.client.interface, joined(parts), None)

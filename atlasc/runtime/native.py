@@ -28,9 +28,9 @@ def load_library() -> Any:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Errors of the library as AtlasError."""
-    library = load_library()
+def translated(library: Any = None) -> Iterator[None]:
+    """Errors of the library, or of another module of the runtime, as AtlasError."""
+    library = library or load_library()
     try:
         yield
     except library.Error as error:

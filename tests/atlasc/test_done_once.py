@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_model import Tiny
 from tiny_text import make_text_bundle, write_ids
 from typer.testing import CliRunner
@@ -17,6 +18,8 @@ import atlasc
 from atlasc.bundle import folder
 from atlasc.cli import app
 from atlasc.client import program as client_program
+from atlasc.loading.data import inputs_of
+from atlasc.loading.models import load_model
 from atlasc.loading.texts import rows
 from atlasc.passes.execution import execute
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES
@@ -116,3 +119,25 @@ def test_only_chosen_texts_are_read(
     more = ["--input", str(tmp_path / "many.jsonl"), "--index", "30"]
     result = CliRunner().invoke(app, ["check-input", str(bundle), *more])
     assert result.exit_code == 2 and "it has the inputs 0 to 29" in result.output
+
+
+@pytest.mark.parametrize("kind", ["texts", "image", "arrays"])
+def test_an_input_may_be_chosen_twice(tiny: Tiny, tmp_path: Path, kind: str) -> None:
+    """As often as it is named, whatever it is read from."""
+    if kind == "texts":
+        bundle = folder.load_bundle(make_text_bundle(tmp_path))
+        write_ids(tmp_path / "ids.jsonl", [3, 4, 5])
+        source: Path = tmp_path / "ids.jsonl"
+    else:
+        bundle, source = folder.load_bundle(tiny.bundle), tiny.data
+    numbers = [2, 0, 2]
+    if kind == "image":  # the small model does not say how images are prepared
+        source, numbers = tmp_path / "picture.png", [0, 0]
+        Image.new("L", (8, 8)).save(source)
+        model = load_model(str(DIGITS / "model"))
+    else:
+        model = bundle.model
+    every, chosen = inputs_of(source, model), inputs_of(source, model, choice=lambda _: numbers)
+    assert chosen.names == every.take(numbers).names
+    for name, array in every.take(numbers).arrays.items():
+        np.testing.assert_array_equal(chosen.arrays[name], array)

@@ -44,8 +44,8 @@ def load_images(
         AtlasError: no image, or none that can be read; of `load_image_processor`.
     """
     if not source.is_dir():
-        choice(1)
-        return _inputs([_Item(source.name, source)], 1, model, [])
+        times = len(choice(1))
+        return _inputs([_Item(source.name, source)] * times, times, model, [])
     found = sorted(p for p in (*source.glob("*"), *source.glob("*/*")) if not _hidden(p, source))
     images = [p for p in found if p.is_file() and p.suffix.lower() in SUFFIXES]
     if not images:
