@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <type_traits>
 #include <utility>
 
 #include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "atlasc/record.hpp"
 #include "ckks/keys/raise.hpp"
 #include "ckks/value.hpp"
@@ -27,12 +27,6 @@ constexpr std::size_t group = 16;
 [[noreturn]] void refuse(const char* primitive, const std::string& why,
                          const std::string& remedy = "") {
     throw Error(std::string(primitive) + " is impossible", why, remedy);
-}
-
-std::string short_text(double number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g", number);
-    return text;
 }
 
 bool close(double scale, double other) { return std::fabs(scale / other - 1.0) < same_scale; }
@@ -125,8 +119,8 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
     const double possible = std::exp2(bits) / scale_of(level);
     if (!(most < possible)) {
         refuse("encrypt",
-               "a slot holds " + short_text(most) + "; at level " + std::to_string(level) +
-                   " a decryption can read numbers below " + short_text(possible),
+               "a slot holds " + short_text(most, 3) + "; at level " + std::to_string(level) +
+                   " a decryption can read numbers below " + short_text(possible, 3),
                "scale the input down: it is far larger than any that a program is made for");
     }
     const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
@@ -433,14 +427,10 @@ Ciphertext CkksEngine::raise_modulus(const Ciphertext& x) {
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
-    const auto records = [this] {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        return bootstraps_;
-    }();
-    if (records.empty() || !role_.keys.to_dense) {
+    if (bootstraps_.empty() || !role_.keys.to_dense) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    return refreshed(*this, records, xs, period);
+    return bootstraps_.refreshed(*this, xs, period);
 }
 
 }  // namespace atlasc::ckks

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "atlasc/backend.hpp"
+#include "atlasc/record.hpp"
 #include "ckks/keys/role.hpp"
 #include "ckks/plaintext_cache.hpp"
 #include "ckks/ring/encoder.hpp"
@@ -47,8 +47,7 @@ public:
     Ciphertext raise_modulus(const Ciphertext& x) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
     void bootstrap_by(std::shared_ptr<const Record> record) override {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        bootstraps_.push_back(std::move(record));
+        bootstraps_.add(std::move(record));
     }
     std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
@@ -88,8 +87,7 @@ private:
     Role role_;
     Encoder encoder_;
     PlaintextCache cache_;
-    std::mutex mutex_;  ///< over what follows
-    std::vector<std::shared_ptr<const Record>> bootstraps_;
+    Bootstraps bootstraps_;
 };
 
 }  // namespace atlasc::ckks

@@ -1,34 +1,20 @@
 // A compiled program as a Python module: client and server in one process, for a try-out.
 #pragma once
 
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/roles.hpp"
+#include "python/arrays.hpp"
 #include "python/errors.hpp"
 
 namespace atlasc::python {
 
 namespace py = pybind11;
-
-using Array = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
-inline Tensor tensor_of(const Array& array) {
-    return {{array.shape(), array.shape() + array.ndim()},
-            {array.data(), array.data() + array.size()}};
-}
-
-inline Array array_of(const Tensor& tensor) {
-    Array array(tensor.shape);
-    std::copy(tensor.values.begin(), tensor.values.end(), array.mutable_data());
-    return array;
-}
 
 /// Fills a module:
 ///   model, program, engine          names; the digest of the program

@@ -2,7 +2,6 @@
 //
 // A call lets go of the interpreter's lock while it computes, so that other threads go on.
 #include <pybind11/functional.h>
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -16,12 +15,12 @@
 #include "atlasc/ledger.hpp"
 #include "atlasc/record.hpp"
 #include "sim/sim_engine.hpp"
+#include "python/arrays.hpp"
 #include "python/errors.hpp"
 
 namespace atlasc::python {
 namespace {
 
-using Array = py::array_t<double, py::array::c_style | py::array::forcecast>;
 using Progress = std::function<void(const std::string&, std::size_t, std::size_t)>;
 
 /// A ciphertext with its level, which Python asks for often.
@@ -48,11 +47,6 @@ KeyProgress progress_of(const Progress& report) {
 Bytes bytes_of(const py::bytes& data) {
     const std::string_view view = data;
     return {view.begin(), view.end()};
-}
-
-Tensor tensor_of(const Array& array) {
-    return {{array.shape(), array.shape() + array.ndim()},
-            {array.data(), array.data() + array.size()}};
 }
 
 Handle handle_of(const Engine& engine, Ciphertext value) {
@@ -186,7 +180,7 @@ void define_engine(py::module_& module) {
         .def("decrypt",
              [](Engine& engine, const Handle& x) {
                  const Vector slots = computed([&] { return engine.decrypt(x.value); });
-                 return Array(static_cast<py::ssize_t>(slots.size()), slots.data());
+                 return array_of({{slots.size()}, slots});
              })
         .def("save",
              [](Engine& engine, const Handle& x) {

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <numeric>
 
 #include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "ring.hpp"
 #include "slots.hpp"
 
@@ -15,9 +14,6 @@ namespace {
 
 constexpr double range_tolerance = 1e-6;  // a value of exactly the range passes with its rounding
 constexpr double log_capacity = 19.0;     // log2 of the largest value that fits at level 0
-constexpr double log_scale = 40.0;        // bits that each level adds
-constexpr double error_variance = 10.5;   // of a coefficient of an error: ckks/keys/sampling.hpp
-constexpr double narrow_roundings = 3.0;  // what errs after a narrow modular reduction, in rescalings
 
 [[noreturn]] void refuse(const char* primitive, const std::string& why,
                          const std::string& remedy = "") {
@@ -94,12 +90,6 @@ double largest(const ComplexVector& values) {
     return most;
 }
 
-std::string short_text(double number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", number);
-    return text;
-}
-
 /// Refuses slots that a decryption at their level reads as other numbers: a coefficient beyond half of
 /// the modulus wraps around.
 void require_fit(const char* primitive, const Slots& slots, const std::string& remedy) {
@@ -107,32 +97,11 @@ void require_fit(const char* primitive, const Slots& slots, const std::string& r
     const double most = largest(slots.values);
     if (!(most < std::exp2(std::min(bits, 1000.0)))) {
         refuse(primitive,
-               "a slot holds " + short_text(most) + ", but at level " +
+               "a slot holds " + short_text(most, 6) + ", but at level " +
                    std::to_string(slots.level) + " only values below 2^" +
                    std::to_string(std::lround(bits)) + " fit",
                remedy);
     }
-}
-
-/// For each level the sum of (D/P)^2 over the digits that a key switch takes there, whose moduli are
-/// D. Sizes in bits decide, as primes are the greatest of their sizes.
-std::vector<double> squared_ratios(const Parameters& parameters) {
-    const Moduli& moduli = *parameters.moduli;
-    const int special = std::accumulate(moduli.special.begin(), moduli.special.end(), 0);
-    std::vector<double> sums;
-    double full = 0.0;  // of the digits below the last one
-    int digit = 0;
-    const auto square = [&] { return std::exp2(2.0 * std::min(digit - special, 0)); };
-    for (int level = 0; level <= parameters.max_level; ++level) {
-        const int bits = moduli.primes[static_cast<std::size_t>(level)];
-        if (digit > 0 && digit + bits > special) {
-            full += square();
-            digit = 0;
-        }
-        digit += bits;
-        sums.push_back(full + square());
-    }
-    return sums;
 }
 
 /// The mean of all blocks of `period` slots, in each of them.
@@ -162,48 +131,6 @@ SimEngine::SimEngine(Parameters parameters, Reach rotations, std::string key, bo
       noise_(noise),
       bootstrap_range_(bootstrap_range),
       random_(noise.seed) {}
-
-Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
-    const double degree = 2.0 * static_cast<double>(parameters.slots);
-    const auto& moduli = parameters.moduli;
-    std::vector<double> log_scales(1, moduli ? moduli->scale : log_scale);
-    double bootstrap = 1.2e-5;
-    if (parameters.bootstraps()) {
-        log_scales = moduli->log_scales;
-        bootstrap = std::exp2(-21.0);  // docs/bootstrapping.md has it
-    }
-    const double scale = std::exp2(log_scales[0]);
-    const double unit = std::sqrt(degree / 2) / scale;  // a slot, of coefficients of variance 1
-    const double rounding = (1 + 2 * degree / 3) / 12;
-    const double digit = unit * std::sqrt(degree * error_variance / 12);
-    const double rescale = unit * std::sqrt(rounding);
-    Noise noise;
-    noise.fresh = unit * std::sqrt(error_variance + 1.0 / 12);
-    noise.rescale = rescale;
-    noise.key_switch = std::sqrt(2.0) * rescale;
-    if (moduli) {
-        for (const double squares : squared_ratios(parameters)) {
-            noise.digits.push_back(digit * std::sqrt(squares));
-        }
-        noise.relinearize = noise.digits.back() / scale;
-    }
-    noise.settle = rescale;
-    noise.encode = unit * std::sqrt(1.0 / 12);
-    noise.bootstrap = bootstrap;
-    noise.seed = seed;
-    noise.log_scales = std::move(log_scales);
-    return noise;
-}
-
-double Noise::key_switch_at(int level) const {
-    return digits.empty() ? key_switch
-                          : std::hypot(key_switch, digits[static_cast<std::size_t>(level)]);
-}
-
-double Noise::rescale_at(int level) const {
-    const auto at = static_cast<std::size_t>(level);
-    return at < log_scales.size() ? rescale * std::exp2(log_scales[0] - log_scales[at]) : rescale;
-}
 
 Ciphertext SimEngine::noisy(const Ciphertext& x, double deviation) {
     if (deviation == 0.0) {
@@ -236,10 +163,7 @@ Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period) {
         values = slots_of(polynomial);
     }
     const double share = static_cast<double>(period) / static_cast<double>(slots());
-    const double deviation = share == 1.0 || noise_.bootstrap == 0.0
-                                 ? noise_.bootstrap
-                                 : std::hypot(noise_.bootstrap * std::sqrt(share),
-                                              narrow_roundings * noise_.rescale);
+    const double deviation = noise_.bootstrap_of(share);
     if (deviation != 0.0) {
         const Vector errors = drawn(period, deviation);
         for (std::size_t slot = 0; slot < values.size(); ++slot) {
@@ -414,15 +338,11 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
     if (!parameters_.bootstrap_level) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    const auto records = [this] {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        return bootstraps_;
-    }();
-    if (!records.empty()) {
+    if (!bootstraps_.empty()) {
         for (const Ciphertext& x : xs) {
             check_range(of(x).values);
         }
-        return refreshed(*this, records, xs, period);
+        return bootstraps_.refreshed(*this, xs, period);
     }
     // Two become the parts of a complex one, so that an imaginary part of one spoils the other.
     const std::size_t batch = parameters_.bootstrap_batch == 2 ? 2 : 1;
@@ -454,16 +374,15 @@ void SimEngine::bootstrap_by(std::shared_ptr<const Record> record) {
                     "its parameters name no scales of it",
                     "compile with --target phantom, or unset ATLASC_SIM_BOOTSTRAP");
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    bootstraps_.push_back(std::move(record));
+    bootstraps_.add(std::move(record));
 }
 
 void SimEngine::check_range(const ComplexVector& values) const {
     const double most = largest(values);
     if (!(most <= bootstrap_range_ * (1 + range_tolerance))) {
-        const std::string range = short_text(bootstrap_range_);
+        const std::string range = short_text(bootstrap_range_, 6);
         refuse("bootstrap",
-               "a slot holds " + short_text(most) + ", outside [-" + range + ", " + range +
+               "a slot holds " + short_text(most, 6) + ", outside [-" + range + ", " + range +
                    "]: the result would be garbage",
                "scale the value down before the bootstrap, or calibrate its range again");
     }

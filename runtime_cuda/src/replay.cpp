@@ -316,16 +316,30 @@ Ciphertexts replay(Engine& engine, const Record& record, const Function& functio
     return results;
 }
 
-Ciphertexts refreshed(Engine& engine, const std::vector<std::shared_ptr<const Record>>& records,
-                      const Ciphertexts& xs, std::size_t period) {
+void Bootstraps::add(std::shared_ptr<const Record> record) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    records_.push_back(std::move(record));
+}
+
+bool Bootstraps::empty() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return records_.empty();
+}
+
+Ciphertexts Bootstraps::refreshed(Engine& engine, const Ciphertexts& xs,
+                                  std::size_t period) const {
     const std::string one = "refresh_1_" + std::to_string(period);
     const std::string two = "refresh_2_" + std::to_string(period);
-    const auto found = std::find_if(records.begin(), records.end(),
-                                    [&](const auto& record) { return record->has(two); });
-    if (found == records.end()) {
+    const std::shared_ptr<const Record> found = [&]() -> std::shared_ptr<const Record> {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto at = std::find_if(records_.begin(), records_.end(),
+                                     [&](const auto& record) { return record->has(two); });
+        return at == records_.end() ? nullptr : *at;
+    }();
+    if (found == nullptr) {
         refuse("it has no bootstrap of slots that repeat after " + std::to_string(period));
     }
-    const Record& record = **found;
+    const Record& record = *found;
     Ciphertexts result;
     Arrays none({});
     for (std::size_t at = 0; at < xs.size(); at += 2) {

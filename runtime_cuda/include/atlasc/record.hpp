@@ -9,6 +9,8 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <variant>
@@ -149,9 +151,19 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
                    std::vector<Ciphertexts> operands);
 
-/// What `Engine::bootstrap_many` has to return, by the functions of one of the records: of two
-/// ciphertexts, and for the last of an odd number of one.
-Ciphertexts refreshed(Engine& engine, const std::vector<std::shared_ptr<const Record>>& records,
-                      const Ciphertexts& xs, std::size_t period);
+/// The records that an engine bootstraps by. Several threads may use it.
+class Bootstraps {
+public:
+    void add(std::shared_ptr<const Record> record);
+    bool empty() const;
+
+    /// What `Engine::bootstrap_many` has to return, by the functions of one of the records: of two
+    /// ciphertexts, and for the last of an odd number of one.
+    Ciphertexts refreshed(Engine& engine, const Ciphertexts& xs, std::size_t period) const;
+
+private:
+    mutable std::mutex mutex_;
+    std::vector<std::shared_ptr<const Record>> records_;
+};
 
 }  // namespace atlasc

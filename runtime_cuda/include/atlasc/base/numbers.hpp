@@ -2,12 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <optional>
 #include <string>
 
 namespace atlasc {
 
 inline constexpr double pi = 3.14159265358979323846;
+
+/// A number with so many digits that count, for messages.
+inline std::string short_text(double number, int digits) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", digits, number);
+    return text;
+}
 
 /// A decimal number as a program writes it: at most nine digits, no sign, no leading zero. Nothing
 /// for any other text.
