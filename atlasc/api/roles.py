@@ -16,13 +16,13 @@ import numpy as np
 from atlasc.api.admission import admit
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, Role, load_bundle
-from atlasc.bundle.ledger import DOUBT, Ledger
+from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.client.sharing import BITS, SharedAnswers, require_digits, share
 from atlasc.compilation.steps import Note, ProgressCallback, warned
 from atlasc.files import new_folder
-from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import decrypt_all, encrypt_all, execute
@@ -131,7 +131,7 @@ class Client:
         packed = self.bundle.client.query(arrays, unchecked=unchecked)
         values, count = encrypt_all(self.engine, packed), packed.count
         query = Message.of("query", self.bundle, self.engine, values, count, public=packed.public)
-        self.ledger.add(query.entry, printable(doubt or packed.doubt)[:DOUBT])
+        self.ledger.add(query.entry, doubt or packed.doubt)
         return query
 
     def decrypt(self, answer: bytes | Path | Message) -> Answers:
@@ -231,7 +231,7 @@ class Server:
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()
-        count, name = query.count, query.facts.query
+        count, name = query.count, query.query
         answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)
         return answer, pace.timing()
 

@@ -16,18 +16,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
+from atlasc.ir.errors import printable
 from atlasc.runtime.native import load_library, translated
 
 LEDGER = "ledger.jsonl"
-REFUSALS = 16
-"""Refused answers after which a key is not used any more: ``Ledger::most_refusals``."""
-DOUBT = 400
-"""Most characters of the reason for a doubt: ``Ledger::most_doubt``."""
-QueryId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+def most_refusals() -> int:
+    """Refused answers after which a key is not used any more."""
+    return int(load_library().Ledger.MOST_REFUSALS)
+
+
+def noted(doubt: str) -> str:
+    """A reason for a doubt, as a ledger takes it."""
+    return printable(doubt)[: load_library().Ledger.MOST_DOUBT]
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Ledger:
             AtlasError: too many answers were refused.
         """
         with self._open() as ledger:
-            ledger.add(astuple(query), doubt)
+            ledger.add(astuple(query), None if doubt is None else noted(doubt))
 
     def answer(self, answer: Entry) -> None:
         """Note an answer before it is decrypted, if :meth:`check` accepts it. What a server learns

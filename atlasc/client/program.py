@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.client.checks import REMEDY, Answers, Reach, faults, judge, ratios, require_finite
+from atlasc.client.checks import Answers, Reach, faults, functions_of, require_finite
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.interpreter import encrypted_input, interpret, output
+from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
-from atlasc.passes.execution.kernels.context import ROWS, blocked
 from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.runtime.interface import message_interface
+from atlasc.runtime.native import load_library, translated
 
 KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
 """Facts of the program that the client needs too: it makes the keys."""
@@ -108,15 +109,14 @@ class ClientProgram:
             )
 
     def prepare(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """The cleartext inputs of the server's program, the batch filled with copies.
+        """What is encrypted of raw inputs, and what the server sees of them; at most a batch.
 
         Raises:
             AtlasError: an input is missing, of the wrong shape, not finite, or more than a batch.
         """
         self.check_count(rows_of(arrays))
         require_finite(arrays, "input")
-        order = np.where(np.arange(self.batch) < rows_of(arrays), np.arange(self.batch), 0)
-        prepared = self.embedded({name: np.asarray(array)[order] for name, array in arrays.items()})
+        prepared = self.embedded({name: np.asarray(array) for name, array in arrays.items()})
         require_finite(prepared, "what is encrypted of input")
         return prepared
 
@@ -155,49 +155,31 @@ class ClientProgram:
         Raises:
             AtlasError: as ``prepare``; an input is far too large.
         """
-        count = rows_of(arrays)
-        prepared = self.prepare(arrays)
-        reached = list(map(Reach, ratios(self.interface, prepared)[:count]))
-        for row, reach in enumerate(reached):
-            if not reach.finite or (reach.refused and not unchecked):
-                raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
-        doubts = [f"input {row}: {reach.why}" for row, reach in enumerate(reached) if reach.large]
-        public = {name: prepared[name] for name in self.public}
-        packed = Packed({}, {}, public, count, next(iter(doubts), ""))
-        for op in self.interface.inputs:
-            name, layout = op.attributes["name"], op.value.ciphertext.layout
-            tensor = encrypted_input(op.site({}), np.asarray(prepared[name], dtype=np.float64))
-            rows = tensor.reshape(tensor.shape[0], layout.extent("t"), tensor.shape[-1])
-            # Padding rows copy row 0.
-            packed.vectors[name] = layout.pack(blocked(rows, layout), repeat=ROWS)
-            packed.levels[name] = op.attributes["level"]
-        return packed
+        prepared, interface = self.prepare(arrays), message_interface(self.interface)
+        with translated():
+            found = load_library().packed(interface, prepared, unchecked)
+        levels = {op.attributes["name"]: op.attributes["level"] for op in self.interface.inputs}
+        slots, public, count, doubt = found
+        return Packed(slots, levels, public, count, doubt)
 
     def examine(self, arrays: Arrays) -> list[Reach]:
         """The magnitude of each of any number of raw inputs."""
         unfit, reached = faults(arrays), np.full(rows_of(arrays), np.inf)
         finite = [row for row, fault in enumerate(unfit) if not fault]
+        interface = message_interface(self.interface)
         for start, part in batches({n: array[finite] for n, array in arrays.items()}, TOGETHER):
             rows = finite[start : start + TOGETHER]
-            reached[rows] = ratios(self.interface, self.embedded(part))
+            reached[rows] = load_library().reaches(interface, self.embedded(part))
         return [Reach(float(ratio), fault) for ratio, fault in zip(reached, unfit, strict=True)]
 
     def answers(self, slots: Arrays, count: int) -> Answers:
-        """``unpack``, and which of the answers cannot be right."""
-        return judge(self.interface, self.unpack(slots, count), slots)
-
-    def unpack(self, slots: Arrays, count: int) -> dict[str, np.ndarray]:
-        """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""
-        answers = {}
-        for op in self.interface.outputs:
-            name, shape = op.attributes["name"], op.attributes["shape"]
-            layout = op.operands[0].ciphertext.layout
-            tensor = layout.unpack(slots[name])
-            if "d" in dict(layout.extents):
-                tensor = tensor.reshape(*tensor.shape[:-2], -1)[..., : shape[-1]]
-            site = op.site(self.interface.symbols)
-            answers[name] = output(site, tensor.reshape(shape))[:count]
-        return answers
+        """Answers to ``count`` inputs from decrypted slots ``[ciphertexts, slots]`` by output name,
+        and which of them cannot be right.
+        """
+        interface = message_interface(self.interface)
+        with translated():
+            outputs, refused = load_library().answers(interface, dict(slots), count)
+        return Answers(outputs, refused, functions=functions_of(self.interface))
 
 
 def client_program(embed: Module, program: Module) -> ClientProgram:

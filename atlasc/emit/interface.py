@@ -11,12 +11,12 @@ import numpy as np
 
 from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.types import CiphertextType
+from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.lowering.rotation_keys import rotation_reach
 from atlasc.report.summary import memory_parts
+from atlasc.runtime.interface import input_facts, output_facts, public_facts
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
 
@@ -59,9 +59,9 @@ def interface_facts(
         "parameters": parameters,
         "rotations": needs.with_own(rotation_reach(program, parameters.max_level)),
         "levels": list(map(max, levels, needs.key_levels or levels)),
-        "inputs": [_carried(op, op.value) for op in program.inputs],
-        "publics": [op.attributes for op in public],
-        "outputs": [_carried(op, op.operands[0]) | _maps(op, program) for op in program.outputs],
+        "inputs": input_facts(program),
+        "publics": public_facts(program),
+        "outputs": output_facts(program),
         "weights": [
             (name, TYPES[a.dtype], a.shape, hashlib.sha256(a.tobytes()).hexdigest())
             for name, a in arrays.items()
@@ -78,28 +78,3 @@ def _memory(program: Module, parameters: ParameterSet) -> int:
     parts = memory_parts(costs.total, parameters, costs)
     kept = (size for name, size in parts.items() if not name.endswith(("keys", "diagonals")))
     return sum(kept)
-
-
-def _carried(op: Op, value: Value) -> dict[str, Any]:
-    """An input or output with its ciphertexts, and its greatest magnitude in the calibration, where
-    that was measured: of what is encrypted, or of the answer."""
-    kind = value.type
-    if not isinstance(kind, CiphertextType) or kind.level is None:
-        raise AtlasError(f"the level of {op.attributes['name']!r} is not known", where=op.location)
-    defaults = {"factor": 1.0, "centred": False, "magnitude": None}
-    packed = {"layout": str(kind.layout), "level": kind.level}
-    return defaults | op.attributes | packed
-
-
-def _maps(op: Op, program: Module) -> dict[str, Any]:
-    """Numbers that repeat over the elements of an output: one, or one for each of the last axes."""
-    site, shape = op.site(program.symbols), op.attributes["shape"]
-    found: dict[str, Any] = {"factor": [1.0], "shift": [0.0]}
-    for name in found.keys() & op.attributes.keys():
-        values = site.constant(name)
-        while values.ndim and values.shape[0] == 1:
-            values = values[0]
-        if values.shape != tuple(shape[len(shape) - values.ndim :]):
-            values = np.broadcast_to(values, shape[1:])
-        found[name] = values
-    return found

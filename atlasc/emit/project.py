@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.bundle.ledger import DOUBT
-from atlasc.client.program import ClientProgram, rows_of
+from atlasc.bundle.ledger import noted
+from atlasc.client.program import ClientProgram
 from atlasc.emit import text
 from atlasc.emit.interface import NUMBERS, interface_facts
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
-from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.execute import Functions
 from atlasc.passes.execution.function import Function, Shape
@@ -163,10 +163,9 @@ def save_inputs(
     """
     from safetensors.numpy import save_file
 
-    prepared, count = client.prepare(arrays), rows_of(arrays)
-    rows = {n: np.ascontiguousarray(a[:count], dtype=np.float64) for n, a in prepared.items()}
-    told = {"doubt": printable(doubt)[:DOUBT]}
-    write_private(path, lambda draft: save_file(rows, draft, told))
+    prepared = client.prepare(arrays)
+    rows = {n: np.ascontiguousarray(a, dtype=np.float64) for n, a in prepared.items()}
+    write_private(path, lambda draft: save_file(rows, draft, {"doubt": noted(doubt)}))
 
 
 # --- building

@@ -119,7 +119,7 @@ class OurProgram(Program):
         encrypted = session.encrypt_all(engine, query)
         outputs = session.execute(engine, self.program, encrypted, query.public, before)
         slots = session.decrypt_all(engine, outputs)
-        (hidden,) = self.client.unpack(slots, 1).values()
+        (hidden,) = self.client.answers(slots, 1).outputs.values()
         return hidden[0]
 
 

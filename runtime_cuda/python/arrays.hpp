@@ -4,6 +4,8 @@
 #include <pybind11/numpy.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "atlasc/base/tensor_file.hpp"
 
@@ -22,6 +24,22 @@ inline Array array_of(const Tensor& tensor) {
     Array array(tensor.shape);
     std::copy(tensor.values.begin(), tensor.values.end(), array.mutable_data());
     return array;
+}
+
+inline std::map<std::string, Tensor> tensors_of(const std::map<std::string, Array>& arrays) {
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [name, array] : arrays) {
+        tensors.emplace(name, tensor_of(array));
+    }
+    return tensors;
+}
+
+inline std::map<std::string, Array> arrays_of(const std::map<std::string, Tensor>& tensors) {
+    std::map<std::string, Array> arrays;
+    for (const auto& [name, tensor] : tensors) {
+        arrays.emplace(name, array_of(tensor));
+    }
+    return arrays;
 }
 
 }  // namespace atlasc::python

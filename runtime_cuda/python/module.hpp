@@ -16,13 +16,19 @@ namespace atlasc::python {
 
 namespace py = pybind11;
 
+/// A message in ciphertexts of another engine with the same keys.
+inline Message moved(const Message& message, const std::string& kind, const Interface& interface,
+                     const Engine& from, const Engine& to) {
+    return deserialized(serialized(message, kind, from), interface, to);
+}
+
 /// Fills a module:
 ///   model, program, engine          names; the digest of the program
 ///   keygen(folder)                  writes secret.key and evaluation.key
 ///   Client(key), Server(keys, weights)
 ///   query = client.encrypt({name: [count, ...]}, unchecked=False)
 ///   answer = server.execute(query)
-///   {name: [count, ...]} = client.decrypt(answer, unchecked=False)
+///   {name: [count, ...]}, {row: share} = client.decrypt(answer)    see `Answers`
 /// Ciphertexts pass between the two as they would in files.
 inline void fill(py::module_& module, const Interface& interface, Program program) {
     translate_errors(module);
@@ -48,31 +54,23 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
         .def(
             "encrypt",
             [](const Client& client, const std::map<std::string, Array>& arrays, bool unchecked) {
-                std::map<std::string, Tensor> inputs;
-                for (const auto& [name, array] : arrays) {
-                    inputs[name] = tensor_of(array);
-                }
+                const Tensors inputs = tensors_of(arrays);
                 const py::gil_scoped_release released;
-                return Handed{client.encrypt(inputs, "the query", unchecked), &client.engine()};
+                return Handed{client.encrypt(inputs, unchecked).message, &client.engine()};
             },
             py::arg("inputs"), py::arg("unchecked") = false, py::keep_alive<0, 1>())
         .def(
             "decrypt",
-            [](const Client& client, const Handed& answer, bool unchecked) {
-                std::map<std::string, Tensor> outputs;
+            [&interface](const Client& client, const Handed& answer) {
+                Answers found;
                 {
                     const py::gil_scoped_release released;
-                    outputs = client.decrypt(moved(answer.message, *answer.engine,
-                                                   client.engine()),
-                                             unchecked);
+                    found = client.decrypt(
+                        moved(answer.message, "answer", interface, *answer.engine, client.engine()));
                 }
-                std::map<std::string, Array> arrays;
-                for (const auto& [name, tensor] : outputs) {
-                    arrays[name] = array_of(tensor);
-                }
-                return arrays;
+                return py::make_tuple(arrays_of(found.outputs), found.refused);
             },
-            py::arg("answer"), py::arg("unchecked") = false);
+            py::arg("answer"));
     py::class_<Server>(module, "Server", local)
         .def(py::init([&interface, program](const std::string& keys, const std::string& weights) {
                  const py::gil_scoped_release released;
@@ -81,10 +79,11 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
              py::arg("keys"), py::arg("weights"))
         .def(
             "execute",
-            [](Server& server, const Handed& query) {
+            [&interface](Server& server, const Handed& query) {
                 const py::gil_scoped_release released;
                 return Handed{
-                    server.execute(moved(query.message, *query.engine, server.engine())),
+                    server.execute(moved(query.message, "query", interface, *query.engine,
+                                         server.engine())),
                     &server.engine()};
             },
             py::arg("query"), py::keep_alive<0, 1>());

@@ -8,15 +8,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/ledger.hpp"
 #include "atlasc/record.hpp"
 #include "sim/sim_engine.hpp"
 #include "python/arrays.hpp"
+#include "python/calls.hpp"
 #include "python/errors.hpp"
+#include "python/roles.hpp"
 
 namespace atlasc::python {
 namespace {
@@ -29,24 +29,12 @@ struct Handle {
     int level;
 };
 
-/// `operation()` without the interpreter's lock.
-template <typename Operation>
-auto computed(Operation operation) {
-    const py::gil_scoped_release released;
-    return operation();
-}
-
 /// A function of Python, called from where the interpreter's lock was let go.
 KeyProgress progress_of(const Progress& report) {
     return [&report](const std::string& name, std::size_t made, std::size_t total) {
         const py::gil_scoped_acquire acquired;
         report(name, made, total);
     };
-}
-
-Bytes bytes_of(const py::bytes& data) {
-    const std::string_view view = data;
-    return {view.begin(), view.end()};
 }
 
 Handle handle_of(const Engine& engine, Ciphertext value) {
@@ -83,8 +71,46 @@ std::vector<Handle> play(Engine& engine, const Record& record, const std::string
     });
 }
 
+/// What a client encrypts and decrypts, and what the server sees.
+void define_interface(py::module_& module) {
+    using Shape = std::vector<std::size_t>;
+    using Magnitude = std::optional<double>;
+    py::class_<EncryptedInput>(module, "EncryptedInput")
+        .def(py::init([](std::string name, Shape shape, const std::string& layout, int level,
+                         double factor, bool centred, Magnitude magnitude) {
+                 return EncryptedInput{std::move(name), std::move(shape), Layout(layout), level,
+                                       factor,          centred,          magnitude};
+             }),
+             py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
+             py::arg("level"), py::arg("factor"), py::arg("centred"), py::arg("magnitude"));
+    py::class_<PublicInput>(module, "PublicInput")
+        .def(py::init([](std::string name, Shape shape) {
+                 return PublicInput{std::move(name), std::move(shape)};
+             }),
+             py::kw_only(), py::arg("name"), py::arg("shape"));
+    py::class_<Output>(module, "Output")
+        .def(py::init([](std::string name, Shape shape, const std::string& layout, Vector factor,
+                         Vector shift, int level, Magnitude magnitude) {
+                 return Output{std::move(name),  std::move(shape), Layout(layout), std::move(factor),
+                               std::move(shift), level,            magnitude};
+             }),
+             py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
+             py::arg("factor"), py::arg("shift"), py::arg("level"), py::arg("magnitude"));
+}
+
 void define_facts(py::module_& module) {
-    py::class_<Interface>(module, "Interface", "Parameters and keys of a program.")
+    py::class_<Interface>(module, "Interface", "What client and server agree on.")
+        .def(py::init([](std::string identity, std::vector<EncryptedInput> inputs,
+                         std::vector<PublicInput> publics, std::vector<Output> outputs) {
+                 Interface interface{};
+                 interface.identity = std::move(identity);
+                 interface.inputs = std::move(inputs);
+                 interface.publics = std::move(publics);
+                 interface.outputs = std::move(outputs);
+                 return interface;
+             }),
+             py::kw_only(), py::arg("identity"), py::arg("inputs"), py::arg("publics"),
+             py::arg("outputs"), "Of messages.")
         .def(py::init([](std::size_t slots, int max_level, std::optional<int> bootstrap_level,
                          int bootstrap_batch, std::vector<int> primes, std::vector<int> special,
                          int scale, std::vector<double> log_scales,
@@ -98,7 +124,7 @@ void define_facts(py::module_& module) {
                                    conjugation_level};
                  return interface;
              }),
-             py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
+             "Of keys.", py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
              py::arg("scale"), py::arg("log_scales"), py::arg("rotations"),
              py::arg("relinearisation_level"), py::arg("conjugation_level"));
@@ -184,8 +210,7 @@ void define_engine(py::module_& module) {
              })
         .def("save",
              [](Engine& engine, const Handle& x) {
-                 const Bytes bytes = computed([&] { return engine.save(x.value); });
-                 return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+                 return python_bytes(computed([&] { return engine.save(x.value); }));
              })
         .def("load",
              [](Engine& engine, const py::bytes& data) {
@@ -204,55 +229,14 @@ void define_engine(py::module_& module) {
             py::arg("record"));
 }
 
-/// A ledger that is closed, and with it unlocked, at a certain moment.
-struct OpenLedger {
-    std::optional<Ledger> ledger;
-
-    Ledger& open() { return ledger.value(); }
-};
-
-Ledger::Entry entry_of(const py::tuple& entry) {
-    return {entry[0].cast<std::string>(), entry[1].cast<std::string>(),
-            entry[2].cast<std::size_t>(), entry[3].cast<std::string>()};
-}
-
-void define_ledger(py::module_& module) {
-    // Entries are tuples (query, program, count, answer).
-    py::class_<OpenLedger>(module, "Ledger")
-        .def(py::init([](const std::string& folder) {
-                 const py::gil_scoped_release released;  // another thread may have it
-                 auto opened = std::make_unique<OpenLedger>();
-                 opened->ledger.emplace(folder);
-                 return opened;
-             }),
-             py::arg("folder"))
-        .def("close", [](OpenLedger& one) { one.ledger.reset(); })
-        .def("add",
-             [](OpenLedger& one, const py::tuple& query, const std::optional<std::string>& doubt) {
-                 one.open().add(entry_of(query), doubt);
-             })
-        .def("check",
-             [](OpenLedger& one, const py::tuple& answer) { one.open().check(entry_of(answer)); })
-        .def("answer",
-             [](OpenLedger& one, const py::tuple& answer) { one.open().answer(entry_of(answer)); })
-        .def("refuse",
-             [](OpenLedger& one, const py::tuple& answer) { one.open().refuse(entry_of(answer)); })
-        .def("refusals", [](OpenLedger& one) { return one.open().refusals(); })
-        .def("require_shareable",
-             [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
-                 one.open().require_shareable(entry_of(answer), bits, shares);
-             })
-        .def("share",
-             [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
-                 return one.open().share(entry_of(answer), bits, shares);
-             });
-}
-
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
     translate_errors(module);
+    define_interface(module);
     define_facts(module);
+    define_client(module);
+    define_messages(module);
     define_engine(module);
     define_ledger(module);
 }

@@ -76,7 +76,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     results = execute(engine, program, encrypted, packed.public, observe=observe)
     assert refreshed == [op.attributes["level"] for op in placed]
     slots = session.decrypt_all(engine, results)
-    outputs = client.unpack(slots, BATCH)
+    outputs = client.answers(slots, BATCH).outputs
     assert set(outputs) == set(expected)
     for name, values in outputs.items():
         assert values.shape == (BATCH, 3)

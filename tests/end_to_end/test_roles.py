@@ -194,7 +194,7 @@ def test_answers_and_queries_are_not_mixed_up(machines: Machines) -> None:
         "decrypt", machines.client / "bundle", "--keys", machines.client / "keys",
         "--answer", machines.server / "query", code=2,
     )  # fmt: skip
-    assert "is not an answer" in done.stderr
+    assert "is no answer" in done.stderr
 
 
 def test_a_query_of_another_program_is_refused(machines: Machines, tmp_path: Path) -> None:

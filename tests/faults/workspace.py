@@ -78,7 +78,7 @@ def _keys(path: Path) -> None:
 
 
 def _ciphertexts(path: Path) -> None:
-    from atlasc.bundle.sealed import opened
+    from tests.sealed_files import opened
 
     _, arrays = opened(path.read_bytes())
     sizes = [len(array.data) for name, array in arrays.items() if "/" in name]

@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from atlasc.bundle.sealed import Array, opened, sealed
 from tests.fuzz.content import Content, Link
 from tests.fuzz.mutate_archives import archive, npy_bytes, zeros_npz
 from tests.fuzz.mutate_json import RAW, dumped
+from tests.sealed_files import Array, opened, sealed
 
 Cases = Iterator[tuple[str, Content]]
 

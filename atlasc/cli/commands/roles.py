@@ -224,12 +224,13 @@ def _say_of_sharing(shared: SharedAnswers, bits: int, shares: int) -> None:
 
 def _say_of_refusals(refusals: int) -> None:
     """Say how much of the budget of refused answers is spent."""
-    from atlasc.bundle.ledger import REFUSALS
+    from atlasc.bundle.ledger import most_refusals
 
+    most = most_refusals()
     warn(
-        f"{refusals} of {REFUSALS} answers that these keys may refuse",
+        f"{refusals} of {most} answers that these keys may refuse",
         "  why: each refusal may tell a server that sends false answers something of the key\n"
-        f"  what to do: nothing yet; after {REFUSALS} these keys are not used any more, and "
+        f"  what to do: nothing yet; after {most} these keys are not used any more, and "
         "atlasc keygen makes new ones",
     )
 

@@ -9,8 +9,10 @@
 #include <string>
 
 #include "atlasc/base/drafts.hpp"
+#include "atlasc/client_data.hpp"
 #include "atlasc/engine.hpp"
 #include "atlasc/interface.hpp"
+#include "atlasc/messages.hpp"
 
 namespace atlasc {
 
@@ -19,15 +21,6 @@ int client_main(int argc, char** argv, const Interface& interface);
 
 /// The server: executes the program on a query. It never sees a secret key.
 int server_main(int argc, char** argv, const Interface& interface, Program program);
-
-/// A query or an answer.
-struct Message {
-    Values values;
-    std::map<std::string, Tensor> publics;  ///< of a query
-    std::size_t count;                      ///< inputs of the batch that are real
-    std::string query;                      ///< 128 random bits, of a query and of its answer
-    std::string doubt{};                    ///< of a query, for the ledger: see `Ledger::add`
-};
 
 /// Make a folder with secret.key, evaluation.key and an empty ledger; all files or no folder.
 /// Throws Error.
@@ -39,19 +32,18 @@ public:
     /// `key`: the file of the secret key. From now on the process leaves no core dump. Throws Error.
     Client(const Interface& interface, const std::string& key);
 
-    /// Encrypts inputs by name, [count, ...] of 1 to a batch; `source` names them in messages.
-    /// Throws Error, before anything is encrypted: an input is missing, of another shape, not finite
-    /// or, unless `unchecked`, far above what calibration saw; a mask has another number than 0 and
-    /// 1, or nothing but padding. Warns on standard error of other numbers above those of the
-    /// calibration.
-    Message encrypt(const std::map<std::string, Tensor>& inputs, const std::string& source,
-                    bool unchecked = false) const;
+    /// What a client sends, and why the bound on the errors of the answer may not hold; see `Packed`.
+    struct Query {
+        Message message;
+        std::string doubt;
+    };
 
-    /// The answers [count, ...] by name. Throws Error, with an exit code of its own, for numbers
-    /// that calibration never came near and for copies that differ, unless `unchecked`. `refused` is
-    /// called before, and also where such numbers are returned all the same.
-    std::map<std::string, Tensor> decrypt(const Message& answer, bool unchecked = false,
-                                          const std::function<void()>& refused = {}) const;
+    /// Encrypts inputs by name; throws Error as `packed`, before anything is encrypted.
+    Query encrypt(const Tensors& inputs, bool unchecked = false) const;
+
+    /// The answers by name, and which of them cannot be right. Throws Error for what decrypts to
+    /// nothing.
+    Answers decrypt(const Message& answer) const;
 
     const Engine& engine() const { return *engine_; }
 
@@ -80,21 +72,6 @@ private:
     std::shared_ptr<const Record> record_;
     std::unique_ptr<Engine> engine_;
 };
-
-/// A message in ciphertexts of another engine with the same keys.
-Message moved(const Message& message, const Engine& from, const Engine& to);
-
-/// Write a query or an answer (`kind`) as a new file.
-void write_message(const std::string& path, const std::string& kind, const Interface& interface,
-                   const Engine& engine, const Message& message);
-
-/// Most bytes of a message of this program, a query or an answer.
-std::uint64_t message_bytes(const Interface& interface, const Engine& engine);
-
-/// Read one of this program and of the engine's keys; throws Error for any other file, before it
-/// reads more than the interface has.
-Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
-                     const Engine& engine);
 
 /// Options of a command line, each of which takes a value, but for flags.
 class Options {

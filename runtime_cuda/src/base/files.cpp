@@ -48,7 +48,9 @@ int Descriptor::release() { return std::exchange(number_, -1); }
 
 PlainFile::PlainFile(const std::string& path)
     // O_NONBLOCK: a pipe without a writer is refused, not waited for.
-    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
+    : path_(path),
+      name_("file " + path),
+      descriptor_(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
     if (!descriptor_.open()) {
         if (errno == ENOENT || errno == ENOTDIR) {
             throw Error("file " + path + " not found");
@@ -61,7 +63,7 @@ PlainFile::PlainFile(const std::string& path)
 
 PlainFile::PlainFile(const std::string& path, std::uint64_t most) : PlainFile(path) {
     if (size_ > most) {
-        throw Error("file " + path + " is damaged",
+        throw Error(name_ + " is too large",
                     "it has " + std::to_string(size_) + " bytes, more than " + std::to_string(most),
                     "copy it again, or make it again");
     }
@@ -69,6 +71,9 @@ PlainFile::PlainFile(const std::string& path, std::uint64_t most) : PlainFile(pa
     read(0, bytes.data(), bytes.size());
     held_ = std::move(bytes);
 }
+
+PlainFile::PlainFile(std::string name, Bytes content)
+    : name_(std::move(name)), size_(content.size()), held_(std::move(content)) {}
 
 void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
     if (held_ && at <= size_ && size <= size_ - at) {
@@ -83,7 +88,7 @@ void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
             continue;
         }
         if (done <= 0) {
-            throw Error("file " + path_ + " cannot be read any more",
+            throw Error(name_ + " cannot be read any more",
                         done < 0 ? cause() : "it became shorter");
         }
         next += done;

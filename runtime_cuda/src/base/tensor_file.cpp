@@ -181,7 +181,7 @@ void TensorFile::require_seal() const {
 
 void TensorFile::require_format(const std::string& format) const {
     if (fact("format") != format) {
-        throw Error("file " + path() + " has format " + fact("format").substr(0, 20),
+        throw Error(name() + " has format " + fact("format").substr(0, 20),
                     "this version reads format " + format,
                     "use the version of atlasc that wrote it, or make it again with this one");
     }
@@ -189,7 +189,7 @@ void TensorFile::require_format(const std::string& format) const {
 
 void TensorFile::require(const std::vector<Array>& arrays) {
     const auto refuse = [this](const std::string& why) {
-        throw Error("file " + path() + " has not the weights of this program", why,
+        throw Error(name() + " has not the weights of this program", why,
                     "give the weights of the project that this server was built from");
     };
     for (const Array& array : arrays) {
@@ -211,7 +211,7 @@ void TensorFile::require(const std::vector<Array>& arrays) {
 }
 
 void TensorFile::fail(const std::string& why) const {
-    throw Error("file " + path() + " is damaged", why, "copy it again, or make it again");
+    throw Error(name() + " is damaged", why, "copy it again, or make it again");
 }
 
 std::string TensorFile::fact(const std::string& name) const {
@@ -230,7 +230,7 @@ std::vector<std::string> TensorFile::names() const {
 const TensorFile::Entry& TensorFile::entry(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found == entries_.end()) {
-        throw Error("file " + path() + " has no array " + name);
+        throw Error(file_.name() + " has no array " + name);
     }
     return found->second;
 }

@@ -63,32 +63,44 @@ std::string TensorWriter::header(bool sealed) const {
     return text + std::string((alignment - text.size() % alignment) % alignment, ' ');
 }
 
-void TensorWriter::write(const std::string& path, Access access, bool sealed) const {
-    Draft draft(path, Draft::Kind::file, access);
+void TensorWriter::write_to(const Sink& sink, bool sealed, bool wiped) const {
     const std::string text = header(sealed);
     const std::uint64_t length = text.size();
-    draft.write(&length, sizeof length);
-    draft.write(text.data(), text.size());
+    sink(&length, sizeof length);
     Bytes seal;
-    const auto seal_with = [&seal](const void* data, std::size_t size) {
-        const Digest digest = sha256(data, size);
-        seal.insert(seal.end(), digest.begin(), digest.end());
+    const auto put = [&](const void* data, std::size_t size) {
+        sink(data, size);
+        if (sealed) {
+            const Digest digest = sha256(data, size);
+            seal.insert(seal.end(), digest.begin(), digest.end());
+        }
     };
-    if (sealed) {
-        seal_with(text.data(), text.size());
-    }
+    put(text.data(), text.size());
     for (const auto& named : entries_) {
         Bytes data = named.second.make();
-        draft.write(data.data(), data.size());
-        if (sealed) {
-            seal_with(data.data(), data.size());
-        }
-        if (access == Access::secret) {
+        put(data.data(), data.size());
+        if (wiped) {
             wipe(data);
         }
     }
-    draft.write(seal.data(), seal.size());
+    sink(seal.data(), seal.size());
+}
+
+void TensorWriter::write(const std::string& path, Access access, bool sealed) const {
+    Draft draft(path, Draft::Kind::file, access);
+    write_to([&draft](const void* data, std::size_t size) { draft.write(data, size); }, sealed,
+             access == Access::secret);
     draft.publish();
+}
+
+Bytes TensorWriter::sealed() const {
+    Bytes content;
+    const auto append = [&content](const void* data, std::size_t size) {
+        const auto* bytes = static_cast<const std::uint8_t*>(data);
+        content.insert(content.end(), bytes, bytes + size);
+    };
+    write_to(append, true, false);
+    return content;
 }
 
 }  // namespace atlasc

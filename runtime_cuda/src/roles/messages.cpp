@@ -1,9 +1,11 @@
+#include "atlasc/messages.hpp"
+
 #include <algorithm>
+#include <utility>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
-#include "atlasc/roles.hpp"
 
 namespace atlasc {
 namespace {
@@ -23,9 +25,9 @@ std::string entry_name(const std::string& name, std::size_t part) {
 }
 
 /// What a message of a kind holds.
-std::vector<Expected> contents(const Interface& interface, bool is_query) {
+std::vector<Expected> contents(const Interface& interface, const std::string& kind) {
     std::vector<Expected> result;
-    if (is_query) {
+    if (kind == "query") {
         for (const EncryptedInput& input : interface.inputs) {
             result.push_back({input.name, input.layout, input.level});
         }
@@ -37,147 +39,197 @@ std::vector<Expected> contents(const Interface& interface, bool is_query) {
     return result;
 }
 
-[[noreturn]] void fail(const TensorFile& file, const std::string& why) {
-    throw Error("file " + file.path() + " is damaged", why, "copy it again, or make it again");
+std::vector<PublicInput> masks(const Interface& interface, const std::string& kind) {
+    return kind == "query" ? interface.publics : std::vector<PublicInput>{};
 }
 
-/// Refuses arrays that a message does not have, or of another size, before they are read.
-void check_arrays(const TensorFile& file, const Interface& interface, const Engine& engine,
-                  bool is_query) {
+[[noreturn]] void fail(const TensorFile& file, const std::string& why) {
+    throw Error(file.name() + " is damaged", why, "copy it again, or make it again");
+}
+
+/// The facts of a message of this program. Throws Error for another file.
+SerializedMessage facts_of(const TensorFile& file, const std::string& kind,
+                           const Interface& interface) {
+    const bool is_query = kind == "query";
+    const std::string found = file.fact("kind");
+    if (found != kind) {
+        throw Error(file.name() + (is_query ? " is no query" : " is no answer"),
+                    found == "query" || found == "answer" ? "it is of the other kind" : "",
+                    is_query ? "give the query that a client wrote"
+                             : "give the answer that a server wrote");
+    }
+    file.require_format(format);
+    const std::string program = file.fact("program");
+    if (program != interface.identity) {
+        throw Error(file.name() + " belongs to another compiled program",
+                    "it is for " + program.substr(0, 8) + ", this is " +
+                        interface.identity.substr(0, 8),
+                    "client and server must use parts of the same program");
+    }
+    file.require_seal();
+    const auto count = plain_number(file.fact("count"));
+    if (!count || *count < 1 || *count > interface.batch()) {
+        fail(file, "its count is not 1 to " + std::to_string(interface.batch()) +
+                       ", as many inputs as the program answers at a time");
+    }
+    SerializedMessage message{kind, file.fact("engine"), file.fact("query"), *count};
+    if (!is_hexadecimal(message.query, query_digits)) {
+        fail(file, "it does not say which query it is, or answers");
+    }
+    message.name = file.name();
+    return message;
+}
+
+/// Refuses arrays that a message does not have, or that are larger, before they are read.
+void check_arrays(const TensorFile& file, const std::string& kind, const Interface& interface,
+                  const CiphertextBytes& most) {
     std::size_t count = 0;
-    const auto check = [&](const std::string& name, const std::string& type,
-                           const std::vector<std::size_t>& shape) {
-        if (!file.has(name) || file.type(name) != type || file.shape(name) != shape) {
+    const auto check = [&](const std::string& name, bool fits) {
+        if (!fits) {
             fail(file, "its array " + name + " is missing, or of another size");
         }
         ++count;
     };
-    for (const Expected& one : contents(interface, is_query)) {
+    for (const Expected& one : contents(interface, kind)) {
         for (std::size_t part = 0; part < one.layout.ciphertexts(); ++part) {
-            check(entry_name(one.name, part), "U8", {engine.saved_size(one.level)});
+            const std::string name = entry_name(one.name, part);
+            check(name, file.has(name) && file.type(name) == "U8" &&
+                            file.shape(name).size() == 1 &&
+                            file.shape(name)[0] <= most(one.level));
         }
     }
-    for (const PublicInput& input : interface.publics) {
-        if (is_query) {
-            check(input.name, "F64", input.shape);
-        }
+    for (const PublicInput& input : masks(interface, kind)) {
+        check(input.name, file.has(input.name) && file.type(input.name) == "F64" &&
+                              file.shape(input.name) == input.shape);
     }
     if (file.names().size() != count) {
         fail(file, "it has arrays that the program does not know");
     }
 }
 
-Tensor mask_of(const TensorFile& file, const std::string& name) {
-    Tensor mask = file.tensor(name);
-    if (!std::all_of(mask.values.begin(), mask.values.end(),
-                     [](double value) { return value == 0.0 || value == 1.0; })) {
-        fail(file, "its mask " + name + " has another number than 0 and 1");
-    }
-    return mask;
+/// The refusal of a ciphertext that is at another level than the program has it.
+Error wrong_level(const std::string& where, int found, int wanted) {
+    Error error("this is a ciphertext of another place in the program",
+                "it is at level " + std::to_string(found) + ", the program wants level " +
+                    std::to_string(wanted));
+    error.where = where;
+    return error;
 }
 
-Ciphertexts ciphertexts_of(const TensorFile& file, const Expected& wanted, const Engine& engine) {
-    Ciphertexts parts;
-    for (std::size_t part = 0; part < wanted.layout.ciphertexts(); ++part) {
-        const std::string name = entry_name(wanted.name, part);
-        parts.push_back(engine.load(file.bytes(name)));
-        const int level = engine.level(parts.back());
-        if (level != wanted.level) {
-            fail(file, "its ciphertext " + name + " is at level " + std::to_string(level) +
-                           ", not " + std::to_string(wanted.level));
-        }
-    }
-    return parts;
+bool is_mask(const Tensor& tensor) {
+    return std::all_of(tensor.values.begin(), tensor.values.end(),
+                       [](double value) { return value == 0.0 || value == 1.0; });
 }
 
 }  // namespace
 
-Message moved(const Message& message, const Engine& from, const Engine& to) {
-    Message result{{}, message.publics, message.count, message.query};
-    for (const auto& [name, parts] : message.values) {
-        for (const Ciphertext& part : parts) {
-            result.values[name].push_back(to.load(from.save(part)));
+std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most) {
+    std::uint64_t bytes = 0;
+    for (const char* kind : {"query", "answer"}) {
+        std::uint64_t one = 2 * TensorFile::small_header;  // its header, and its seal
+        for (const Expected& expected : contents(interface, kind)) {
+            one += expected.layout.ciphertexts() * most(expected.level);
         }
+        for (const PublicInput& input : masks(interface, kind)) {
+            one += count_of(input.shape) * sizeof(double);
+        }
+        bytes = std::max(bytes, one);
     }
-    return result;
+    return bytes;
 }
 
-void write_message(const std::string& path, const std::string& kind, const Interface& interface,
-                   const Engine& engine, const Message& message) {
-    TensorWriter writer({{"kind", kind},
+SerializedMessage read_message(const TensorFile& file, const std::string& kind,
+                               const Interface& interface, const CiphertextBytes& most) {
+    SerializedMessage message = facts_of(file, kind, interface);
+    check_arrays(file, kind, interface, most);
+    for (const Expected& one : contents(interface, kind)) {
+        for (std::size_t part = 0; part < one.layout.ciphertexts(); ++part) {
+            message.values[one.name].push_back(file.bytes(entry_name(one.name, part)));
+        }
+    }
+    for (const PublicInput& input : masks(interface, kind)) {
+        Tensor mask = file.tensor(input.name);
+        if (!is_mask(mask)) {
+            fail(file, "its mask " + input.name + " has another number than 0 and 1");
+        }
+        message.publics.emplace(input.name, std::move(mask));
+    }
+    message.digest = text_of(file.digest());
+    return message;
+}
+
+TensorWriter message_writer(const Interface& interface, const SerializedMessage& message) {
+    TensorWriter writer({{"kind", message.kind},
                          {"format", format},
-                         {"engine", engine.backend().name},
+                         {"engine", message.engine},
                          {"program", interface.identity},
                          {"query", message.query},
                          {"count", std::to_string(message.count)}});
     for (const auto& [name, parts] : message.values) {
         for (std::size_t part = 0; part < parts.size(); ++part) {
-            writer.add(entry_name(name, part), engine.save(parts[part]));
+            writer.add(entry_name(name, part), parts[part]);
         }
     }
-    for (const auto& [name, tensor] : message.publics) {
-        writer.add(name, tensor);
+    for (const PublicInput& input : masks(interface, message.kind)) {
+        const auto mask = message.publics.find(input.name);
+        if (mask == message.publics.end() || mask->second.shape != input.shape ||
+            !is_mask(mask->second)) {
+            throw Error("the public input " + input.name +
+                            " is not a mask of the program's shape",
+                        "", "make it with atlasc embed");
+        }
+        writer.add(input.name, mask->second);
     }
-    writer.write_sealed(path);
+    return writer;
 }
 
-std::uint64_t message_bytes(const Interface& interface, const Engine& engine) {
-    std::uint64_t most = 0;
-    for (const bool is_query : {true, false}) {
-        std::uint64_t bytes = 2 * TensorFile::small_header;  // its header, and its seal
-        for (const Expected& one : contents(interface, is_query)) {
-            bytes += one.layout.ciphertexts() * engine.saved_size(one.level);
+SerializedMessage serialized(const Message& message, const std::string& kind,
+                             const Engine& engine) {
+    SerializedMessage result{kind, engine.backend().name, message.query, message.count};
+    for (const auto& [name, parts] : message.values) {
+        for (const Ciphertext& part : parts) {
+            result.values[name].push_back(engine.save(part));
         }
-        for (const PublicInput& input : interface.publics) {
-            bytes += is_query ? count_of(input.shape) * sizeof(double) : 0;
-        }
-        most = std::max(most, bytes);
     }
-    return most;
+    result.publics = message.publics;
+    result.name = "the " + kind;
+    return result;
+}
+
+Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine) {
+    const std::string own = engine.backend().name;
+    if (message.engine != own) {
+        throw Error(message.name + " has ciphertexts of the engine " + message.engine,
+                    "these keys are of the engine " + own, "use keys and messages of one engine");
+    }
+    Message result{{}, std::move(message.publics), message.count, message.query};
+    for (const Expected& one : contents(interface, message.kind)) {
+        Ciphertexts& parts = result.values[one.name];
+        for (Bytes& bytes : message.values.at(one.name)) {
+            const std::string where = message.name + ": " + entry_name(one.name, parts.size());
+            try {
+                parts.push_back(engine.load(std::exchange(bytes, {})));
+            } catch (Error& error) {
+                error.where = where;
+                throw;
+            }
+            if (const int level = engine.level(parts.back()); level != one.level) {
+                throw wrong_level(where, level, one.level);
+            }
+        }
+    }
+    return result;
 }
 
 Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
                      const Engine& engine) {
-    const std::string& path = file.path();
-    const bool is_query = kind == "query";
-    const std::string remedy = is_query ? "give what client encrypt wrote"
-                                        : "give what server wrote";
-    const std::string engine_name = engine.backend().name;
-    if (file.fact("kind") != kind || file.fact("engine") != engine_name) {
-        throw Error("file " + path + " holds no " + kind + " of the " + engine_name + " engine",
-                    "", remedy);
-    }
-    file.require_format(format);
-    if (file.fact("program") != interface.identity) {
-        throw Error("file " + path + " belongs to another compiled program",
-                    "it is for " + file.fact("program").substr(0, 8) + ", this is " +
-                        interface.identity.substr(0, 8),
-                    "client and server must be built from the same project");
-    }
-    file.require_seal();
-    const auto count = plain_number(file.fact("count"));
-    if (!count || *count < 1 || *count > interface.batch()) {
-        fail(file, "it does not hold 1 to " + std::to_string(interface.batch()) + " inputs");
-    }
-    Message message{{}, {}, *count, file.fact("query")};
-    if (!is_hexadecimal(message.query, query_digits)) {
-        fail(file, "it does not say which query it is, or answers");
-    }
-    check_arrays(file, interface, engine, is_query);
-    try {
-        for (const Expected& one : contents(interface, is_query)) {
-            message.values.emplace(one.name, ciphertexts_of(file, one, engine));
-        }
-    } catch (Error& error) {
-        error.where = path;
-        throw;
-    }
-    for (const PublicInput& input : interface.publics) {
-        if (is_query) {
-            message.publics[input.name] = mask_of(file, input.name);
-        }
-    }
-    return message;
+    const auto most = [&engine](int level) { return engine.saved_size(level); };
+    return deserialized(read_message(file, kind, interface, most), interface, engine);
+}
+
+void write_message(const std::string& path, const std::string& kind, const Interface& interface,
+                   const Engine& engine, const Message& message) {
+    message_writer(interface, serialized(message, kind, engine)).write_sealed(path);
 }
 
 }  // namespace atlasc

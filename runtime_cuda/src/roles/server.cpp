@@ -29,16 +29,17 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     const TensorFile query_file(options["--query"]);  // before the keys, which take a while
     Server server(interface, program, options["--keys"], options["--weights"],
                   options.size("--device-memory"));
-    Message query = read_message(query_file, "query", interface, server.engine());
+    const Engine& engine = server.engine();
+    Message query = read_message(query_file, "query", interface, engine);
     Clock clock(interface.ops, std::cerr);
     if (timed) {
         clock.wait_for(server.engine());
     }
     const Message answer = server.execute(std::move(query), &clock);
     const double seconds = clock.elapsed();
-    write_message(options["--output"], "answer", interface, server.engine(), answer);
+    write_message(options["--output"], "answer", interface, engine, answer);
     if (timed) {
-        write_times(options["--timing"], clock.text(interface.identity, server.engine().backend().name));
+        write_times(options["--timing"], clock.text(interface.identity, engine.backend().name));
     }
     std::cerr << printable(interface.model) << ": executed in " << seconds << " s\n";
 }

@@ -7,11 +7,11 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.checks import COPIES, OUTSIDE, owners
 from atlasc.ir.layout import Layout
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
+from tests.atlasc.client.owners import COPIES, OUTSIDE, owners, wrong_shares
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +104,20 @@ def test_owners_of_replicated_tokens_and_ciphertexts() -> None:
     assert (owner[:, :8] == owner[:, 8:]).all()
     alone = owners(layout, [2, 2, 3], 1)
     assert set(alone[alone >= 0]) == set(range(6))
+
+
+def test_every_share_is_that_of_the_oracle(tiny: Tiny, bundle: Bundle) -> None:
+    good = decrypted(tiny, bundle, 2)["output"]
+    (output,) = bundle.client.interface.outputs
+    magnitude = output.attributes["magnitude"] / output.attributes["factor"]
+    rng = np.random.default_rng(5)
+    for spread in (0.02, 0.07, 0.5, 5.0):
+        changed = good + magnitude * spread * rng.standard_normal(good.shape) * (
+            rng.random(good.shape) < 0.1
+        )
+        changed[rng.random(good.shape) < 1e-4] = np.nan
+        answers = bundle.client.answers({"output": changed}, 2)
+        expected = wrong_shares(output, changed, answers.outputs["output"])
+        assert answers.refused == pytest.approx(
+            {row: share for row, share in enumerate(expected) if share}
+        )

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from atlasc.api import roles
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.ledger import REFUSALS
 from atlasc.cli import app
 from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
 from atlasc.ir.errors import AtlasError
@@ -109,7 +108,7 @@ def answered(tiny: Tiny, keys: Path, count: int = 1, **more: Any) -> Path:
     arrays = bundle.load_inputs(tiny.data).take(range(count)).arrays
     arrays["pixel_values"] *= np.float32(more.pop("factor", 1.0))
     query = roles.Client(bundle, keys).query(arrays, **more)
-    place = keys.parent / f"{query.facts.query}.answer"
+    place = keys.parent / f"{query.query}.answer"
     place.write_bytes(roles.Server(bundle, keys).execute(query.to_bytes()))
     return place
 
@@ -207,7 +206,7 @@ def test_refused_answers_are_counted_and_nothing_of_them_is_shared(
     monkeypatch.setattr(roles, "decrypt_all", exploded)
     code, out, err = decrypt(tiny, keys, whole, "--share")
     assert (code, out) == (3, "")
-    assert f"1 of {REFUSALS} answers that these keys may refuse" in err
+    assert f"1 of {16} answers that these keys may refuse" in err
     assert events(keys)[2:] == ["answer", "refused"]
     code, out, _ = decrypt(tiny, keys, whole, "--json")
     assert code == 3 and json.loads(out)["refused"] == [0, 1]

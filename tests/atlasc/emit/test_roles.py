@@ -78,8 +78,8 @@ def test_a_key_of_the_other_role(digits: Project, folder: Path) -> None:
 
 
 def test_query_and_answer_are_told_apart(digits: Project, folder: Path) -> None:
-    assert "holds no query" in execute(digits, folder, query="answer")
-    assert "holds no answer" in decrypt(digits, folder, answer="query")
+    assert "is no query" in execute(digits, folder, query="answer")
+    assert "is no answer" in decrypt(digits, folder, answer="query")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.00001, 0.5, 0.999])

@@ -82,7 +82,7 @@ public:
         client_ = std::make_unique<Client>(facts_, at("keys/secret.key"));
         server_ = std::make_unique<Server>(facts_, small::execute, at("keys/evaluation.key"),
                                            at("weights"));
-        const Message query = client_->encrypt(small::inputs(2), "inputs");
+        const Message query = client_->encrypt(small::inputs(2)).message;
         write_message(at("query"), "query", facts_, client_->engine(), query);
         write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
         fs::create_directory(at("asked"));
@@ -156,7 +156,7 @@ private:
     std::string decrypted(const Client& client, const std::string& path) const {
         const Message answer =
             read_message(TensorFile(path), "answer", facts_, client.engine());
-        return text_of(client.decrypt(answer, true).at("y")) + answer.query;
+        return text_of(client.decrypt(answer).outputs.at("y")) + answer.query;
     }
 
     fs::path folder_;

@@ -52,7 +52,9 @@ void run_record(const std::string& path) {
     const auto engine =
         built_backend().server_engine(small::interface(), path + ".keys/evaluation.key", 0);
     const Client client(small::interface(), path + ".keys/secret.key");
-    Message query = moved(client.encrypt(small::inputs(2), "inputs"), client.engine(), *engine);
+    const Message sent = client.encrypt(small::inputs(2)).message;
+    Message query = deserialized(serialized(sent, "query", client.engine()), small::interface(),
+                                 *engine);
     const TensorFile weights(path);
     const Record record(weights);
     Context context(*engine, record, weights, query.publics);

@@ -48,7 +48,14 @@ public:
     /// nothing of what is read. Throws Error also for more than `most` bytes.
     PlainFile(const std::string& path, std::uint64_t most);
 
+    /// Bytes that are in memory, under a name for errors, such as "the query".
+    PlainFile(std::string name, Bytes content);
+
+    /// Empty of bytes that came from no file.
     const std::string& path() const { return path_; }
+
+    /// As errors call it.
+    const std::string& name() const { return name_; }
     std::uint64_t size() const { return size_; }
 
     /// Refuse (Error) a file that others than the user may read.
@@ -59,6 +66,7 @@ public:
 
 private:
     std::string path_;
+    std::string name_;
     Descriptor descriptor_;
     std::uint64_t size_ = 0;
     std::optional<Bytes> held_;

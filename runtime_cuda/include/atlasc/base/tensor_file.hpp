@@ -52,6 +52,7 @@ public:
     explicit TensorFile(PlainFile file, std::uint64_t max_header = small_header);
 
     const std::string& path() const { return file_.path(); }
+    const std::string& name() const { return file_.name(); }
     const Metadata& metadata() const { return metadata_; }
 
     /// A piece of metadata; empty where there is none.
@@ -127,6 +128,9 @@ public:
         write(path, access, false);
     }
 
+    /// The content of a sealed file.
+    Bytes sealed() const;
+
     /// The same with a seal. What is made for a secret file is wiped once it is written.
     void write_sealed(const std::string& path, Access access = Access::shared) const {
         write(path, access, true);
@@ -140,7 +144,10 @@ private:
         std::function<Bytes()> make;
     };
 
+    using Sink = std::function<void(const void* data, std::size_t size)>;
+
     void write(const std::string& path, Access access, bool sealed) const;
+    void write_to(const Sink& sink, bool sealed, bool wiped) const;
     std::string header(bool sealed) const;
 
     Metadata metadata_;

@@ -20,13 +20,12 @@ from tiny_model import Tiny, make_tiny
 from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import LEDGER
-from atlasc.bundle.messages import Message
-from atlasc.bundle.sealed import Array
-from atlasc.client.checks import COPIES, OUTSIDE, owners
 from atlasc.emit.project import save_inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.run.session import simulate
 from tests.atlasc.cli.command import run
+from tests.atlasc.client.owners import COPIES, OUTSIDE, owners
+from tests.sealed_files import Array, sealed
 
 NAME = "output"
 
@@ -138,19 +137,20 @@ def test_both_clients_refuse_the_same_answers(exchange: Exchange, tmp_path: Path
     budget = 0
     for number, (name, (ciphertext, refused)) in enumerate(table.items()):
         query = client.query({"pixel_values": exchange.images})
-        metadata = query.facts.model_copy(update={"kind": "answer"})
         array = Array("U8", (len(ciphertext),), ciphertext)
+        metadata = {
+            "kind": "answer", "format": "2", "engine": "cpu", "program": query.program,
+            "query": query.query, "count": str(query.count),
+        }  # fmt: skip
         place = tmp_path / f"{number}.answer"
-        Message(metadata, {f"{NAME}/0": array}, "answer").save(place)
+        place.write_bytes(sealed(metadata, {f"{NAME}/0": array}))
         if name == "garbage":
             with pytest.raises(AtlasError, match="does not decrypt to anything"):
                 client.decrypt(place)
         else:
             assert (client.decrypt(place).refused != {}) == refused, name
         budget += refused
-        noted = [
-            entry["event"] for entry in exchange.ledger() if entry["query"] == query.facts.query
-        ]
+        noted = [entry["event"] for entry in exchange.ledger() if entry["query"] == query.query]
         assert noted == ["query", "answer", *["refused"] * refused]
 
         done = exchange.cpp("decrypt", "--answer", place, "--output", tmp_path / f"{number}.out")
@@ -159,7 +159,7 @@ def test_both_clients_refuse_the_same_answers(exchange: Exchange, tmp_path: Path
         if refused:
             assert f"these keys refused {budget} answers" in done.stderr
         # The same digest, and no second refusal.
-        assert noted == [e["event"] for e in exchange.ledger() if e["query"] == query.facts.query]
+        assert noted == [e["event"] for e in exchange.ledger() if e["query"] == query.query]
 
 
 # --- inputs

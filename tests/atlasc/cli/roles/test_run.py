@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,16 +190,19 @@ def test_too_little_memory_is_said_before_keys_are_made(
 def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from atlasc.client.program import ClientProgram
+    from atlasc.run import session
+    from tests.atlasc.client.owners import owners
 
-    unpack = ClientProgram.unpack
+    (output,) = load_bundle(tiny.bundle).client.interface.outputs
+    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)
+    decrypt_all = session.decrypt_all
 
-    def exploded(self: ClientProgram, slots: dict[str, np.ndarray], count: int) -> object:
-        outputs = unpack(self, slots, count)
-        outputs["output"][1] *= 1e8
-        return outputs
+    def exploded(*given: Any) -> dict[str, np.ndarray]:
+        slots = decrypt_all(*given)
+        slots["output"][owner >= 3] *= 1e8
+        return slots
 
-    monkeypatch.setattr(ClientProgram, "unpack", exploded)
+    monkeypatch.setattr(session, "decrypt_all", exploded)
     arguments = (tiny.bundle, "--input", tiny.data, "--count", "2")
     result = run(*arguments, "--json", "-o", tmp_path / "a.npz")
     assert result.exit_code == 3

@@ -1,4 +1,5 @@
-"""Sealed files: safetensors with checksums, as the C++ runtime writes and reads them.
+"""Sealed files, written and read by other code than that of the runtime library: an oracle, and a
+forger.
 
 The array ``~sha256`` holds the SHA-256 of the header, and then of every other array in the order of
 their names. It tells a damaged file from a whole one, and protects from nobody who makes files.

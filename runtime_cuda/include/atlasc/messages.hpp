@@ -1,0 +1,68 @@
+// Queries and answers as they travel between client and server: one sealed file each, or its bytes.
+//
+// The metadata names the kind, the engine, the query and the program. Everything else follows from the
+// program: which arrays there are, how large they may be, and the level of each ciphertext. NAME/<m>
+// is ciphertext m of an input or output, NAME is a public input of a query: an attention mask.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "atlasc/base/tensor_file.hpp"
+#include "atlasc/engine.hpp"
+#include "atlasc/interface.hpp"
+
+namespace atlasc {
+
+/// A query or an answer of an engine.
+struct Message {
+    Values values;
+    std::map<std::string, Tensor> publics;  ///< of a query
+    std::size_t count;                      ///< inputs of the batch that are real
+    std::string query;                      ///< 128 random bits, of a query and of its answer
+};
+
+/// A query or an answer whose ciphertexts are bytes.
+struct SerializedMessage {
+    std::string kind;    ///< "query" or "answer"
+    std::string engine;  ///< whose ciphertexts these are
+    std::string query;
+    std::size_t count;
+    std::map<std::string, std::vector<Bytes>> values{};
+    std::map<std::string, Tensor> publics{};
+    std::string name{};    ///< what the message is called in errors: where it was read from
+    std::string digest{};  ///< SHA-256 of what it was read from; empty: it was made here
+};
+
+/// Most bytes of a ciphertext at a level.
+using CiphertextBytes = std::function<std::uint64_t(int level)>;
+
+/// Most bytes of a message of this program, of either kind.
+std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most);
+
+/// Read a query or an answer (`kind`) of this program; needs no keys. Throws Error for anything else,
+/// before it reads more than the program's messages have.
+SerializedMessage read_message(const TensorFile& file, const std::string& kind,
+                               const Interface& interface, const CiphertextBytes& most);
+
+/// The content of a message's file. Throws Error: a public input is no mask of the program's shape.
+TensorWriter message_writer(const Interface& interface, const SerializedMessage& message);
+
+/// A message as bytes, and back. The latter throws Error: ciphertexts of another engine, damaged, of
+/// other keys, or of another level.
+SerializedMessage serialized(const Message& message, const std::string& kind, const Engine& engine);
+Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine);
+
+/// Read a message for an engine: `read_message` and `deserialized`.
+Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
+                     const Engine& engine);
+
+/// Write a new file, which appears whole or not at all: `serialized` and `message_writer`.
+void write_message(const std::string& path, const std::string& kind, const Interface& interface,
+                   const Engine& engine, const Message& message);
+
+}  // namespace atlasc

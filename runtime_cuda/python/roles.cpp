@@ -1,0 +1,207 @@
+#include "python/roles.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "atlasc/client_data.hpp"
+#include "atlasc/ledger.hpp"
+#include "atlasc/messages.hpp"
+#include "python/arrays.hpp"
+#include "python/calls.hpp"
+
+namespace atlasc::python {
+namespace {
+
+NamedSlots slots_of(const std::map<std::string, Array>& arrays) {
+    NamedSlots slots;
+    for (const auto& [name, array] : arrays) {
+        const auto width = static_cast<std::size_t>(array.shape(1));
+        for (py::ssize_t part = 0; part < array.shape(0); ++part) {
+            const double* const row = array.data(part, 0);
+            slots[name].emplace_back(row, row + width);
+        }
+    }
+    return slots;
+}
+
+std::map<std::string, Array> arrays_of(const NamedSlots& slots) {
+    std::map<std::string, Array> arrays;
+    for (const auto& [name, parts] : slots) {
+        Array array({parts.size(), parts.at(0).size()});
+        for (std::size_t part = 0; part < parts.size(); ++part) {
+            std::copy(parts[part].begin(), parts[part].end(),
+                      array.mutable_data(static_cast<py::ssize_t>(part), 0));
+        }
+        arrays.emplace(name, std::move(array));
+    }
+    return arrays;
+}
+
+/// For each row of inputs how far it reaches; the greatest of all inputs.
+Vector reaches_of(const Interface& interface, const std::map<std::string, Array>& arrays) {
+    Vector reached;
+    for (const EncryptedInput& input : interface.inputs) {
+        const Vector rows = reaches(tensor_of(arrays.at(input.name)), input);
+        reached.resize(rows.size(), 0.0);
+        for (std::size_t row = 0; row < rows.size(); ++row) {
+            reached[row] = std::max(reached[row], rows[row]);
+        }
+    }
+    return reached;
+}
+
+}  // namespace
+
+void define_client(py::module_& module) {
+    module.attr("OUTSIDE") = outside_factor;
+    module.attr("LARGE") = large_factor;
+    module.def("reaches", reaches_of, py::arg("interface"), py::arg("arrays"));
+    module.def(
+        "packed",
+        [](const Interface& interface, const std::map<std::string, Array>& arrays,
+           bool unchecked) {
+            const Tensors inputs = tensors_of(arrays);
+            Packed ready = computed([&] { return packed(interface, inputs, unchecked); });
+            return py::make_tuple(arrays_of(ready.slots), arrays_of(ready.publics), ready.count,
+                                  ready.doubt);
+        },
+        py::arg("interface"), py::arg("arrays"), py::arg("unchecked"),
+        "Slots and public inputs by name, the number of inputs, and the doubt; see `Packed`.");
+    module.def(
+        "answers",
+        [](const Interface& interface, const std::map<std::string, Array>& arrays,
+           std::size_t count) {
+            const NamedSlots slots = slots_of(arrays);
+            const Answers found = computed([&] { return answers(interface, slots, count); });
+            return py::make_tuple(arrays_of(found.outputs), found.refused);
+        },
+        py::arg("interface"), py::arg("slots"), py::arg("count"),
+        "Outputs by name, and the share of the wrong slots by row; see `Answers`.");
+}
+
+namespace {
+
+using SerializedValues = std::map<std::string, std::vector<py::bytes>>;
+
+}  // namespace
+
+void define_messages(py::module_& module) {
+    py::class_<SerializedMessage>(module, "Message", "A query or an answer.")
+        .def(py::init([](std::string kind, std::string engine, std::string query,
+                         std::size_t count, const SerializedValues& values,
+                         const std::map<std::string, Array>& publics) {
+                 SerializedMessage message{std::move(kind), std::move(engine), std::move(query),
+                                           count};
+                 message.name = "the " + message.kind;
+                 for (const auto& [name, parts] : values) {
+                     for (const py::bytes& part : parts) {
+                         message.values[name].push_back(bytes_of(part));
+                     }
+                 }
+                 message.publics = tensors_of(publics);
+                 return message;
+             }),
+             py::kw_only(), py::arg("kind"), py::arg("engine"), py::arg("query"),
+             py::arg("count"), py::arg("values"), py::arg("publics"))
+        .def_static(
+            "read",
+            [](const std::variant<py::bytes, std::string>& source, const std::string& kind,
+               const Interface& interface, const std::map<int, std::uint64_t>& bytes) {
+                const auto most = [&bytes](int level) { return bytes.at(level); };
+                if (const auto* const path = std::get_if<std::string>(&source)) {
+                    return computed([&] {
+                        PlainFile file(*path, message_bytes(interface, most));
+                        return read_message(TensorFile(std::move(file)), kind, interface, most);
+                    });
+                }
+                PlainFile file("the message", bytes_of(std::get<py::bytes>(source)));
+                return computed([&] {
+                    return read_message(TensorFile(std::move(file)), kind, interface, most);
+                });
+            },
+            py::arg("source"), py::arg("kind"), py::arg("interface"), py::arg("bytes"),
+            "From a path, or bytes. `bytes`: most of a ciphertext, by its level.")
+        .def("sealed",
+             [](const SerializedMessage& message, const Interface& interface) {
+                 return python_bytes(
+                     computed([&] { return message_writer(interface, message).sealed(); }));
+             })
+        .def("ciphertexts",
+             [](const SerializedMessage& message, const std::string& name) {
+                 std::vector<py::bytes> parts;
+                 for (const Bytes& part : message.values.at(name)) {
+                     parts.push_back(python_bytes(part));
+                 }
+                 return parts;
+             })
+        .def_property_readonly(
+            "publics",
+            [](const SerializedMessage& message) { return arrays_of(message.publics); })
+        .def_readonly("kind", &SerializedMessage::kind)
+        .def_readonly("engine", &SerializedMessage::engine)
+        .def_readonly("query", &SerializedMessage::query)
+        .def_readonly("count", &SerializedMessage::count)
+        .def_readonly("name", &SerializedMessage::name)
+        .def_readonly("digest", &SerializedMessage::digest);
+}
+
+namespace {
+
+/// A ledger that is closed, and with it unlocked, at a certain moment.
+struct OpenLedger {
+    std::optional<Ledger> ledger;
+
+    Ledger& open() { return ledger.value(); }
+};
+
+Ledger::Entry entry_of(const py::tuple& entry) {
+    return {entry[0].cast<std::string>(), entry[1].cast<std::string>(),
+            entry[2].cast<std::size_t>(), entry[3].cast<std::string>()};
+}
+
+}  // namespace
+
+void define_ledger(py::module_& module) {
+    // Entries are tuples (query, program, count, answer).
+    py::class_<OpenLedger> ledger(module, "Ledger");
+    ledger.attr("MOST_REFUSALS") = Ledger::most_refusals;
+    ledger.attr("MOST_DOUBT") = Ledger::most_doubt;
+    ledger
+        .def(py::init([](const std::string& folder) {
+                 const py::gil_scoped_release released;  // another thread may have it
+                 auto opened = std::make_unique<OpenLedger>();
+                 opened->ledger.emplace(folder);
+                 return opened;
+             }),
+             py::arg("folder"))
+        .def("close", [](OpenLedger& one) { one.ledger.reset(); })
+        .def("add",
+             [](OpenLedger& one, const py::tuple& query, const std::optional<std::string>& doubt) {
+                 one.open().add(entry_of(query), doubt);
+             })
+        .def("check",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().check(entry_of(answer)); })
+        .def("answer",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().answer(entry_of(answer)); })
+        .def("refuse",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().refuse(entry_of(answer)); })
+        .def("refusals", [](OpenLedger& one) { return one.open().refusals(); })
+        .def("require_shareable",
+             [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
+                 one.open().require_shareable(entry_of(answer), bits, shares);
+             })
+        .def("share",
+             [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
+                 return one.open().share(entry_of(answer), bits, shares);
+             });
+}
+
+}  // namespace atlasc::python

@@ -1,0 +1,16 @@
+// What client and server do beside the arithmetic, for Python.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace atlasc::python {
+
+/// From inputs to slots, from slots to answers, and the checks on both.
+void define_client(pybind11::module_& module);
+
+/// Queries and answers as bytes.
+void define_messages(pybind11::module_& module);
+
+void define_ledger(pybind11::module_& module);
+
+}  // namespace atlasc::python
