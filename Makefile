@@ -49,7 +49,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	  exit 2; }
 	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[data,dev,desilo,examples,ray,sign]'
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[compile,data,dev,desilo,examples,ray,sign]'
 	@touch $@
 
 demo: $(STAMP)
@@ -78,7 +78,7 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md
-	$(BIN)/python -m atlasc.passes.pipeline docs/architecture.md
+	$(BIN)/python -m atlasc.passes.registry docs/architecture.md
 
 bench-engine: $(STAMP)
 	$(BIN)/python -m benchmarks.engine $(BENCH_ARGS)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,17 +60,6 @@ PIPELINE: tuple[type[Pass], ...] = (
     RotationKeys,
 )
 """In the order in which they run. What a pass takes, needs and keeps is declared in its class."""
-
-PASSES: dict[str, type[Pass]] = {kind.name: kind for kind in PIPELINE}
-"""By name, as ``atlasc opt`` runs them."""
-
-WHEN = {
-    "always": "always",
-    "settings": "with what a calibration or a search has chosen",
-    "cheaper": "where the program then costs less",
-}
-TABLE_MARKS = ("<!-- passes: begin -->", "<!-- passes: end -->")
-"""Around the table of ``passes_table`` in a document."""
 
 AfterEach = Callable[[Pass, Module, Report], None]
 CostsOf = Callable[[Any], PrimitiveCosts]
@@ -215,9 +201,9 @@ def lower_poly(
 ) -> tuple[Module, Module, Parameters]:
     """A folded poly module as it is packed, its program, and its parameters; see ``lower_nn``."""
     found = _Choice(choose, costs, fewest).best(poly, LOWERING)
-    first = [step for step in found.passes if (step.gives or step.takes) == "poly"]
-    poly = run_passes(poly, first, after_each=after_each)
-    program = run_passes(poly, found.passes[len(first) :], after_each=after_each)
+    packs = next(at for at, step in enumerate(found.passes) if step.gives == "ckks")
+    poly = run_passes(poly, found.passes[:packs], after_each=after_each)
+    program = run_passes(poly, found.passes[packs:], after_each=after_each)
     return poly, program, found.parameters
 
 
@@ -290,19 +276,6 @@ class _Choice:
         return without()
 
 
-def check_level(step: Pass, module: Module) -> None:
-    """Refuse a module at another level than a pass works on, or a ckks module without slots."""
-    if module.level != step.takes:
-        fitting = [kind.name for kind in PIPELINE if kind.takes == module.level]
-        raise AtlasError(
-            f"{step.name} works on {step.takes} modules, @{module.name} is at the {module.level} "
-            "level",
-            remedy=f"passes for it: {', '.join(fitting)}",
-        )
-    if step.takes == "ckks":
-        require_slots(module)
-
-
 def require_slots(module: Module) -> None:
     """Refuse, with an AtlasError, a ckks module that does not tell its slots."""
     if "slots" not in module.attributes:
@@ -310,33 +283,3 @@ def require_slots(module: Module) -> None:
             f"@{module.name} does not tell the slots of its ciphertexts",
             remedy="give the module the attribute slots, as pack does",
         )
-
-
-def describe(kind: type[Pass]) -> tuple[str, str]:
-    """A pass's options with their defaults (``levels=14,bootstrap=true``), and what it does."""
-    return kind().options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
-
-
-def passes_table() -> str:
-    """The pipeline as a table in Markdown."""
-    rows = ["| Pass | Level | Needs | Runs | What it does |", "|---|---|---|---|---|"]
-    root = Path(__file__).resolve().parent
-    for kind in PIPELINE:
-        file = Path(inspect.getfile(kind)).resolve().relative_to(root).as_posix()
-        levels = kind.takes if kind.gives is None else f"{kind.takes} → {kind.gives}"
-        needs = ", ".join(analysis.name for analysis in kind.needs)
-        name, what = f"[`{kind.name}`](../passes/{file})", describe(kind)[1]
-        rows.append(f"| {name} | {levels} | {needs} | {WHEN[kind.when]} | {what} |")
-    return "\n".join(rows)
-
-
-def with_passes_table(document: str) -> str:
-    """A document with the table between its marks brought up to date."""
-    begin, end = TABLE_MARKS
-    before, _, rest = document.partition(begin)
-    return f"{before}{begin}\n{passes_table()}\n{end}{rest.partition(end)[2]}"
-
-
-if __name__ == "__main__":
-    for place in map(Path, sys.argv[1:]):
-        place.write_text(with_passes_table(place.read_text(encoding="utf-8")), encoding="utf-8")

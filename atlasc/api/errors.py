@@ -16,6 +16,8 @@ SHORT_OF_MEMORY = (
     "can't allocate memory",
 )
 """What the errors of Python, of the loader of libraries, of the system and of torch say."""
+COMPILER = ("huggingface_hub", "jinja2", "matplotlib", "mpmath", "pymoo", "torch", "transformers")
+"""Modules of the extra ``compile``: a client and a server need none of them."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -23,6 +25,12 @@ def as_atlas_error(error: BaseException) -> AtlasError | None:
     """What a user can mend, said as all such errors are; None for a fault of the program."""
     if isinstance(error, AtlasError):
         return error
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in COMPILER:
+        return AtlasError(
+            "the compiler's libraries are not installed here",
+            why=str(error),
+            remedy="pip install 'atlasc[compile]'; a client and a server do not need them",
+        )
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in SHORT_OF_MEMORY):
         return AtlasError("not enough memory", remedy="a shorter input, or a larger machine")
     # Libraries in Rust pass errors of the system on as text.

@@ -33,6 +33,8 @@ from atlasc.targets.key_folders import INDEX
 from atlasc.targets.machine import forbid_core_dumps
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from atlasc.api.program import Program
 
     Source = Program | Bundle | str | Path
@@ -197,18 +199,25 @@ class Server:
 
     Args:
         program: the server's part is enough.
-        keys: what :func:`keygen` wrote, or its folder ``server``.
+        keys: what :func:`keygen` wrote, or its folder ``server``; or the content of its
+            ``evaluation.key``: bytes, or a mapping of the file, which are read and not kept.
         target: another one than the program was compiled for.
 
     Raises:
         AtlasError: the keys are not there, or belong to another program.
     """
 
-    def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
+    def __init__(
+        self, program: Source, keys: str | Path | Buffer, target: str | None = None
+    ) -> None:
         with atlas_errors():
             self.bundle, self.target = _opened(program, "server", target)
-            folder, plan = _key_folder(Path(keys), "server"), key_plan(self.bundle.program)
-            self.engine = self.target.role_engine("server", folder, self.bundle.parameters, plan)
+            parameters, plan = self.bundle.parameters, key_plan(self.bundle.program)
+            if isinstance(keys, (str, Path)):
+                folder = _key_folder(Path(keys), "server")
+                self.engine = self.target.role_engine("server", folder, parameters, plan)
+            else:
+                self.engine = self.target.server_engine(keys, parameters, plan)
 
     def execute(self, query: bytes, progress: ProgressCallback | None = None) -> bytes:
         """The encrypted answer to a query.

@@ -45,11 +45,9 @@ from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.models import LoadedModel, client_model
+from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
-
-MODEL_FILES = ("config.json", *PROCESSOR_FILES, *TOKENIZER_FILES, *FURTHER_FILES)
-"""What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ def write_bundle(
     client: ClientProgram,
     program: Module,
     poly: Module,
-    model_directory: Path,
+    model: LoadedModel,
     facts: dict[str, Any],
 ) -> None:
     """Fill a new folder; the manifest, with the digests of all other files, comes last."""
@@ -175,9 +173,13 @@ def write_bundle(
         (draft / name).mkdir(parents=True)
     for name in ("embed", "interface"):
         save_module(getattr(client, name), draft / "client" / f"{name}.air")
-    for name in MODEL_FILES:
-        if (model_directory / name).is_file():
-            shutil.copyfile(model_directory / name, draft / "client" / "model" / name)
+    # What the client needs to read its inputs: no weights, no code.
+    copied = ["config.json", *PROCESSOR_FILES]
+    if model.tokenizer is None or not write_tokenizer(model.tokenizer, draft / "client/model"):
+        copied += [*TOKENIZER_FILES, *FURTHER_FILES]
+    for name in copied:
+        if (model.directory / name).is_file():
+            shutil.copyfile(model.directory / name, draft / "client" / "model" / name)
     server = draft / "server"
     texts = {server / "program.air": program, server / "poly.air": poly}
     save_modules(texts, server / "weights.safetensors")

@@ -229,7 +229,7 @@ def write_program(
             (draft / name).write_text(text, encoding="utf-8")
         program = with_embedding(lowered.program, lowered.client)
         client = client_program(lowered.client, program)
-        write_bundle(draft, client, program, lowered.poly, source.model.directory, facts)
+        write_bundle(draft, client, program, lowered.poly, source.model, facts)
         if target.writes_project:
             # It is to be built there, and may be changed: no digest in the manifest.
             write_project(draft / PROJECT, program, parameters, target.runtime_engine)

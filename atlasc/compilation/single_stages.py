@@ -33,7 +33,8 @@ from atlasc.passes.costs import ProgramCosts, program_costs
 from atlasc.passes.framework.pass_base import Pass, run_passes
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, check_level, lower_poly, require_slots
+from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, lower_poly, require_slots
+from atlasc.passes.registry import check_level
 from atlasc.passes.search.front import Front
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target

@@ -34,6 +34,7 @@ from atlasc.loading.model_files.sentence import left_to_the_client
 from atlasc.loading.model_files.torch_files import Shape, load_exported_program, load_pt
 from atlasc.loading.model_files.weights import load_weights
 from atlasc.loading.model_files.wrappers import named_inputs, unwrapped
+from atlasc.loading.texts.tokenizer import ProgramTokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -154,7 +155,7 @@ class LoadedModel:
         return self.size("num_channels"), _size("image_size", height), _size("image_size", width)
 
     @cached_property
-    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+    def tokenizer(self) -> PreTrainedTokenizerBase | ProgramTokenizer | None:
         """The tokenizer beside the model, loaded at first use; see `load_tokenizer`."""
         return load_tokenizer(self.directory)
 

@@ -71,13 +71,12 @@ class BuiltProgram:
         """
         watch, parts = Stopwatch(), []
         refused: dict[int, float] = {}
-        with translated(self.module):
-            # The secret key lies in a folder that only its owner reads, and goes with it.
-            with tempfile.TemporaryDirectory() as folder:
-                keys = Path(folder) / "keys"
-                self.module.keygen(str(keys))
-                client = self.module.Client(str(keys / "secret.key"))
-                server = self.module.Server(str(keys / "evaluation.key"), self.weights)
+        # The secret key lies in a folder that only its owner reads, and goes with it.
+        with tempfile.TemporaryDirectory() as folder, translated(self.module):
+            keys = Path(folder) / "keys"
+            self.module.keygen(str(keys))
+            client = self.module.Client(str(keys / "secret.key"))
+            server = self.module.Server(str(keys / "evaluation.key"), self.weights)
             watch.lap("keys")
             for start, rows in batches(arrays, self.client.batch):
                 query = client.encrypt(self.client.prepare(rows), unchecked)

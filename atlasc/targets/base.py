@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -16,6 +16,9 @@ from atlasc.targets.cost_table import CostTable, active_table
 from atlasc.targets.costs import costs_of
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
@@ -131,6 +134,20 @@ class Target:
                 another target or of other parameters; keys are missing; too little memory.
         """
         raise self._not_in_python()
+
+    def server_engine(
+        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
+    ) -> RoleEngine[Any]:
+        """The engine of a server from the bytes of ``evaluation.key``, which are not copied: a
+        mapping of the file, for example.
+
+        Raises:
+            AtlasError: the target keeps its keys in a folder; else as :meth:`role_engine`.
+        """
+        raise AtlasError(
+            f"the target {self.name} has no keys that are bytes",
+            remedy="give the folder that atlasc keygen wrote",
+        )
 
     def _not_in_python(self) -> AtlasError:
         self.check()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.module import Module
 from atlasc.passes.execution.function import Shape
@@ -31,6 +31,9 @@ from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import Role
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import ParameterSet, require_set
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 NOTE = "SIMULATION: nothing is encrypted; this hides nothing and protects nobody"
 """In every folder of keys."""
@@ -119,6 +122,11 @@ class SimTarget(Target):
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> SimRoleEngine:
         return SimRoleEngine.load(role, folder, require_set(parameters, CpuParameters), plan)
+
+    def server_engine(
+        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
+    ) -> SimRoleEngine:
+        return SimRoleEngine.server(evaluation, require_set(parameters, CpuParameters), plan)
 
 
 TARGET = SimTarget()

@@ -150,7 +150,8 @@ class Pass:
 
     Attributes:
         name: in pipelines; its file has the same name.
-        takes, gives: IR levels of the operand and of the result; without ``gives`` the same one.
+        takes, gives: IR levels of the operand, one or several, and of the result; without ``gives``
+            the operand's. A pass of the pipeline takes one.
         needs: analyses that it reads. They are computed before it, from calibration inputs.
         keeps: analyses whose results hold for its result too. All others are removed from it.
         makes: analyses that it computes itself.
@@ -159,7 +160,7 @@ class Pass:
     """
 
     name: ClassVar[str]
-    takes: ClassVar[IRLevel]
+    takes: ClassVar[IRLevel | tuple[IRLevel, ...]]
     gives: ClassVar[IRLevel | None] = None
     needs: ClassVar[tuple[Analysis, ...]] = ()
     keeps: ClassVar[tuple[Analysis, ...]] = ()
@@ -201,6 +202,11 @@ class Pass:
         values = [(one.name.replace("_", "-"), getattr(self, one.name)) for one in declared]
         spelled = ((n, str(v).lower() if v in (None, True, False) else v) for n, v in values)
         return ",".join(f"{name}={value}" for name, value in spelled)
+
+
+def levels_of(step: Pass | type[Pass]) -> tuple[IRLevel, ...]:
+    """The IR levels that a pass takes."""
+    return step.takes if isinstance(step.takes, tuple) else (step.takes,)
 
 
 def is_option(declared: dataclasses.Field[Any]) -> bool:

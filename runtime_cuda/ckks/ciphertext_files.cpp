@@ -18,23 +18,6 @@ std::uint64_t checksum(const std::uint8_t* bytes, std::size_t size) {
     return sum;
 }
 
-/// Whether every residue of polynomials [part][limb][N] is below its prime. Kernels rely on it: with
-/// another one each of them gives another result.
-bool is_reduced(const Chain& chain, std::size_t limbs, const std::uint8_t* bytes,
-                std::size_t parts) {
-    for (std::size_t row = 0; row < parts * limbs; ++row) {
-        const Word q = chain.q[row % limbs].value;
-        for (std::size_t at = 0; at < chain.degree; ++at, bytes += sizeof(Word)) {
-            Word residue = 0;
-            std::memcpy(&residue, bytes, sizeof residue);
-            if (residue >= q) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 struct Header {
     std::int64_t level;
     std::uint64_t checksum;

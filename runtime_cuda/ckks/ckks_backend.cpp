@@ -22,21 +22,27 @@ std::unique_ptr<Engine> engine_of(const Interface& interface, std::uint64_t devi
     return std::make_unique<CkksEngine>(std::move(ground), std::move(role));
 }
 
-void generate_keys(const Interface& interface, const std::string& secret,
-                   const std::string& evaluation, const KeyProgress& progress) {
-    ckks::write_keys(interface, *ground_of(interface), secret, evaluation, progress);
+void generate_keys(const Interface& interface, const KeyPaths& paths,
+                   const KeyProgress& progress) {
+    ckks::write_keys(interface, *ground_of(interface), paths, progress);
 }
 
-std::unique_ptr<Engine> client_engine(const Interface& interface, const std::string& secret) {
+std::unique_ptr<Engine> client_engine(const Interface& interface, PlainFile secret) {
     return engine_of(interface, 0, [&](Ground& ground) {
-        return ckks::client_role(interface, ground, secret);
+        return ckks::client_role(interface, ground, std::move(secret));
     });
 }
 
-std::unique_ptr<Engine> server_engine(const Interface& interface, const std::string& evaluation,
+std::unique_ptr<Engine> public_engine(const Interface& interface, PlainFile public_key) {
+    return engine_of(interface, 0, [&](Ground& ground) {
+        return ckks::public_role(interface, ground, std::move(public_key));
+    });
+}
+
+std::unique_ptr<Engine> server_engine(const Interface& interface, PlainFile evaluation,
                                       std::uint64_t device_memory) {
     return engine_of(interface, device_memory, [&](Ground& ground) {
-        return ckks::server_role(interface, ground, evaluation);
+        return ckks::server_role(interface, ground, std::move(evaluation));
     });
 }
 
@@ -48,7 +54,7 @@ std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgre
 
 }  // namespace
 
-const Backend ckks_backend = {ATLASC_DEVICE_NAME, true,          generate_keys,
-                              client_engine,      server_engine, fresh_engine};
+const Backend ckks_backend = {ATLASC_DEVICE_NAME, true,          generate_keys, client_engine,
+                              public_engine,      server_engine, fresh_engine};
 
 }  // namespace atlasc

@@ -105,7 +105,8 @@ Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
 }
 
 Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
-    if (!role_.secret || level < 0 || level > ring_.chain().top() || vector.size() != slots()) {
+    const bool can = role_.secret || role_.public_key;
+    if (!can || level < 0 || level > ring_.chain().top() || vector.size() != slots()) {
         refuse("encrypt", "it needs a client's key, a level of the parameters, and all slots");
     }
     const std::size_t limbs = limbs_of(level);
@@ -124,13 +125,15 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
                "scale the input down: it is far larger than any that a program is made for");
     }
     const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
-    auto polys = std::make_shared<Polys>(role_.secret->encrypt(plaintext, limbs));
+    auto polys = std::make_shared<Polys>(role_.secret
+                                             ? role_.secret->encrypt(plaintext, limbs)
+                                             : role_.public_key->encrypt(plaintext, limbs));
     return held(std::move(polys), level, limbs, scale_of(level));
 }
 
 ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
     if (!role_.secret) {
-        refuse("decrypt", "a server has no secret key");
+        refuse("decrypt", "there is no secret key here");
     }
     const Value x = canonical(handle);
     const std::size_t limbs = std::min(x.limbs, Encoder::read_limbs);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/record.hpp"
@@ -145,7 +146,7 @@ void define_facts(py::module_& module) {
         [](const std::string& backend, const Interface& interface, const std::string& secret,
            const std::string& evaluation, const Progress& report) {
             computed([&] {
-                backend_named(backend).generate_keys(interface, secret, evaluation,
+                backend_named(backend).generate_keys(interface, {secret, evaluation},
                                                      progress_of(report));
             });
         },
@@ -178,11 +179,21 @@ void define_engine(py::module_& module) {
         .def_static(
             "server",
             [](const std::string& backend, const Interface& interface,
-               const std::string& evaluation) {
-                return computed(
-                    [&] { return backend_named(backend).server_engine(interface, evaluation, 0); });
+               const std::variant<std::string, py::buffer>& evaluation) {
+                const Backend& chosen = backend_named(backend);
+                if (const auto* const path = std::get_if<std::string>(&evaluation)) {
+                    return computed([&] { return chosen.server_engine(interface, *path, 0); });
+                }
+                const py::buffer_info info = std::get<py::buffer>(evaluation).request();
+                const auto* const data = static_cast<const std::uint8_t*>(info.ptr);
+                const auto size = static_cast<std::size_t>(info.size * info.itemsize);
+                return computed([&] {
+                    return chosen.server_engine(
+                        interface, PlainFile::view("the evaluation keys", data, size), 0);
+                });
             },
-            py::arg("backend"), py::arg("interface"), py::arg("evaluation"))
+            py::arg("backend"), py::arg("interface"), py::arg("evaluation"),
+            "From a path, or from bytes that are not copied, such as a mapping of a file.")
         .def_static(
             "simulated",
             [](std::size_t slots, int max_level, std::optional<int> bootstrap_level,
@@ -190,7 +201,7 @@ void define_engine(py::module_& module) {
                double bootstrap_range) -> std::unique_ptr<Engine> {
                 const Parameters parameters{slots, max_level, bootstrap_level, bootstrap_batch};
                 return std::make_unique<sim::SimEngine>(parameters, std::move(rotations),
-                                                        random_identity(), true, noise,
+                                                        random_identity(), sim::Holds::secret, noise,
                                                         bootstrap_range);
             },
             py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),

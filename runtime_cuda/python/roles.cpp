@@ -118,7 +118,8 @@ void define_messages(py::module_& module) {
                 const auto most = [&bytes](int level) { return bytes.at(level); };
                 if (const auto* const path = std::get_if<std::string>(&source)) {
                     return computed([&] {
-                        PlainFile file(*path, message_bytes(interface, most));
+                        PlainFile file(*path);
+                        file.hold(message_bytes(interface, most));
                         return read_message(TensorFile(std::move(file)), kind, interface, most);
                     });
                 }

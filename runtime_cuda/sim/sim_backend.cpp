@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
@@ -17,6 +18,7 @@ constexpr const char* name = "sim";
 
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
+constexpr const char* public_kind = "public key";
 constexpr std::size_t identity_size = 32;
 
 Metadata facts(const Interface& interface, const char* kind, const std::string& key) {
@@ -42,11 +44,11 @@ Noise noise_of(const Interface& interface, std::uint64_t role) {
 }
 
 /// Opens a key file of a kind that fits the parameters.
-TensorFile open(const Interface& interface, const std::string& path, const std::string& kind) {
-    TensorFile file(path);
+TensorFile open(const Interface& interface, PlainFile plain, const std::string& kind) {
+    TensorFile file(std::move(plain));
     if (file.fact("kind") != kind || file.fact("engine") != name ||
         !is_hexadecimal(file.fact("key"), identity_size)) {
-        throw Error("file " + path + " holds no " + kind + " of the " + name + " engine", "",
+        throw Error(file.name() + " holds no " + kind + " of the " + name + " engine", "",
                     "give what client keygen wrote");
     }
     if (kind == secret_kind) {
@@ -54,7 +56,7 @@ TensorFile open(const Interface& interface, const std::string& path, const std::
     }
     const std::string wanted = interface.parameters.text();
     if (file.fact("parameters") != wanted) {
-        throw Error("file " + path + " was made for other parameters",
+        throw Error(file.name() + " was made for other parameters",
                     "it has " + file.fact("parameters") + "; the program needs " + wanted,
                     "make keys with this program's client");
     }
@@ -74,7 +76,7 @@ std::map<std::size_t, int> rotations_of(const TensorFile& file, std::size_t slot
         const double amount = rotations.values[at];
         const double level = rotations.values[at + 1];
         if (!is_index(amount, static_cast<double>(slots)) || !is_index(level, levels)) {
-            throw Error("file " + file.path() + " is damaged", "a rotation key is none",
+            throw Error(file.name() + " is damaged", "a rotation key is none",
                         "make keys with this program's client");
         }
         reach[static_cast<std::size_t>(amount)] = static_cast<int>(level);
@@ -82,8 +84,7 @@ std::map<std::size_t, int> rotations_of(const TensorFile& file, std::size_t slot
     return reach;
 }
 
-void generate_keys(const Interface& interface, const std::string& secret,
-                   const std::string& evaluation, const KeyProgress&) {
+void generate_keys(const Interface& interface, const KeyPaths& paths, const KeyProgress&) {
     const std::string key = random_identity();
     TensorWriter client(facts(interface, secret_kind, key));
     TensorWriter server(facts(interface, evaluation_kind, key));
@@ -93,44 +94,56 @@ void generate_keys(const Interface& interface, const std::string& secret,
         rotations.values.push_back(level);
     }
     server.add("rotations", rotations);
-    server.write_sealed(evaluation, Access::secret);
-    client.write_sealed(secret, Access::secret);
+    server.write_sealed(paths.evaluation, Access::secret);
+    client.write_sealed(paths.secret, Access::secret);
+    if (!paths.public_key.empty()) {
+        TensorWriter(facts(interface, public_kind, key)).write_sealed(paths.public_key);
+    }
 }
 
-std::unique_ptr<Engine> client_engine(const Interface& interface, const std::string& secret) {
-    const TensorFile file = open(interface, secret, secret_kind);
+std::unique_ptr<Engine> client_engine(const Interface& interface, PlainFile secret) {
+    const TensorFile file = open(interface, std::move(secret), secret_kind);
     return std::make_unique<sim::SimEngine>(interface.parameters, std::nullopt,
-                                            file.fact("key"), true, noise_of(interface, 0));
+                                            file.fact("key"), sim::Holds::secret,
+                                            noise_of(interface, 0));
 }
 
-std::unique_ptr<Engine> server_engine(const Interface& interface, const std::string& evaluation,
+std::unique_ptr<Engine> public_engine(const Interface& interface, PlainFile public_key) {
+    const TensorFile file = open(interface, std::move(public_key), public_kind);
+    return std::make_unique<sim::SimEngine>(interface.parameters, std::nullopt,
+                                            file.fact("key"), sim::Holds::public_key,
+                                            noise_of(interface, 0));
+}
+
+std::unique_ptr<Engine> server_engine(const Interface& interface, PlainFile evaluation,
                                       std::uint64_t device_memory) {
     if (device_memory != 0) {
         throw Error("the " + std::string(name) + " engine has no device whose memory it could use",
                     "", "leave --device-memory out");
     }
-    const TensorFile file = open(interface, evaluation, evaluation_kind);
+    const TensorFile file = open(interface, std::move(evaluation), evaluation_kind);
     const std::map<std::size_t, int> reach = rotations_of(file, interface.parameters.slots);
     for (const auto& [amount, level] : interface.keys.rotations) {
         const auto found = reach.find(amount);
         if (found == reach.end() || found->second < level) {
-            throw Error("file " + evaluation + " lacks a rotation key that the program needs",
+            throw Error(file.name() + " lacks a rotation key that the program needs",
                         "amount " + std::to_string(amount) + " to level " + std::to_string(level),
                         "make keys with this program's client");
         }
     }
-    return std::make_unique<sim::SimEngine>(interface.parameters, reach, file.fact("key"), false,
-                                            noise_of(interface, 1));
+    return std::make_unique<sim::SimEngine>(interface.parameters, reach, file.fact("key"),
+                                            sim::Holds::evaluation, noise_of(interface, 1));
 }
 
 std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgress&) {
     return std::make_unique<sim::SimEngine>(interface.parameters, interface.keys.rotations,
-                                            random_identity(), true, noise_of(interface, 0));
+                                            random_identity(), sim::Holds::secret,
+                                            noise_of(interface, 0));
 }
 
 }  // namespace
 
-const Backend sim_backend = {name,          false,         generate_keys,
-                             client_engine, server_engine, fresh_engine};
+const Backend sim_backend = {name,          false,         generate_keys, client_engine,
+                             public_engine, server_engine, fresh_engine};
 
 }  // namespace atlasc

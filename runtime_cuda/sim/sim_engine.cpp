@@ -122,12 +122,12 @@ ComplexVector repeated(const ComplexVector& values, std::size_t period) {
 
 }  // namespace
 
-SimEngine::SimEngine(Parameters parameters, Reach rotations, std::string key, bool secret,
+SimEngine::SimEngine(Parameters parameters, Reach rotations, std::string key, Holds holds,
                      const Noise& noise, double bootstrap_range)
     : parameters_(std::move(parameters)),
       rotations_(std::move(rotations)),
       key_(std::move(key)),
-      secret_(secret),
+      holds_(holds),
       noise_(noise),
       bootstrap_range_(bootstrap_range),
       random_(noise.seed) {}
@@ -174,7 +174,7 @@ Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period) {
 }
 
 Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
-    if (!secret_ || level < 0 || level > parameters_.max_level || vector.size() != slots()) {
+    if (holds_ == Holds::evaluation || level < 0 || level > parameters_.max_level || vector.size() != slots()) {
         refuse("encrypt", "it needs a client's key, a level of the parameters, and all slots");
     }
     const auto values =
@@ -186,8 +186,8 @@ Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
 
 Vector SimEngine::decrypt(const Ciphertext& x) {
     const Slots& slots = of(x);
-    if (!secret_) {
-        refuse("decrypt", "a server has no secret key");
+    if (holds_ != Holds::secret) {
+        refuse("decrypt", "there is no secret key here");
     }
     require_fit("decrypt", slots,
                 "a polynomial was evaluated outside its range: calibrate on more inputs");

@@ -22,6 +22,9 @@ namespace atlasc::sim {
 inline const std::string note =
     "SIMULATION: nothing is encrypted; this hides nothing and protects nobody";
 
+/// The keys of an engine: with a secret it encrypts and decrypts, with a public key it encrypts.
+enum class Holds { secret, public_key, evaluation };
+
 /// Refuses what a real engine could not do, or would do silently wrong: a product at level 0, values
 /// outside the range of a bootstrap, values that no longer fit the last modulus, a rotation without
 /// a key.
@@ -30,10 +33,10 @@ public:
     /// Amount -> highest level at which there is a rotation key; nothing: there are all keys.
     using Reach = std::optional<std::map<std::size_t, int>>;
 
-    /// `secret`: may encrypt and decrypt. `key`: identity of the key pair, which every ciphertext
+    /// `key`: identity of the key pair, which every ciphertext
     /// carries. `noise`: nothing is exact, and the same seed gives the same errors.
     /// `bootstrap_range`: the largest slot that may enter a bootstrap.
-    SimEngine(Parameters parameters, Reach rotations, std::string key, bool secret,
+    SimEngine(Parameters parameters, Reach rotations, std::string key, Holds holds,
               const Noise& noise = Noise(), double bootstrap_range = 1.0);
 
     /// Where the environment asks for it, by ATLASC_SIM_BOOTSTRAP=algorithm; without, slots are
@@ -89,7 +92,7 @@ private:
     Parameters parameters_;
     Reach rotations_;
     std::string key_;
-    bool secret_;
+    Holds holds_;
     Noise noise_;
     double bootstrap_range_;
     std::mutex mutex_;  ///< over the random numbers

@@ -135,12 +135,12 @@ def opt(
     from atlasc.files import require_file_place, write_module
     from atlasc.ir.text.storage import print_module
     from atlasc.passes.framework.pass_base import parse_pipeline
-    from atlasc.passes.pipeline import PASSES
+    from atlasc.passes.registry import passes as registered
     from atlasc.targets import find_target
 
     if output is not None:
         require_file_place(output, ".air")
-    chosen, steps = find_target(target), parse_pipeline(passes, PASSES)
+    chosen, steps = find_target(target), parse_pipeline(passes, registered())
     module, arrays = read_ir(file, sys.stdin.buffer)
 
     def after(step: Pass, result: Module, report: Report) -> None:
@@ -160,9 +160,10 @@ def opt(
 
 
 def _list() -> None:
-    from atlasc.passes.pipeline import PASSES, describe
+    from atlasc.passes.registry import describe
+    from atlasc.passes.registry import passes as registered
 
-    for name, kind in PASSES.items():
+    for name, kind in registered().items():
         options, text = describe(kind)
         print(f"{name}{{{options}}}" if options else name)
         print(f"    {text}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, leaves, open_plain, read_json
+from atlasc.loading.texts.tokenizer import MAX_TOKENIZER, ProgramTokenizer, read_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -54,8 +55,6 @@ FURTHER_FILES = (
     "chat_template.jinja",
     "merges.txt",
 )
-MAX_TOKENIZER = 256 * MIB
-"""Bytes of one of its files."""
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -175,12 +174,14 @@ def quiet_transformers() -> Iterator[Any]:
             logging.enable_progress_bar()
 
 
-def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of a directory; None where there is none. Raises AtlasError where its files
-    cannot be read.
+def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenizer | None:
+    """The tokenizer of a directory, or of the client of a compiled program; None where there is
+    none. Raises AtlasError where its files cannot be read.
     """
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         return None
+    if (compiled := read_tokenizer(directory)) is not None:
+        return compiled
     for name in (*TOKENIZER_FILES, *FURTHER_FILES):
         if (directory / name).exists():
             open_plain(directory / name, MAX_TOKENIZER).close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
@@ -14,6 +15,9 @@ from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class CpuTarget(Target):
@@ -52,6 +56,11 @@ class CpuTarget(Target):
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> CpuEngine:
         return CpuEngine.load(role, folder, require_set(parameters, CpuParameters), plan)
+
+    def server_engine(
+        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
+    ) -> CpuEngine:
+        return CpuEngine.server(evaluation, require_set(parameters, CpuParameters), plan)
 
 
 TARGET = CpuTarget()

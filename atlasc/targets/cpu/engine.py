@@ -23,7 +23,7 @@ from atlasc.targets.key_folders import Role, read_index, require_digest, write_i
 from atlasc.targets.machine import require_disk, require_memory
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Buffer, Self
 
 SECRET, EVALUATION = "secret.key", "evaluation.key"
 
@@ -79,6 +79,16 @@ class KeyedEngine(NativeEngine):
                 remedy="generate the keys again",
             )
         return cls(parameters, native, has_secret=role == "client")
+
+    @classmethod
+    def server(cls, evaluation: Buffer, parameters: CpuParameters, plan: KeyPlan) -> Self:
+        """The engine of a server from the bytes of its keys; see
+        :meth:`atlasc.targets.base.Target.server_engine`.
+        """
+        cls.require_room(parameters, plan)
+        with translated():
+            native = load_library().Engine.server(cls.target, _facts(parameters, plan), evaluation)
+        return cls(parameters, native, has_secret=False)
 
     @classmethod
     def generate_to(

@@ -13,7 +13,9 @@ namespace {
 
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
+constexpr const char* public_kind = "public key";
 constexpr const char* secret_array = "secret";
+constexpr const char* public_array = "encryption of zero";
 /// 1: rotations had keys from the turned secret; 2: not packed; 3: key and digit shared a word of the
 /// nonce.
 constexpr const char* key_format = "4";
@@ -31,11 +33,12 @@ std::string text_of(const Seed& seed) {
     return text;
 }
 
-Seed seed_of(const std::string& text, const std::string& path) {
+Seed seed_of(const TensorFile& file) {
+    const std::string text = file.fact("seed");
     Seed seed{};
     const std::size_t count = sizeof seed.words / sizeof seed.words[0];
     if (!is_hexadecimal(text, 8 * count)) {
-        throw Error("file " + path + " is damaged", "it has no seed");
+        throw Error(file.name() + " is damaged", "it has no seed");
     }
     for (std::size_t at = 0; at < count; ++at) {
         seed.words[at] =
@@ -65,12 +68,12 @@ Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
             {"key", key}};
 }
 
-TensorFile open(const Interface& interface, const Chain& chain, const std::string& path,
+TensorFile open(const Interface& interface, const Chain& chain, PlainFile plain,
                 const std::string& kind) {
-    TensorFile file(path);
+    TensorFile file(std::move(plain));
     if (file.fact("kind") != kind || file.fact("engine") != ckks_backend.name ||
         !is_hexadecimal(file.fact("key"), identity_size)) {
-        throw Error("file " + path + " holds no " + kind + " of the " + ckks_backend.name + " engine",
+        throw Error(file.name() + " holds no " + kind + " of the " + ckks_backend.name + " engine",
                     "", "give what client keygen wrote");
     }
     file.require_format(key_format);
@@ -79,7 +82,7 @@ TensorFile open(const Interface& interface, const Chain& chain, const std::strin
     }
     const std::string wanted = interface.parameters.text();
     if (file.fact("parameters") != wanted || file.fact("primes") != primes_text(chain)) {
-        throw Error("file " + path + " was made for other parameters",
+        throw Error(file.name() + " was made for other parameters",
                     "it has " + file.fact("parameters") + "; the program needs " + wanted,
                     "make keys with this program's client");
     }
@@ -105,12 +108,12 @@ SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
     const Packing packing = entry.packing(ring);
     const std::size_t part = part_bytes(packing);
     if (!file.has(entry.name)) {
-        throw Error("file " + file.path() + " lacks a key that the program needs", entry.name,
+        throw Error(file.name() + " lacks a key that the program needs", entry.name,
                     "make keys with this program's client");
     }
     const Bytes bytes = file.bytes(entry.name);
     if (bytes.size() != entry.digits * part) {
-        throw Error("file " + file.path() + " has a key that does not reach its level",
+        throw Error(file.name() + " has a key that does not reach its level",
                     entry.name, "make keys with this program's client");
     }
     SwitchKey key{packing, Words(ring.memory(), entry.words(ring))};
@@ -119,7 +122,7 @@ SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
         std::memcpy(words.data(), bytes.data() + digit * part, part);
         if (!is_reduced(ring.chain(), packing, words.data())) {
-            throw Error("file " + file.path() + " is damaged", "its key " + entry.name);
+            throw Error(file.name() + " is damaged", "its key " + entry.name);
         }
         Word* b = key.words.get() + 2 * digit * packing.words();
         upload(b, words.data(), part);
@@ -161,8 +164,8 @@ std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t devi
     return std::make_unique<Ground>(chain, device_memory);
 }
 
-void write_keys(const Interface& interface, Ground& ground, const std::string& secret,
-                const std::string& evaluation, const KeyProgress& progress) {
+void write_keys(const Interface& interface, Ground& ground, const KeyPaths& paths,
+                const KeyProgress& progress) {
     const Ring& ring = ground.ring;
     const std::string key = random_identity();
     const Coefficients coefficients = uniform_secret(ring.degree());
@@ -182,12 +185,23 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
             return stored(entry, maker.make(entry));
         });
     }
-    server.write_sealed(evaluation, Access::secret);
+    server.write_sealed(paths.evaluation, Access::secret);
 
     TensorWriter client(facts(interface, ring.chain(), secret_kind, key));
     client.add(secret_array, coefficients.size(),
                [&] { return Bytes(coefficients.begin(), coefficients.end()); });
-    client.write_sealed(secret, Access::secret);
+    client.write_sealed(paths.secret, Access::secret);
+
+    if (!paths.public_key.empty()) {
+        const std::size_t limbs = ring.size_q();
+        const Words zero = uploaded(ring.memory(), std::vector<Word>(limbs * ring.degree(), 0));
+        const Polys polys = SecretKey(ring, coefficients).encrypt(zero, limbs);
+        Bytes bytes(2 * limbs * ring.degree() * sizeof(Word));
+        download(bytes.data(), polys.words.get(), bytes.size());
+        TensorWriter everybody(facts(interface, ring.chain(), public_kind, key));
+        everybody.add(public_array, std::move(bytes));
+        everybody.write_sealed(paths.public_key);
+    }
 }
 
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
@@ -199,23 +213,39 @@ Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& p
     return {random_identity(), SecretKey(ring, coefficients), maker.make(needs, progress)};
 }
 
-Role client_role(const Interface& interface, Ground& ground, const std::string& secret) {
-    const TensorFile file = open(interface, ground.ring.chain(), secret, secret_kind);
+Role client_role(const Interface& interface, Ground& ground, PlainFile secret) {
+    const TensorFile file = open(interface, ground.ring.chain(), std::move(secret), secret_kind);
     Bytes bytes = file.bytes(secret_array);
     const Coefficients coefficients(bytes.begin(), bytes.end());
     wipe(bytes);
     const bool ternary = std::all_of(coefficients.begin(), coefficients.end(),
                                      [](int value) { return value >= -1 && value <= 1; });
     if (coefficients.size() != ground.ring.degree() || !ternary) {
-        throw Error("file " + secret + " is damaged", "its secret is none of the ring");
+        throw Error(file.name() + " is damaged", "its secret is none of the ring");
     }
     return {file.fact("key"), SecretKey(ground.ring, coefficients), {}};
 }
 
-Role server_role(const Interface& interface, Ground& ground, const std::string& evaluation) {
+Role public_role(const Interface& interface, Ground& ground, PlainFile public_key) {
     const Ring& ring = ground.ring;
-    const TensorFile file = open(interface, ring.chain(), evaluation, evaluation_kind);
-    const Seed seed = seed_of(file.fact("seed"), evaluation);
+    const TensorFile file = open(interface, ring.chain(), std::move(public_key), public_kind);
+    const std::size_t limbs = ring.size_q();
+    const Bytes bytes = file.bytes(public_array);
+    if (bytes.size() != 2 * limbs * ring.degree() * sizeof(Word) ||
+        !is_reduced(ring.chain(), limbs, bytes.data(), 2)) {
+        throw Error(file.name() + " is damaged", "its key is none of the ring");
+    }
+    Polys zero(ring, 2, limbs);
+    upload(zero.words.get(), bytes.data(), bytes.size());
+    Role role{file.fact("key"), std::nullopt, {}};
+    role.public_key.emplace(ring, std::move(zero));
+    return role;
+}
+
+Role server_role(const Interface& interface, Ground& ground, PlainFile evaluation) {
+    const Ring& ring = ground.ring;
+    const TensorFile file = open(interface, ring.chain(), std::move(evaluation), evaluation_kind);
+    const Seed seed = seed_of(file);
     const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
     require_room(ground, entries, interface.memory);
     Role role{file.fact("key"), std::nullopt, {}};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ckks/keys/keys.hpp"
+#include "ckks/keys/public_key.hpp"
 #include "ckks/keys/secret_key.hpp"
 
 namespace atlasc::ckks {
@@ -19,11 +20,12 @@ struct Ground {
     Ring ring;
 };
 
-/// What an engine may do: a client has a secret, a server has keys.
+/// What an engine may do: a client has a secret, or a public key to encrypt with; a server has keys.
 struct Role {
     std::string identity;  ///< of the key pair; every ciphertext carries it in files
     std::optional<SecretKey> secret;
     EvaluationKeys keys;
+    std::optional<PublicKey> public_key{};
 };
 
 }  // namespace atlasc::ckks

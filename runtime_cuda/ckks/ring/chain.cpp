@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <string>
@@ -275,6 +276,21 @@ void require_security(const Chain& chain) {
             refuse("the sparse secret of a bootstrap", log_q, most);
         }
     }
+}
+
+bool is_reduced(const Chain& chain, std::size_t limbs, const std::uint8_t* words,
+                std::size_t parts) {
+    for (std::size_t row = 0; row < parts * limbs; ++row) {
+        const Word q = chain.q[row % limbs].value;
+        for (std::size_t at = 0; at < chain.degree; ++at, words += sizeof(Word)) {
+            Word residue = 0;
+            std::memcpy(&residue, words, sizeof residue);
+            if (residue >= q) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 Word inverse(Word a, const Prime& q) { return power(reduce(a, q), q.value - 2, q); }

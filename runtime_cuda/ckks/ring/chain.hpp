@@ -60,6 +60,11 @@ std::size_t digits_of(const Chain& chain, std::size_t limbs);
 /// for the dense ternary secret, classical attacks; estimates for the sparse one.
 void require_security(const Chain& chain);
 
+/// Whether every residue of polynomials [part][limb][N] in the host's memory is below its prime. Kernels
+/// rely on it: with another one each of them gives another result.
+bool is_reduced(const Chain& chain, std::size_t limbs, const std::uint8_t* words,
+                std::size_t parts);
+
 /// a^-1 modulo a prime that does not divide a.
 Word inverse(Word a, const Prime& q);
 

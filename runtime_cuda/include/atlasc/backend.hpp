@@ -15,6 +15,13 @@ namespace atlasc {
 using KeyProgress =
     std::function<void(const std::string& name, std::size_t made, std::size_t total)>;
 
+/// Where keys are written.
+struct KeyPaths {
+    std::string secret;
+    std::string evaluation;    ///< the keys that a server evaluates with
+    std::string public_key{};  ///< empty: there is to be none
+};
+
 /// A kind of engine.
 struct Backend {
     /// In files, which are refused by another one.
@@ -23,18 +30,19 @@ struct Backend {
     /// False where ciphertexts hide nothing: the executables then say so.
     bool encrypts;
 
-    /// Make a key pair: the secret key, and the keys that a server evaluates with. New files.
-    void (*generate_keys)(const Interface& interface, const std::string& secret,
-                          const std::string& evaluation, const KeyProgress& progress);
+    /// Make the keys of a client and its server, as new files.
+    void (*generate_keys)(const Interface& interface, const KeyPaths& paths,
+                          const KeyProgress& progress);
 
-    /// An engine that encrypts and decrypts.
-    std::unique_ptr<Engine> (*client_engine)(const Interface& interface,
-                                             const std::string& secret);
+    /// An engine that encrypts and decrypts, from the file of a secret key or its bytes.
+    std::unique_ptr<Engine> (*client_engine)(const Interface& interface, PlainFile secret);
+
+    /// An engine that encrypts alone, from a public key: anybody may have it.
+    std::unique_ptr<Engine> (*public_engine)(const Interface& interface, PlainFile public_key);
 
     /// An engine that executes the program; it has no secret key. `device_memory`: bytes of a device
     /// that it may use, 0 for all; an engine without a device refuses any other number.
-    std::unique_ptr<Engine> (*server_engine)(const Interface& interface,
-                                             const std::string& evaluation,
+    std::unique_ptr<Engine> (*server_engine)(const Interface& interface, PlainFile evaluation,
                                              std::uint64_t device_memory);
 
     /// Client and server in one, with new keys that stay in memory.

@@ -25,6 +25,9 @@ public:
     void at(const char* place) { place_ = place; }
     const std::string& place() const { return place_; }
 
+    /// For a program that is written by hand.
+    Engine& engine() const { return engine_; }
+
     /// The result of a function of the record. `arrays`: names of weights, or of a public input.
     /// Operands come by value: a caller that moves its last use in frees the ciphertexts with the
     /// op.

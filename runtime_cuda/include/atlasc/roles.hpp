@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "atlasc/base/drafts.hpp"
@@ -26,39 +27,56 @@ int server_main(int argc, char** argv, const Interface& interface, Program progr
 /// Throws Error.
 void make_keys(const Interface& interface, const std::string& folder);
 
-/// What a client does with its secret key.
+/// The query of packed inputs, under a new name.
+Message encrypted(Packed inputs, const Interface& interface, Engine& engine);
+
+/// What an answer decrypts to. Throws Error where it decrypts to nothing.
+Answers decrypted(const Message& answer, const Interface& interface, Engine& engine);
+
+/// What a client does with its secret key. Queries and answers are bytes, those of their files; the
+/// ledger beside the key knows of each.
 class Client {
 public:
+    struct Query {
+        Bytes bytes;
+        std::string doubt;  ///< see `Packed`
+    };
+
     /// `key`: the file of the secret key. From now on the process leaves no core dump. Throws Error.
     Client(const Interface& interface, const std::string& key);
 
-    /// What a client sends, and why the bound on the errors of the answer may not hold; see `Packed`.
-    struct Query {
-        Message message;
-        std::string doubt;
-    };
+    /// Encrypts inputs by name; throws Error as `packed`, before anything is encrypted. `doubt`: what
+    /// is known of the inputs besides; it comes first.
+    Query encrypt(const Tensors& inputs, bool unchecked = false, const std::string& doubt = "");
 
-    /// Encrypts inputs by name; throws Error as `packed`, before anything is encrypted.
-    Query encrypt(const Tensors& inputs, bool unchecked = false) const;
+    /// The answers by name, and which of them cannot be right. Throws Error: the answer of another
+    /// program or of other keys, or to another query; a second answer to a query; damaged bytes; too
+    /// many answers to queries of this key were refused.
+    Answers decrypt(PlainFile answer);
 
-    /// The answers by name, and which of them cannot be right. Throws Error for what decrypts to
-    /// nothing.
-    Answers decrypt(const Message& answer) const;
-
-    const Engine& engine() const { return *engine_; }
+    /// Answers that were refused, of `Ledger::most_refusals`.
+    std::size_t refusals() const;
 
 private:
     const Interface& interface_;
+    std::string folder_;
     std::unique_ptr<Engine> engine_;
 };
 
-/// What a server does with the evaluation keys.
+/// How much of the budget of refused answers is spent, in words.
+std::string budget_text(std::size_t refusals);
+
+/// What a server does with the evaluation keys. Several threads may use one.
 class Server {
 public:
-    /// `keys`, `weights`: files; `device_memory` as for `Backend::server_engine`. Throws Error: the
-    /// files are not those of the program.
-    Server(const Interface& interface, Program program, const std::string& keys,
-           const std::string& weights, std::uint64_t device_memory = 0);
+    /// `keys`, `weights`: files, or their bytes, which must live as long if they are a view; no weights
+    /// for a program that has none. `device_memory`: as for `Backend::server_engine`. Throws Error:
+    /// the files are not those of the program.
+    Server(const Interface& interface, Program program, PlainFile keys,
+           std::optional<PlainFile> weights = std::nullopt, std::uint64_t device_memory = 0);
+
+    /// The answer to a query, as bytes.
+    Bytes execute(PlainFile query);
 
     /// Returns when the answer is computed. `clock`: follows the ops.
     Message execute(Message query, Clock* clock = nullptr);

@@ -61,24 +61,47 @@ PlainFile::PlainFile(const std::string& path)
     size_ = checked_size(descriptor_, path, Access::shared);
 }
 
-PlainFile::PlainFile(const std::string& path, std::uint64_t most) : PlainFile(path) {
+PlainFile::PlainFile(std::string name, Bytes content)
+    : name_(std::move(name)),
+      size_(content.size()),
+      held_(std::move(content)),
+      data_(held_.data()) {}
+
+PlainFile PlainFile::view(std::string name, const std::uint8_t* data, std::size_t size) {
+    PlainFile file;
+    file.name_ = std::move(name);
+    file.size_ = size;
+    file.data_ = data;
+    return file;
+}
+
+void PlainFile::hold(std::uint64_t most) {
     if (size_ > most) {
         throw Error(name_ + " is too large",
                     "it has " + std::to_string(size_) + " bytes, more than " + std::to_string(most),
                     "copy it again, or make it again");
     }
-    Bytes bytes(size_);
-    read(0, bytes.data(), bytes.size());
-    held_ = std::move(bytes);
+    if (data_ == nullptr) {
+        Bytes bytes(size_);
+        read(0, bytes.data(), bytes.size());
+        held_ = std::move(bytes);
+        data_ = held_.data();
+    }
 }
 
-PlainFile::PlainFile(std::string name, Bytes content)
-    : name_(std::move(name)), size_(content.size()), held_(std::move(content)) {}
+void PlainFile::require_secret() const {
+    if (descriptor_.open()) {
+        checked_size(descriptor_, path_, Access::secret);
+    }
+}
 
 void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
-    if (held_ && at <= size_ && size <= size_ - at) {
-        std::copy_n(held_->data() + at, size, static_cast<std::uint8_t*>(to));
+    if (data_ != nullptr && at <= size_ && size <= size_ - at) {
+        std::copy_n(data_ + at, size, static_cast<std::uint8_t*>(to));
         return;
+    }
+    if (!descriptor_.open()) {
+        throw Error(name_ + " cannot be read", "it ends before that");
     }
     auto* next = static_cast<char*>(to);
     while (size > 0) {

@@ -16,12 +16,17 @@ std::unique_ptr<Engine> guarded_engine(const Interface& interface, const std::st
 
 }  // namespace
 
+std::string budget_text(std::size_t refusals) {
+    return "these keys refused " + std::to_string(refusals) + " answers; after " +
+           std::to_string(Ledger::most_refusals) + " they are not used any more";
+}
+
 void make_keys(const Interface& interface, const std::string& folder) {
     forbid_core_dumps();
     Draft draft(folder, Draft::Kind::folder, Access::secret);
     const std::string secret = draft.place() + "/secret.key";
     try {
-        built_backend().generate_keys(interface, secret, draft.place() + "/evaluation.key", {});
+        built_backend().generate_keys(interface, {secret, draft.place() + "/evaluation.key"}, {});
         const Ledger none(draft.place());
     } catch (Error& error) {
         error.where = folder;
@@ -30,28 +35,62 @@ void make_keys(const Interface& interface, const std::string& folder) {
     draft.publish();
 }
 
-Client::Client(const Interface& interface, const std::string& key)
-    : interface_(interface), engine_(guarded_engine(interface, key)) {}
-
-Client::Query Client::encrypt(const Tensors& inputs, bool unchecked) const {
-    Packed ready = packed(interface_, inputs, unchecked);
-    Query query{{{}, std::move(ready.publics), ready.count, random_identity()}, ready.doubt};
-    for (const EncryptedInput& input : interface_.inputs) {
-        for (const Vector& slots : ready.slots.at(input.name)) {
-            query.message.values[input.name].push_back(engine_->encrypt(slots, input.level));
+Message encrypted(Packed inputs, const Interface& interface, Engine& engine) {
+    Message query{{}, std::move(inputs.publics), inputs.count, random_identity()};
+    for (const EncryptedInput& input : interface.inputs) {
+        for (const Vector& slots : inputs.slots.at(input.name)) {
+            query.values[input.name].push_back(engine.encrypt(slots, input.level));
         }
     }
     return query;
 }
 
-Answers Client::decrypt(const Message& answer) const {
+Answers decrypted(const Message& answer, const Interface& interface, Engine& engine) {
     NamedSlots slots;
-    for (const Output& output : interface_.outputs) {
+    for (const Output& output : interface.outputs) {
         for (const Ciphertext& part : answer.values.at(output.name)) {
-            slots[output.name].push_back(engine_->decrypt(part));
+            slots[output.name].push_back(engine.decrypt(part));
         }
     }
-    return answers(interface_, slots, answer.count);
+    return answers(interface, slots, answer.count);
 }
+
+Client::Client(const Interface& interface, const std::string& key)
+    : interface_(interface), folder_(folder_of(key)), engine_(guarded_engine(interface, key)) {}
+
+Client::Query Client::encrypt(const Tensors& inputs, bool unchecked, const std::string& doubt) {
+    Packed ready = packed(interface_, inputs, unchecked);
+    const std::string seen = ready.doubt;
+    const Message query = encrypted(std::move(ready), interface_, *engine_);
+    Ledger(folder_).add({query.query, interface_.identity, query.count},
+                        doubt.empty() ? seen : doubt);
+    return {message_writer(interface_, serialized(query, "query", *engine_)).sealed(), seen};
+}
+
+Answers Client::decrypt(PlainFile answer) {
+    const auto most = [this](int level) { return engine_->saved_size(level); };
+    // Read once: the ledger has the digest of the very bytes that are decrypted.
+    answer.hold(message_bytes(interface_, most));
+    SerializedMessage read = read_message(TensorFile(std::move(answer)), "answer", interface_, most);
+    const Ledger::Entry entry{read.query, interface_.identity, read.count, read.digest};
+    const Message message = deserialized(std::move(read), interface_, *engine_);
+    // Before anything is decrypted: what a server learns from the rest, it learns once a query. And
+    // the ledger knows of a refusal before the user does.
+    Ledger ledger(folder_);
+    ledger.answer(entry);
+    try {
+        Answers found = decrypted(message, interface_, *engine_);
+        if (!found.refused.empty()) {
+            ledger.refuse(entry);
+        }
+        return found;
+    } catch (Error& error) {  // it decrypts to nothing
+        ledger.refuse(entry);
+        error.why += "; " + budget_text(ledger.refusals());
+        throw;
+    }
+}
+
+std::size_t Client::refusals() const { return Ledger(folder_).refusals(); }
 
 }  // namespace atlasc

@@ -35,9 +35,15 @@ void keygen(const Options& options, const Interface& interface) {
               << folder << "/evaluation.key: evaluation keys; for the server\n";
 }
 
+void write(const std::string& path, const Bytes& bytes) {
+    Draft draft(path, Draft::Kind::file, Access::shared);
+    draft.write(bytes.data(), bytes.size());
+    draft.publish();
+}
+
 void encrypt(const Options& options, const Interface& interface) {
     require_new(options["--output"]);
-    const Client client(interface, options["--key"]);
+    Client client(interface, options["--key"]);
     const TensorFile file(options["--input"]);
     Tensors inputs;
     std::size_t count = 0;
@@ -52,18 +58,15 @@ void encrypt(const Options& options, const Interface& interface) {
         for (const PublicInput& input : interface.publics) {
             read(input.name, input.shape);
         }
-        const auto [query, doubt] = client.encrypt(inputs, options.given("--unchecked"));
+        // What atlasc embed knows of the inputs comes before what can be seen of them here.
+        const auto [query, doubt] =
+            client.encrypt(inputs, options.given("--unchecked"), file.fact("doubt"));
         if (!doubt.empty()) {
             std::cerr << printable("warning: " + file.path() + ": " + doubt +
                                    ": the answers may be wrong")
                       << '\n';
         }
-        // What atlasc embed knows of the inputs comes before what can be seen of them here.
-        const std::string embedded = file.fact("doubt");
-        Ledger(folder_of(options["--key"]))
-            .add({query.query, interface.identity, query.count},
-                 embedded.empty() ? doubt : embedded);
-        write_message(options["--output"], "query", interface, client.engine(), query);
+        write(options["--output"], query);
     } catch (Error& error) {
         error.where = error.where.empty() ? file.path() : error.where;
         throw;
@@ -87,55 +90,25 @@ std::string rows_text(const std::map<std::size_t, double>& refused) {
     return text;
 }
 
-/// What an answer decrypts to; the ledger knows of a refusal before the user does.
-Tensors decrypted(const Client& client, const Message& answer, bool unchecked, Ledger& ledger,
-                  const Ledger::Entry& entry) {
-    const auto refused = [&] {
-        ledger.refuse(entry);
-        return "these keys refused " + std::to_string(ledger.refusals()) + " answers; after " +
-               std::to_string(Ledger::most_refusals) + " they are not used any more";
-    };
-    Answers found;
-    try {
-        found = client.decrypt(answer);
-    } catch (Error& error) {  // it decrypts to nothing
-        error.why += (error.why.empty() ? "" : "; ") + refused();
-        throw;
-    }
-    if (!found.refused.empty()) {
-        const std::string budget = refused();
-        const std::string what =
-            "the answer is outside the range of the calibration, or copies in it differ";
-        if (unchecked) {
-            std::cerr << "warning: " << what << ": " << budget << '\n';
-            return found.outputs;
-        }
-        Error error(what, rows_text(found.refused) + "; " + budget,
-                    "the inputs are unlike those of the calibration, or the server computed "
-                    "something else; the option --unchecked writes the answer all the same. Do not "
-                    "tell the server");
-        error.exit_code = Error::outside_range;
-        throw error;
-    }
-    return found.outputs;
-}
-
 void decrypt(const Options& options, const Interface& interface) {
     require_new(options["--output"]);
-    const Client client(interface, options["--key"]);
-    const Engine& engine = client.engine();
-    const auto most = [&engine](int level) { return engine.saved_size(level); };
-    // Read once: the ledger has the digest of the very bytes that are decrypted.
-    const TensorFile file(PlainFile(options["--answer"], message_bytes(interface, most)));
-    SerializedMessage read = read_message(file, "answer", interface, most);
-    const Ledger::Entry entry{read.query, interface.identity, read.count, read.digest};
-    const Message answer = deserialized(std::move(read), interface, engine);
-    // Before anything is decrypted: what a server learns from the rest, it learns once a query.
-    Ledger ledger(folder_of(options["--key"]));
-    ledger.answer(entry);
+    Client client(interface, options["--key"]);
+    const Answers found = client.decrypt(options["--answer"]);
+    if (!found.refused.empty()) {
+        const std::string what =
+            "the answer is outside the range of the calibration, or copies in it differ";
+        if (!options.given("--unchecked")) {
+            Error error(what, rows_text(found.refused) + "; " + budget_text(client.refusals()),
+                        "the inputs are unlike those of the calibration, or the server computed "
+                        "something else; the option --unchecked writes the answer all the same. Do "
+                        "not tell the server");
+            error.exit_code = Error::outside_range;
+            throw error;
+        }
+        std::cerr << "warning: " << what << ": " << budget_text(client.refusals()) << '\n';
+    }
     TensorWriter writer({{"program", interface.identity}});
-    for (const auto& [name, tensor] :
-         decrypted(client, answer, options.given("--unchecked"), ledger, entry)) {
+    for (const auto& [name, tensor] : found.outputs) {
         writer.add(name, tensor);
     }
     writer.write(options["--output"], Access::secret);

@@ -1,4 +1,7 @@
 #include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
@@ -27,7 +30,7 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
         require_new(options["--timing"]);
     }
     const TensorFile query_file(options["--query"]);  // before the keys, which take a while
-    Server server(interface, program, options["--keys"], options["--weights"],
+    Server server(interface, program, options["--keys"], PlainFile(options["--weights"]),
                   options.size("--device-memory"));
     const Engine& engine = server.engine();
     Message query = read_message(query_file, "query", interface, engine);
@@ -45,26 +48,40 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
 }
 
 /// Opens the program's weights, and checks all of them, before any key is loaded.
-TensorFile opened(const std::string& path, const Interface& interface) {
-    TensorFile weights(path, TensorFile::large_header);
-    if (weights.fact("program") != interface.identity) {
-        throw Error("file " + weights.path() + " has the weights of another program", "",
+TensorFile opened(std::optional<PlainFile> file, const Interface& interface) {
+    TensorFile weights(file ? std::move(*file) : PlainFile("no weights", TensorWriter({}).sealed()),
+                       TensorFile::large_header);
+    if (file && weights.fact("program") != interface.identity) {
+        throw Error(weights.name() + " has the weights of another program", "",
                     "give the weights of the project that this server was built from");
     }
     weights.require(interface.weights);
     return weights;
 }
 
+std::shared_ptr<const Record> record_of(const TensorFile& weights) {
+    const bool recorded = weights.has("record/code");
+    return recorded ? std::make_shared<Record>(weights) : std::make_shared<Record>();
+}
+
 }  // namespace
 
-Server::Server(const Interface& interface, Program program, const std::string& keys,
-               const std::string& weights, std::uint64_t device_memory)
+Server::Server(const Interface& interface, Program program, PlainFile keys,
+               std::optional<PlainFile> weights, std::uint64_t device_memory)
     : interface_(interface),
       program_(program),
-      weights_(opened(weights, interface)),
-      record_(std::make_shared<Record>(weights_)),
-      engine_(built_backend().server_engine(interface, keys, device_memory)) {
+      weights_(opened(std::move(weights), interface)),
+      record_(record_of(weights_)),
+      engine_(built_backend().server_engine(interface, std::move(keys), device_memory)) {
     engine_->bootstrap_by(record_);
+}
+
+Bytes Server::execute(PlainFile query) {
+    const auto most = [this](int level) { return engine_->saved_size(level); };
+    query.hold(message_bytes(interface_, most));
+    const Message answer = execute(
+        read_message(TensorFile(std::move(query)), "query", interface_, *engine_), nullptr);
+    return message_writer(interface_, serialized(answer, "answer", *engine_)).sealed();
 }
 
 Message Server::execute(Message query, Clock* clock) {

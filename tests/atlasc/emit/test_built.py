@@ -45,7 +45,7 @@ def test_client_and_server_are_apart(built: BuiltProgram, digits: Project, tmp_p
     rows = bundle.load_inputs(DATA).take(range(BATCH)).arrays
     query = client.encrypt(bundle.client.prepare(rows))
     answer = server.execute(query)
-    del query, server  # an answer keeps alive what it needs
+    del query, server
     outputs, wrong = client.decrypt(answer)
     assert outputs["logits"].shape == (BATCH, 10)
     assert wrong == {}

@@ -67,7 +67,7 @@ def test_the_simulation_says_that_it_encrypts_nothing(digits: Project, tmp_path:
 def test_other_keys(digits: Project, folder: Path) -> None:
     message = execute(digits, folder, keys="others/evaluation.key")
     assert "a ciphertext belongs to other keys" in message
-    assert "where: query" in message
+    assert "where: file query: " in message
     assert "belongs to other keys" in decrypt(digits, folder, key="others/secret.key")
     assert not (folder / "new").exists()
 
@@ -158,7 +158,7 @@ def test_an_input_outside_the_ranges_is_said(digits: Project, folder: Path) -> N
     save_file({name: tensor * 1e3}, folder / "large")
     secret = ("--key", "keys/secret.key")
     command = [*digits.client, "encrypt", *secret, "--input", "large", "--output", "q"]
-    assert "is far larger than anything in the calibration" in refused(command, folder)
+    assert "input 0 is not encrypted" in refused(command, folder)
     run([*command, "--unchecked"], folder)
     message = execute(digits, folder, query="q")
     assert "bootstrap is impossible" in message

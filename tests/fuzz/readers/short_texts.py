@@ -7,7 +7,7 @@ from pathlib import Path
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
 from atlasc.passes.framework.pass_base import parse_pipeline
-from atlasc.passes.pipeline import PASSES
+from atlasc.passes.registry import passes
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import files
 
@@ -35,7 +35,7 @@ def _layout(path: Path) -> object:
 
 def _pipeline(path: Path) -> object:
     return [
-        str(step) for step in parse_pipeline(path.read_bytes().decode("utf-8", "replace"), PASSES)
+        str(step) for step in parse_pipeline(path.read_bytes().decode("utf-8", "replace"), passes())
     ]
 
 

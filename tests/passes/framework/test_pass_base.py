@@ -108,11 +108,11 @@ def test_faults_of_a_pipeline(text: str, message: str, where: str) -> None:
 
 
 def test_every_registered_pass_has_a_text() -> None:
-    from atlasc.passes.pipeline import PASSES
+    from atlasc.passes.registry import passes
 
-    for name, kind in PASSES.items():
-        assert parse_pipeline(name, PASSES) == [kind()]
-        assert parse_pipeline(str(kind()), PASSES) == [kind()]
+    for name, kind in passes().items():
+        assert parse_pipeline(name, passes()) == [kind()]
+        assert parse_pipeline(str(kind()), passes()) == [kind()]
 
 
 def program() -> Module:

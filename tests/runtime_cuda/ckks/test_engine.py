@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bootstrap_file import write_bootstrap
+
+from atlasc.emit.parameter_set import parameter_set
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
@@ -88,7 +89,9 @@ def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
 @pytest.mark.parametrize("name", ["fourteen_levels", "fourteen_levels_40"])
 def test_bootstrap(build: Callable[..., Path], name: str, tmp_path: Path) -> None:
     program = build("bootstrap", PROGRAMS / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
-    done = run(program, str(write_bootstrap(tmp_path / "set", name, 11)))
+    place = tmp_path / "set"
+    place.write_bytes(parameter_set(name, 11, (1, 32)))
+    done = run(program, str(place))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [[float(number) for number in line.split()] for line in done.stdout.splitlines()]
     *refreshed, product, _ = lines

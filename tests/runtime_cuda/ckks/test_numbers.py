@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bootstrap_file import write_bootstrap
 
+from atlasc.emit.parameter_set import parameter_set
 from atlasc.targets.cpu import CpuParameters
 
 HERE = Path(__file__).parent
@@ -102,6 +102,7 @@ def test_reduction_is_exact(numbers: Callable[..., list[float]]) -> None:
 def test_python_has_the_same_digits(numbers: Callable[..., list[float]], tmp_path: Path) -> None:
     parameters = CpuParameters.bootstrapped()
     levels = range(len(parameters.moduli.primes))
-    written = write_bootstrap(tmp_path / "set", parameters.bootstrap)
+    written = tmp_path / "set"
+    written.write_bytes(parameter_set(parameters.bootstrap, copies=(1, 32)))
     assert numbers("digits", written) == [parameters.digits(at) for at in levels]
     assert parameters.digits(levels[-1]) == 4

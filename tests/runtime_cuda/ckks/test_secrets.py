@@ -62,6 +62,6 @@ def test_blocks_of_the_pool_that_held_a_secret_hold_zeros(secrets: Secrets) -> N
 def test_no_secret_is_left_in_memory(secrets: Secrets, device: str, tmp_path: Path) -> None:
     # What is found after the count belongs to a client that still lives.
     assert lines(secrets("wiped", tmp_path, device=device)) == [
-        "of 14",
+        "of 20",
         "left: the secret, values",
     ]

@@ -45,7 +45,8 @@ class Suite {
 public:
     explicit Suite(const Interface& interface)
         : interface_(interface), folder_("atlasc-conformance-") {
-        built_backend().generate_keys(interface, path("secret"), path("evaluation"), {});
+        built_backend().generate_keys(
+            interface, {path("secret"), path("evaluation"), path("public")}, {});
         client_ = built_backend().client_engine(interface, path("secret"));
         server_ = built_backend().server_engine(interface, path("evaluation"), 0);
     }
@@ -339,10 +340,34 @@ void refusals(Suite& suite, const Interface& interface) {
     suite.refuses("the key file of the other role", [&] {
         built_backend().server_engine(interface, suite.path("secret"), 0);
     });
+    suite.refuses("the secret key in the public one's place", [&] {
+        built_backend().public_engine(interface, suite.path("secret"));
+    });
+    const auto sender = built_backend().public_engine(interface, suite.path("public"));
+    const auto from_sender = [&](int level) {
+        return engine.load(sender->save(sender->encrypt(a, level)));
+    };
+    suite.check("public key", from_sender(suite.top()), a, suite.top());
+    suite.check("public key at level 0", from_sender(0), a, 0);
+    suite.check("product under a public key", engine.mul(from_sender(suite.top()), x),
+                each(a, a, times), suite.top() - 1);
+    suite.refuses("decryption with a public key", [&] { sender->decrypt(sender->encrypt(a, 1)); });
+    Bytes keys(fs::file_size(suite.path("evaluation")));
+    std::ifstream(suite.path("evaluation"), std::ios::binary)
+        .read(reinterpret_cast<char*>(keys.data()), static_cast<std::streamsize>(keys.size()));
+    const auto by_bytes = built_backend().server_engine(
+        interface, PlainFile::view("the keys", keys.data(), keys.size()), 0);
+    const Ciphertext there = by_bytes->load(engine.save(x));
+    suite.check("keys from bytes", engine.load(by_bytes->save(by_bytes->mul(there, there))),
+                each(a, a, times), suite.top() - 1);
+    suite.refuses("half of the bytes of keys", [&] {
+        built_backend().server_engine(
+            interface, PlainFile::view("the keys", keys.data(), keys.size() / 2), 0);
+    });
     suite.refuses("a device memory that is too small", [&] {
         built_backend().server_engine(interface, suite.path("evaluation"), 1 << 20);
     });
-    for (const char* name : {"secret", "evaluation"}) {
+    for (const char* name : {"secret", "evaluation", "public"}) {
         suite.refuses("a changed byte in the file of " + std::string(name), [&] {
             const std::string changed = suite.path(name) + ".changed";
             fs::copy_file(suite.path(name), changed);
@@ -352,6 +377,8 @@ void refusals(Suite& suite, const Interface& interface) {
             file.close();
             if (std::string(name) == "secret") {
                 built_backend().client_engine(interface, changed);
+            } else if (std::string(name) == "public") {
+                built_backend().public_engine(interface, changed);
             } else {
                 built_backend().server_engine(interface, changed, 0);
             }

@@ -199,7 +199,7 @@ int run(const std::vector<std::string>& arguments) {
     const std::string secret = (folder / "secret").string();
     const std::string evaluation = (folder / "evaluation").string();
     auto start = Clock::now();
-    built_backend().generate_keys(interface, secret, evaluation, {});
+    built_backend().generate_keys(interface, {secret, evaluation}, {});
     const double key_seconds = since(start);
     const auto key_bytes = fs::file_size(evaluation);
     const std::unique_ptr<Engine> client = built_backend().client_engine(interface, secret);

@@ -1,6 +1,7 @@
 #include "programs.hpp"
 
 #include "atlasc/base/tensor_file.hpp"
+#include "atlasc/parameter_sets.hpp"
 
 namespace conformance {
 namespace {
@@ -37,26 +38,10 @@ atlasc::Vector repeated(const atlasc::Vector& slots, std::size_t period) {
 }
 
 Bootstrapped bootstrapped(const std::string& path) {
-    const TensorFile file(path);
-    const auto integers = [&file](const char* name) {
-        const atlasc::Vector values = file.tensor(name).values;
-        return std::vector<int>(values.begin(), values.end());
-    };
-    const int level = integers("level").at(0);
-    const Moduli moduli{integers("primes"), integers("special"), integers("scale").at(0),
-                        file.tensor("log_scales").values};
-    Interface interface = with(
-        {static_cast<std::size_t>(integers("slots").at(0)), level, level, 2, moduli});
-    interface.keys.relinearisation_level = integers("keys").at(0);
-    interface.keys.conjugation_level = integers("keys").at(1);
-    const std::vector<int> rotations = integers("rotations");
-    for (std::size_t at = 0; at + 1 < rotations.size(); at += 2) {
-        interface.keys.rotations.emplace(rotations[at], rotations[at + 1]);
-    }
-    for (const std::size_t amount : {1, 64}) {
-        interface.keys.rotations.try_emplace(amount, level);
-    }
-    return {interface, std::make_shared<atlasc::Record>(file), file.fact("set")};
+    const atlasc::ParameterSet set = atlasc::read_parameter_set(TensorFile(path));
+    Interface interface = with(set.parameters);
+    interface.keys = set.keys_with({1, 64});
+    return {interface, set.bootstrap, set.name};
 }
 
 }  // namespace conformance

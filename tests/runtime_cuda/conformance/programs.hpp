@@ -26,7 +26,7 @@ constexpr std::size_t copies = 32;
 /// As many slots, of which the first `period` repeat.
 atlasc::Vector repeated(const atlasc::Vector& slots, std::size_t period);
 
-/// The set in a file of tests/helpers/bootstrap_file.py, with rotations by 1 and 64 at the program's
+/// The set in a file of atlasc/emit/parameter_set.py, with rotations by 1 and 64 at the program's
 /// level.
 Bootstrapped bootstrapped(const std::string& path);
 

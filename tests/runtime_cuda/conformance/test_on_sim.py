@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bootstrap_file import write_bootstrap
 from cpp_build import OPTIMISED, Builder, require_compiler
+
+from atlasc.emit.parameter_set import parameter_set
 
 HERE = Path(__file__).parent
 
@@ -36,7 +37,8 @@ def test_bootstrapped_conformance(
 ) -> None:
     if algorithm:
         monkeypatch.setenv("ATLASC_SIM_BOOTSTRAP", "algorithm")
-    path = write_bootstrap(tmp_path / "set", log_degree=12)
+    path = tmp_path / "set"
+    path.write_bytes(parameter_set("fourteen_levels", 12, (1, 32)))
     require_good([programs / "conformance", "bootstrapped", path])
 
 

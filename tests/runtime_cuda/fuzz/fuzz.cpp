@@ -79,11 +79,11 @@ public:
     explicit Bench(const fs::path& folder) : folder_(folder), facts_(small::interface()) {
         small::write_weights(at("weights"));
         make_keys(facts_, at("keys"));
-        client_ = std::make_unique<Client>(facts_, at("keys/secret.key"));
+        client_ = built_backend().client_engine(facts_, at("keys/secret.key"));
         server_ = std::make_unique<Server>(facts_, small::execute, at("keys/evaluation.key"),
-                                           at("weights"));
-        const Message query = client_->encrypt(small::inputs(2)).message;
-        write_message(at("query"), "query", facts_, client_->engine(), query);
+                                           PlainFile(at("weights")));
+        const Message query = encrypted(packed(facts_, small::inputs(2), false), facts_, *client_);
+        write_message(at("query"), "query", facts_, *client_, query);
         write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
         fs::create_directory(at("asked"));
         Ledger ledger(at("asked"));
@@ -110,13 +110,16 @@ public:
                                   text_of(executed(path), server_->engine());
                        }}},
             {"answer", {"answer", [this](const std::string& path) {
-                            return decrypted(*client_, path);
+                            return text_of_answer(*client_, path);
                         }}},
             {"secret", {"keys/secret.key", [this](const std::string& path) {
-                            return decrypted(Client(facts_, path), at("answer"));
+                            const auto client =
+                                built_backend().client_engine(facts_, path);
+                            return text_of_answer(*client, at("answer"));
                         }}},
             {"evaluation", {"keys/evaluation.key", [this](const std::string& path) {
-                                Server server(facts_, small::execute, path, at("weights"));
+                                Server server(facts_, small::execute, path,
+                                              PlainFile(at("weights")));
                                 return text_of(server.execute(read_message(
                                                    TensorFile(at("query")), "query", facts_,
                                                    server.engine())),
@@ -124,7 +127,7 @@ public:
                             }}},
             {"weights", {"weights", [this](const std::string& path) {
                              const Server server(facts_, small::execute,
-                                                 at("keys/evaluation.key"), path);
+                                                 at("keys/evaluation.key"), PlainFile(path));
                              return arrays(TensorFile(path));
                          }}},
             {"ledger", {"asked/ledger.jsonl", [this](const std::string& path) {
@@ -153,15 +156,14 @@ private:
             read_message(TensorFile(query), "query", facts_, server_->engine()));
     }
 
-    std::string decrypted(const Client& client, const std::string& path) const {
-        const Message answer =
-            read_message(TensorFile(path), "answer", facts_, client.engine());
-        return text_of(client.decrypt(answer).outputs.at("y")) + answer.query;
+    std::string text_of_answer(Engine& client, const std::string& path) const {
+        const Message answer = read_message(TensorFile(path), "answer", facts_, client);
+        return text_of(decrypted(answer, facts_, client).outputs.at("y")) + answer.query;
     }
 
     fs::path folder_;
     const Interface& facts_;
-    std::unique_ptr<Client> client_;
+    std::unique_ptr<Engine> client_;
     std::unique_ptr<Server> server_;
     Ledger::Entry asked_;
 };

@@ -51,10 +51,9 @@ void run_record(const std::string& path) {
     make_keys(small::interface(), path + ".keys");
     const auto engine =
         built_backend().server_engine(small::interface(), path + ".keys/evaluation.key", 0);
-    const Client client(small::interface(), path + ".keys/secret.key");
-    const Message sent = client.encrypt(small::inputs(2)).message;
-    Message query = deserialized(serialized(sent, "query", client.engine()), small::interface(),
-                                 *engine);
+    Client client(small::interface(), path + ".keys/secret.key");
+    const TensorFile sent(PlainFile("the query", client.encrypt(small::inputs(2)).bytes));
+    Message query = read_message(sent, "query", small::interface(), *engine);
     const TensorFile weights(path);
     const Record record(weights);
     Context context(*engine, record, weights, query.publics);

@@ -42,14 +42,13 @@ std::uint64_t checked_size(const Descriptor& file, const std::string& path, Acce
 class PlainFile {
 public:
     /// Throws Error: there is none, or it is a link, a pipe or a device.
-    explicit PlainFile(const std::string& path);
-
-    /// The same, and reads all of it into memory at once: whoever changes the file then changes
-    /// nothing of what is read. Throws Error also for more than `most` bytes.
-    PlainFile(const std::string& path, std::uint64_t most);
+    PlainFile(const std::string& path);  // NOLINT: a path stands for its file
 
     /// Bytes that are in memory, under a name for errors, such as "the query".
     PlainFile(std::string name, Bytes content);
+
+    /// The same of bytes that somebody else keeps as long as this lives: a mapping of a file.
+    static PlainFile view(std::string name, const std::uint8_t* data, std::size_t size);
 
     /// Empty of bytes that came from no file.
     const std::string& path() const { return path_; }
@@ -59,17 +58,24 @@ public:
     std::uint64_t size() const { return size_; }
 
     /// Refuse (Error) a file that others than the user may read.
-    void require_secret() const { checked_size(descriptor_, path_, Access::secret); }
+    void require_secret() const;
+
+    /// Read all of it into memory, if it is not there yet: whoever changes the file then changes nothing
+    /// of what is read. Throws Error also for more than `most` bytes.
+    void hold(std::uint64_t most);
 
     /// Fill `size` bytes from a position on. Throws Error.
     void read(std::uint64_t at, void* to, std::size_t size) const;
 
 private:
+    PlainFile() = default;
+
     std::string path_;
     std::string name_;
-    Descriptor descriptor_;
+    Descriptor descriptor_;  ///< of what is not
     std::uint64_t size_ = 0;
-    std::optional<Bytes> held_;
+    Bytes held_;
+    const std::uint8_t* data_ = nullptr;  ///< of what is in memory
 };
 
 /// Write all bytes to an open file. Throws Error that names the path and the cause.

@@ -294,16 +294,19 @@ Needle needle(const std::string& name, const Values& values) {
 struct Work {
     std::string secret_file;
     std::string evaluation_file;
+    std::string public_file;
     int level = 2;  ///< of a plaintext whose block no decryption needs
     Interface interface = interface_of_tests();
     Vector slots = slots_of(std::size_t{1} << (log_degree - 1), 0.3);
 
     explicit Work(const std::string& folder)
-        : secret_file(folder + "/secret.key"), evaluation_file(folder + "/evaluation.key") {}
+        : secret_file(folder + "/secret.key"),
+          evaluation_file(folder + "/evaluation.key"),
+          public_file(folder + "/public.key") {}
 
     std::unique_ptr<CkksEngine> client() const {
         auto ground = std::make_unique<Ground>(chain_of(interface.parameters), 0);
-        write_keys(interface, *ground, secret_file, evaluation_file);
+        write_keys(interface, *ground, {secret_file, evaluation_file, public_file});
         Role role = client_role(interface, *ground, secret_file);
         return std::make_unique<CkksEngine>(std::move(ground), std::move(role));
     }
@@ -321,6 +324,9 @@ struct Work {
         begin_entropy();
         const std::unique_ptr<CkksEngine> engine = client();
         engine->decrypt(engine->encrypt(slots, level));
+        auto ground = std::make_unique<Ground>(chain_of(interface.parameters), 0);
+        Role role = public_role(interface, *ground, public_file);
+        CkksEngine(std::move(ground), std::move(role)).encrypt(slots, level);
     }
 };
 
@@ -367,20 +373,26 @@ std::vector<Needle> needles_of(const Work& work) {
     seed("the seed of the sparse secret");
     add_secret(needles, ring, "the sparse secret", sparse);
 
-    random_identity();  // of the drafts of the two files
+    random_identity();  // of the drafts of two files
     random_identity();
+    const SecretKey key(ring, secret);
+    const auto seed_at = [&needles](const std::string& name, std::size_t start) {
+        const auto first = entropy_given.begin() + static_cast<std::ptrdiff_t>(start);
+        needles.push_back({name, {first, first + 32}});
+    };
+    const std::size_t before_public = entropy_given.size();
+    const std::vector<Word> zeros(ring.size_q() * ring.degree(), 0);
+    const PublicKey public_key(ring, key.encrypt(uploaded(ring.memory(), zeros), ring.size_q()));
+    seed_at("the seed of the public key's errors", before_public);
+    random_identity();  // of the draft of the public key
     Encoder encoder(ring);
     const std::size_t limbs = ring.chain().limbs_at(work.level);
     const double scale = ring.chain().scales[static_cast<std::size_t>(work.level)];
     const Words plaintext = encoder.encode(work.slots, scale, limbs);
     needles.push_back(needle("the plaintext", downloaded(plaintext.get(), plaintext.size())));
-    const SecretKey key(ring, secret);
     const std::size_t before = entropy_given.size();
     const Polys x = key.encrypt(plaintext, limbs);
-    Needle error{"the seed of an encryption's errors", {}};
-    const auto first = entropy_given.begin() + static_cast<std::ptrdiff_t>(before);
-    error.bytes.assign(first, first + 32);
-    needles.push_back(error);
+    seed_at("the seed of an encryption's errors", before);
     const Words decrypted = key.decrypt(x, 2);
     needles.push_back(needle("the decryption", downloaded(decrypted.get(), decrypted.size())));
     const ComplexVector slots = encoder.decode(decrypted, scale);
@@ -392,6 +404,17 @@ std::vector<Needle> needles_of(const Work& work) {
     ring.backward(decrypted.get(), decrypted.get(), 2);
     needles.push_back(
         needle("the decryption's coefficients", downloaded(decrypted.get(), decrypted.size())));
+
+    const std::size_t start = entropy_given.size();
+    const Coefficients random_mask = uniform_secret(ring.degree());
+    needles.push_back(needle("the mask of an encryption", random_mask));
+    const Words values = transformed_secret(ring, random_mask);
+    needles.push_back(needle("the mask's values", downloaded(values.get(), values.size())));
+    seed_at("the seed of the mask", start);
+    fresh_seed();
+    seed("the seed of an encryption's first errors");
+    fresh_seed();
+    seed("the seed of an encryption's second errors");
     return needles;
 }
 

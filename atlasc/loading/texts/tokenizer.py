@@ -1,0 +1,159 @@
+"""The tokenizer of a compiled program: that of the model, read without transformers.
+
+A tokenizer of transformers hands texts to one of the library ``tokenizers``, and has a few facts
+beside it. A bundle keeps both, so that a client needs ``tokenizers`` alone. A tokenizer that is no
+such one stays as it is, and its client needs transformers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.files import MIB, Schema, open_plain, read_json
+from atlasc.loading import IDS, SEGMENTS
+
+if TYPE_CHECKING:
+    import tokenizers
+
+BACKEND, FACTS = "tokenizer.json", "tokenizer_facts.json"
+MAX_TOKENIZER = 256 * MIB
+"""Bytes of one of its files."""
+_REMEDY = "copy the tokenizer files of the original model again"
+_SAMPLES = ("a cat, a café\tand 12 [MASK] <s> of them!", "", "  Two words ", "x" * 40)
+"""Texts on which the two tokenizers are compared."""
+
+
+class Facts(Schema):
+    """What a tokenizer of transformers has beside the other library's.
+
+    Attributes:
+        names: what it gives of a text.
+        splits_special: whether special tokens in a text are text.
+        truncation_side: which end longer pairs lose.
+        padding_side, pad_token_id, pad_token_type_id, model_max_length: see transformers.
+    """
+
+    names: list[str]
+    splits_special: bool
+    truncation_side: Literal["left", "right"]
+    padding_side: Literal["left", "right"]
+    pad_token_id: int | None
+    pad_token_type_id: int
+    model_max_length: int | None
+
+
+class ProgramTokenizer:
+    """Token ids of texts and of pairs, as transformers gives them.
+
+    Attributes:
+        facts: see :class:`Facts`.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, facts: Facts) -> None:
+        self.facts, self._backend, self._lock = facts, backend, threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Facts.model_fields:
+            return getattr(self.facts, name)
+        raise AttributeError(name)
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        truncation: str | bool = False,
+        max_length: int | None = None,
+        verbose: bool = True,
+    ) -> dict[str, list[list[int]]]:
+        """As the tokenizer of transformers, with these arguments."""
+        given: list[Any] = (
+            list(texts) if seconds is None else list(zip(texts, seconds, strict=True))
+        )
+        with self._lock:  # how texts are cut is a state
+            self._backend.encode_special_tokens = self.facts.splits_special
+            if truncation and max_length is not None:
+                self._backend.enable_truncation(
+                    max_length, strategy=str(truncation), direction=self.facts.truncation_side
+                )
+            else:
+                self._backend.no_truncation()
+            found = self._backend.encode_batch(given)
+        columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
+        return {name: column for name, column in columns.items() if name in self.facts.names}
+
+
+def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
+    """The tokenizer that :func:`write_tokenizer` wrote; None where there is none.
+
+    Raises:
+        AtlasError: its files cannot be read, or the library ``tokenizers`` is missing.
+    """
+    if not (folder / FACTS).is_file():
+        return None
+    facts = read_json(
+        folder / FACTS, Facts, "the facts of a tokenizer", MIB, remedy=_REMEDY, links=False
+    )
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise AtlasError(
+            "the model reads texts, and the library tokenizers is not here",
+            why=str(error),
+            remedy="pip install tokenizers, or give token ids",
+        ) from None
+    with open_plain(folder / BACKEND, MAX_TOKENIZER, links=False) as file:
+        content = file.read()
+    with explained("the model's tokenizer cannot be read", folder, _REMEDY):
+        return ProgramTokenizer(Tokenizer.from_buffer(content), facts)
+
+
+def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
+    """Write the tokenizer of a model for its client, and whether that was possible: it works on a
+    tokenizer of the other library, and both give the same tokens.
+    """
+    from tokenizers import Tokenizer
+
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        return False
+    text = backend.to_str()
+    most = tokenizer.model_max_length
+    facts = Facts(
+        names=[name for name in (IDS, SEGMENTS) if name in tokenizer([""], verbose=False)],
+        splits_special=bool(tokenizer.split_special_tokens),
+        truncation_side=tokenizer.truncation_side,
+        padding_side=tokenizer.padding_side,
+        pad_token_id=tokenizer.pad_token_id,
+        pad_token_type_id=tokenizer.pad_token_type_id,
+        model_max_length=most if type(most) is int and most < 1 << 31 else None,
+    )
+    copy = Tokenizer.from_str(text)
+    copy.no_padding()
+    copy.no_truncation()
+    if not _agree(tokenizer, ProgramTokenizer(copy, facts)):
+        return False
+    (folder / BACKEND).write_text(copy.to_str(), encoding="utf-8")
+    (folder / FACTS).write_text(facts.model_dump_json() + "\n", encoding="utf-8")
+    return True
+
+
+def _agree(first: Any, second: ProgramTokenizer) -> bool:
+    texts = list(_SAMPLES)
+    cut: dict[str, Any] = {"truncation": "longest_first", "max_length": 12}
+    calls: list[tuple[tuple[list[str], ...], dict[str, Any]]]
+    calls = [((texts,), {}), ((texts, texts[::-1]), {}), ((texts, texts), cut)]
+    for arguments, options in calls:
+        try:
+            expected = first(*arguments, verbose=False, **{"truncation": False, **options})
+        except Exception:  # it need not know pairs
+            continue
+        found = second(*arguments, **options)
+        names = [name for name in (IDS, SEGMENTS) if name in expected]
+        if names != list(found) or any(list(expected[n]) != found[n] for n in names):
+            return False
+    return True

@@ -1,0 +1,103 @@
+"""Every pass that ``atlasc opt`` runs: those of the pipeline, further ones of this package, and
+those of other packages that are installed.
+
+Another package registers a pass by an entry point of the group ``atlasc.passes``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.framework.pass_base import Pass, levels_of
+from atlasc.passes.lowering.forget_calibration import ForgetCalibration
+from atlasc.passes.pipeline import PIPELINE, require_slots
+
+ALONE: tuple[type[Pass], ...] = (ForgetCalibration,)
+"""Passes of this package that no compilation runs, in ``atlasc opt`` alone."""
+GROUP = "atlasc.passes"
+WHEN = {
+    "always": "always",
+    "settings": "with what a calibration or a search has chosen",
+    "cheaper": "where the program then costs less",
+}
+TABLE_MARKS = ("<!-- passes: begin -->", "<!-- passes: end -->")
+"""Around the table of ``passes_table`` in a document."""
+
+
+@cache
+def passes() -> dict[str, type[Pass]]:
+    """By name, in the order of the pipeline, then the others.
+
+    Raises:
+        AtlasError: an installed package registers something else than a pass, one that cannot be
+            imported, or one of a name that is taken.
+    """
+    found = {kind.name: kind for kind in (*PIPELINE, *ALONE)}
+    for entry in entry_points(group=GROUP):
+        try:
+            kind = entry.load()
+            fits = isinstance(kind, type) and issubclass(kind, Pass)
+            why = "" if fits else "it is no class of atlasc.passes.framework.pass_base.Pass"
+        except Exception as error:  # whatever the package raises
+            why = f"{type(error).__name__}: {error}"
+        if not why and kind.name in found:
+            why = f"there is a pass {kind.name} already"
+        if why:
+            raise AtlasError(
+                f"the pass {entry.name} of an installed package cannot be used",
+                where=entry.value,
+                why=why,
+                remedy="repair the package, or uninstall it",
+            )
+        found[kind.name] = kind
+    return found
+
+
+def check_level(step: Pass, module: Module) -> None:
+    """Refuse a module at another level than a pass works on, or a ckks module without slots."""
+    if module.level not in levels_of(step):
+        fitting = [kind.name for kind in passes().values() if module.level in levels_of(kind)]
+        raise AtlasError(
+            f"{step.name} works on {' and '.join(levels_of(step))} modules, @{module.name} is at "
+            f"the {module.level} level",
+            remedy=f"passes for it: {', '.join(fitting)}",
+        )
+    if module.level == "ckks":
+        require_slots(module)
+
+
+def describe(kind: type[Pass]) -> tuple[str, str]:
+    """A pass's options with their defaults (``levels=14,bootstrap=true``), and what it does."""
+    return kind().options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def passes_table() -> str:
+    """The passes of this package as a table in Markdown."""
+    rows = ["| Pass | Level | Needs | Runs | What it does |", "|---|---|---|---|---|"]
+    root = Path(__file__).resolve().parent
+    for kind in (*PIPELINE, *ALONE):
+        file = Path(inspect.getfile(kind)).resolve().relative_to(root).as_posix()
+        levels = ", ".join(levels_of(kind)) + ("" if kind.gives is None else f" → {kind.gives}")
+        when = WHEN[kind.when] if kind in PIPELINE else "in `atlasc opt` alone"
+        needs = ", ".join(analysis.name for analysis in kind.needs)
+        name, what = f"[`{kind.name}`](../passes/{file})", describe(kind)[1]
+        rows.append(f"| {name} | {levels} | {needs} | {when} | {what} |")
+    return "\n".join(rows)
+
+
+def with_passes_table(document: str) -> str:
+    """A document with the table between its marks brought up to date."""
+    begin, end = TABLE_MARKS
+    before, _, rest = document.partition(begin)
+    return f"{before}{begin}\n{passes_table()}\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    for place in map(Path, sys.argv[1:]):
+        place.write_text(with_passes_table(place.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,19 @@
+// server EVALUATION_KEY QUERY ANSWER: it has no secret key, and sees ciphertexts alone.
+#include <fstream>
+#include <iostream>
+
+#include "atlasc/roles.hpp"
+#include "program.hpp"
+
+int main(int argc, char** argv) {
+    return atlasc::reported([&] {
+        if (argc != 4) {
+            throw atlasc::Error("which files?", "", "server EVALUATION_KEY QUERY ANSWER");
+        }
+        // Any number of threads may use one server.
+        atlasc::Server server(interface(), execute, std::string(argv[1]));
+        const atlasc::Bytes answer = server.execute(std::string(argv[2]));
+        std::ofstream(argv[3], std::ios::binary)
+            .write(reinterpret_cast<const char*>(answer.data()), std::streamsize(answer.size()));
+    });
+}
