@@ -49,7 +49,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	  exit 2; }
 	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[compile,data,dev,desilo,examples,ray,sign]'
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[compile,data,dev,examples,ray,sign]' -e './plugins[desilo]'
 	@touch $@
 
 demo: $(STAMP)

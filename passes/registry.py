@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ir.plugins import loaded, plugins
 from atlasc.passes.framework.pass_base import Pass, levels_of
 from atlasc.passes.lowering.forget_calibration import ForgetCalibration
 from atlasc.passes.pipeline import PIPELINE, require_slots
@@ -39,24 +40,17 @@ def passes() -> dict[str, type[Pass]]:
             imported, or one of a name that is taken.
     """
     found = {kind.name: kind for kind in (*PIPELINE, *ALONE)}
-    for entry in entry_points(group=GROUP):
-        try:
-            kind = entry.load()
-            fits = isinstance(kind, type) and issubclass(kind, Pass)
-            why = "" if fits else "it is no class of atlasc.passes.framework.pass_base.Pass"
-        except Exception as error:  # whatever the package raises
-            why = f"{type(error).__name__}: {error}"
-        if not why and kind.name in found:
-            why = f"there is a pass {kind.name} already"
-        if why:
-            raise AtlasError(
-                f"the pass {entry.name} of an installed package cannot be used",
-                where=entry.value,
-                why=why,
-                remedy="repair the package, or uninstall it",
-            )
+    for entry in plugins(GROUP).values():
+        kind = loaded(entry, lambda one: _fault(one, found))
         found[kind.name] = kind
     return found
+
+
+def _fault(kind: object, taken: Mapping[str, type[Pass]]) -> str:
+    """Why a plug-in is no pass of its own."""
+    if not (isinstance(kind, type) and issubclass(kind, Pass)):
+        return "it is no class of atlasc.passes.framework.pass_base.Pass"
+    return f"there is a pass {kind.name} already" if kind.name in taken else ""
 
 
 def check_level(step: Pass, module: Module) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cpp_build import Builder
     from tiny_model import Tiny
 
-    from atlasc.targets.desilo.keys import KeySet
+    from atlasc_comparisons.desilo.keys import KeySet
 
 # Of several processes each has one thread: those of torch and NumPy would only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
     if encrypted and importlib.util.find_spec("desilofhe") is None:
-        pytest.skip("needs desilofhe: pip install 'atlasc[desilo]'")
+        pytest.skip("needs desilofhe: pip install 'atlasc-comparisons[desilo]'")
     if item.get_closest_marker("bootstrap") and _BOOTSTRAP_KEYS not in item.config.stash:
         from atlasc.targets.machine import available_bytes
 
@@ -104,7 +104,7 @@ def pytest_runtest_teardown(
     yield
     stash = item.config.stash
     if _BOOTSTRAP_KEYS in stash and not (nextitem and nextitem.get_closest_marker("bootstrap")):
-        from atlasc.targets.desilo.library import library_engine
+        from atlasc_comparisons.desilo.library import library_engine
 
         del stash[_BOOTSTRAP_KEYS]
         library_engine.cache_clear()
@@ -115,8 +115,8 @@ def pytest_runtest_teardown(
 def bootstrap_keys(pytestconfig: pytest.Config) -> KeySet:
     """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
     from atlasc.passes.lowering.rotation_keys import KeyPlan
-    from atlasc.targets.desilo.keys import KeySet
-    from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+    from atlasc_comparisons.desilo.keys import KeySet
+    from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
     if _BOOTSTRAP_KEYS not in pytestconfig.stash:
         plan = KeyPlan(dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level))

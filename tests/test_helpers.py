@@ -17,7 +17,7 @@ def test_groups() -> None:
     scheduler = pytest.importorskip("scheduler", reason="pytest-xdist is not installed")
     for name in scheduler.FIRST:
         assert name == scheduler.ENCRYPTED or (ROOT / name).exists(), name
-    marked = ("tests/end_to_end/test_bootstrapped.py", "tests/atlasc/targets/desilo/test_desilo.py")
+    marked = ("tests/end_to_end/test_bootstrapped.py", "tests/plugins/desilo/test_desilo.py")
     assert {scheduler.group(file) for file in marked} == {scheduler.ENCRYPTED}
     assert scheduler.group("tests/atlasc/emit/test_roles.py") == "tests/atlasc/emit"
     assert scheduler.group("tests/test_helpers.py") == "tests/test_helpers.py"

@@ -21,7 +21,7 @@ from atlasc.cli.output import warn
 from atlasc.compilation.declared import OptionFacts, flag, option, switch
 from atlasc.compilation.options import long_option
 from atlasc.ir.errors import AtlasError
-from atlasc.targets import DEFAULT, TARGETS
+from atlasc.targets import DEFAULT, target_names
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
@@ -47,7 +47,7 @@ DATA = required(f"Inputs: {INPUT_FILES} images.")
 FOLDER = required("New folder to write.", "--output", "-o")
 FILE = required("New file to write.", "--output", "-o")
 TARGET = option("Another target than the bundle was compiled for.", default="")
-FOR_TARGET = option(f"What the program is for: {', '.join(TARGETS)}.", default=DEFAULT)
+FOR_TARGET = option(f"What the program is for: {', '.join(target_names())}.", default=DEFAULT)
 STRICT = switch("Refuse all inputs if one is unsafe; else it is left out.")
 UNCHECKED = switch(
     "Take unsafe inputs, and show answers that are far outside what calibration saw."

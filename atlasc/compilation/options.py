@@ -32,7 +32,7 @@ from atlasc.compilation.declared import (
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.passes.lowering.keys.sizes import parse_size
-from atlasc.targets import DEFAULT, TARGETS, find_target
+from atlasc.targets import DEFAULT, find_target, target_names
 
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
@@ -347,7 +347,7 @@ class DeviceOptions(Options):
 class TargetOptions(DeviceOptions, CostOptions):
     """What a program runs on."""
 
-    target: str = option(f"What the program is for: {', '.join(TARGETS)}.", default=DEFAULT)
+    target: str = option(f"What the program is for: {', '.join(target_names())}.", default=DEFAULT)
     key_memory: float | None = option(
         "Memory for rotation keys: 4G, or all [default: as much as fits this machine]. With less "
         "of it, rotations are composed of others and take longer.",

@@ -18,7 +18,7 @@ from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.module import Module, Op
 from atlasc.passes.costs import program_costs
 from atlasc.report.summary import kind_of
-from atlasc.targets import TARGETS, find_target
+from atlasc.targets import find_target, target_names
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.costs import costs_of, measured_costs
 from atlasc.targets.parameters import ParameterSet
@@ -94,7 +94,7 @@ class Timing:
     @property
     def simulated(self) -> bool:
         """Whether nothing was encrypted: predicted seconds, of real encryption, do not compare."""
-        return self.target in TARGETS and not find_target(self.target).encrypted
+        return self.target in target_names() and not find_target(self.target).encrypted
 
     def summary(self) -> dict[str, Any]:
         """Predicted and measured seconds of one run and their ratio, of all ops and by kind of op,

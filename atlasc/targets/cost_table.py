@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ from pydantic import AfterValidator, Field
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, parse_json, read_bytes
+from atlasc.ir.plugins import plugins
 from atlasc.targets.machine import Machine, this_machine
 
 VARIABLE = "ATLASC_COSTS"
@@ -135,6 +137,10 @@ def load(path: Path) -> CostTable:
 
 def shipped_place(backend: str) -> Path:
     """The table that comes with atlasc."""
+    if (entry := plugins("atlasc.targets").get(backend)) is not None:
+        found = find_spec(entry.module)
+        if found is not None and found.origin is not None:
+            return Path(found.origin).parent / "costs.json"
     return Path(__file__).parent / backend / "costs.json"
 
 

@@ -93,17 +93,3 @@ class NoiseModel:
             settle=rescale,
             encode=unit * math.sqrt(1 / 12),
         )
-
-    @classmethod
-    def desilo(cls, ring_degree: int, log_scale: float = 40) -> NoiseModel:
-        """The model of desilofhe. It encrypts and switches keys at the squared scale, where both
-        errors vanish; rescaling is that of ``ckks``, and happens before a product.
-
-        Measured on desilofhe 1.17.0: rescaling at N = 2^14 and 2^15; a bootstrap's 1.2e-5 on any
-        two vectors that share one (6e-6 where a vector has one for itself); the cubic term on the
-        vector of ones, which came back as 0.9984, and it predicts the error on uniform slots in
-        [-16, 16], 7.4e-5, to the digit.
-        """
-        rescale = cls.ckks(ring_degree, log_scale).rescale
-        tiny = 3.2 * ring_degree / 2.0 ** (2 * log_scale)
-        return cls(tiny, rescale, tiny, bootstrap=1.2e-5, bootstrap_cubic=1.6e-3, relinearize=tiny)

@@ -104,9 +104,9 @@ def measured(command: list[str]) -> dict[str, Any]:
 def made(name: str) -> Engine[Any]:
     """An engine with keys of its own."""
     if name == "desilo":
-        from atlasc.targets.desilo.engine import DesiloEngine
-        from atlasc.targets.desilo.keys import KeySet
-        from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+        from atlasc_comparisons.desilo.engine import DesiloEngine
+        from atlasc_comparisons.desilo.keys import KeySet
+        from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
         return DesiloEngine(KeySet.generate(BOOTSTRAPPED, KeyPlan({1: BOOTSTRAPPED.max_level})))
     parameters = CpuParameters.bootstrapped(name.removeprefix("cpu, "), LOG_DEGREE)

@@ -14,7 +14,7 @@ from typing import Any
 
 from atlasc.passes.execution.counting_engine import Counted
 from atlasc.passes.execution.engine import Engine, Vector
-from atlasc.targets.desilo.engine import DesiloCiphertext
+from atlasc_comparisons.desilo.engine import DesiloCiphertext
 
 
 class LibraryCalls:

@@ -18,9 +18,9 @@ import numpy as np
 from atlasc.ir.module import Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import KeySet
-from atlasc.targets.desilo.library import library_engine
+from atlasc_comparisons.desilo.engine import DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet
+from atlasc_comparisons.desilo.library import library_engine
 from benchmarks.peers.programs import Program
 
 EngineFor = Callable[[Program], Engine[Any]]

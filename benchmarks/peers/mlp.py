@@ -15,9 +15,9 @@ import numpy as np
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.algorithms.chebyshev import ActivationApproximation
-from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.machine import require_memory
+from atlasc_comparisons.desilo.engine import DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.measure import measure, say
 from benchmarks.peers.programs import OurProgram

@@ -21,8 +21,8 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.parameters import ParameterSet, require_set
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.naive import Naive
 

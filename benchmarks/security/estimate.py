@@ -30,9 +30,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED
 from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import max_log_qp
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, LEVELED
 
 ERROR = 3.19
 SLOW, QUICK, BESIDE = "MATZOV", "BDGL16", "ADPS16"

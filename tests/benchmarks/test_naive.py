@@ -19,8 +19,8 @@ from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.pipeline import client_module
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.sim import SimEngine
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 from benchmarks.peers.measure import desilo_engines, run_all
 from benchmarks.peers.mlp import Mlp
 from benchmarks.peers.naive import Naive

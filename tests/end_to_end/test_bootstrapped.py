@@ -11,7 +11,7 @@ import pytest
 from tiny_model import BATCH, approximate, export_model
 
 if TYPE_CHECKING:
-    from atlasc.targets.desilo.keys import KeySet
+    from atlasc_comparisons.desilo.keys import KeySet
 
 pytestmark = [pytest.mark.encrypted, pytest.mark.bootstrap]
 
@@ -21,8 +21,8 @@ LARGEST_ERROR = 1e-3
 
 def engine_for(keys: KeySet, rotations: dict[int, int]) -> Any:
     """An engine with the shared keys and those rotation keys that a program needs beside them."""
-    from atlasc.targets.desilo.engine import DesiloEngine
-    from atlasc.targets.desilo.library import library_engine
+    from atlasc_comparisons.desilo.engine import DesiloEngine
+    from atlasc_comparisons.desilo.library import library_engine
 
     library, slots = library_engine(keys.parameters), keys.parameters.slots
     made = {
@@ -45,7 +45,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     from atlasc.passes.pipeline import lower_nn
     from atlasc.run import session
     from atlasc.run.session import simulate
-    from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+    from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
     archive, data = tmp_path / "tiny.pt2", tmp_path / "images.npz"
     export_model(archive)

@@ -181,7 +181,7 @@ def import_everything() -> None:
     from atlasc.compilation import compile  # noqa: F401
     from atlasc.targets import cost_table as cost_files
     from atlasc.targets.calibration import Calibrator
-    from atlasc.targets.desilo.engine import DesiloEngine  # noqa: F401
+    from atlasc_comparisons.desilo.engine import DesiloEngine  # noqa: F401
 
     torch.set_num_threads(1)
     shipped = cost_files.load(cost_files.shipped_place("cpu"))

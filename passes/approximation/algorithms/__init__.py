@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -12,16 +14,32 @@ from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.approximation.algorithms import chebyshev, nexus, thor
+from atlasc.ir.plugins import loaded, plugins
+from atlasc.passes.approximation.algorithms import chebyshev
 from atlasc.passes.approximation.description import Approximation, family_of
 
-ALGORITHMS: dict[tuple[str, str], type[Approximation]] = {
-    (cls.family, cls.algorithm): cls
-    for module in (chebyshev, nexus, thor)
-    for cls in vars(module).values()
-    if isinstance(cls, type) and issubclass(cls, Approximation) and "algorithm" in vars(cls)
-}
-"""By family and name."""
+GROUP = "atlasc.algorithms"
+"""Entry points that are modules with approximations."""
+
+
+@cache
+def algorithms() -> dict[tuple[str, str], type[Approximation]]:
+    """By family and name: those of this package, and of installed ones.
+
+    Raises:
+        AtlasError: an installed package's cannot be used.
+    """
+    further = [loaded(entry, _no_module) for entry in plugins(GROUP).values()]
+    return {
+        (cls.family, cls.algorithm): cls
+        for module in (*further, chebyshev)
+        for cls in vars(module).values()
+        if isinstance(cls, type) and issubclass(cls, Approximation) and "algorithm" in vars(cls)
+    }
+
+
+def _no_module(found: object) -> str:
+    return "" if isinstance(found, ModuleType) else "it is no module"
 
 
 def carried_by(op: Op, symbols: Mapping[str, np.ndarray]) -> Approximation:
@@ -50,9 +68,9 @@ def from_attribute(
     """
     family, entries = family_of(op_name), dict(attribute)
     algorithm = entries.pop("algorithm", None)
-    cls = ALGORITHMS.get((family, algorithm)) if isinstance(algorithm, str) else None
+    cls = algorithms().get((family, algorithm)) if isinstance(algorithm, str) else None
     if cls is None:
-        known = sorted(name for of, name in ALGORITHMS if of == family)
+        known = sorted(name for of, name in algorithms() if of == family)
         raise AtlasError(
             f"{op_name} knows no approximation algorithm {algorithm!r}",
             remedy=f"use one of {', '.join(known)}",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from atlasc.passes.execution.counting_engine import COST_KINDS
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import KEY, KEY_SWITCHES
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import Machine
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 MACHINE = Machine("Test 9000", 2, 16.0)
 

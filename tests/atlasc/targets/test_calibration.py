@@ -11,9 +11,9 @@ from atlasc.targets.calibration import FEW, MANY, Calibrator
 from atlasc.targets.costs import KEY, FittedCosts, ratio
 from atlasc.targets.cpu.calibration import CpuCalibrator
 from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.desilo.calibration import DesiloCalibrator
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.parameters import ParameterSet
+from atlasc_comparisons.desilo.calibration import DesiloCalibrator
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 SMALL = DesiloParameters(14, 3)
 

@@ -21,8 +21,8 @@ from atlasc.targets.cost_table import (
     shipped_place,
 )
 from atlasc.targets.costs import fitted_costs
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import Machine
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 SMALL = DesiloParameters(14, 1)
 

@@ -9,7 +9,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import COST_KINDS, CountingEngine
 from atlasc.targets.cost_table import CostTable
 from atlasc.targets.costs import KEY, FittedCosts, fitted_costs, measured_costs
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 DEEP = DesiloParameters(16, 4)
 SWITCHES = [name for name in COST_KINDS if not name.startswith("bootstrap")]

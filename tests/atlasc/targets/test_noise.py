@@ -9,8 +9,8 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
+from atlasc_comparisons.desilo.parameters import noise_model
 
 SETS = (CpuParameters(13, 2, 1), CpuParameters(14, 4, 3), CpuParameters(14, 4, 1))
 
@@ -52,7 +52,7 @@ def test_a_pair_of_ratios_decides_a_key_switch() -> None:
     loud, quiet = CpuParameters(13, 2, 1).noise_model(), CpuParameters(14, 4, 3).noise_model()
     assert loud.of_key_switch(2) > 4 * loud.rescale
     assert quiet.of_key_switch(4) < 1.5 * quiet.rescale
-    assert NoiseModel.desilo(2**14).of_key_switch(4) < 1e-6 * NoiseModel.desilo(2**14).rescale
+    assert noise_model(2**14).of_key_switch(4) < 1e-6 * noise_model(2**14).rescale
 
 
 @pytest.mark.parametrize("parameters", [CpuParameters(14, 6, 1), CpuParameters(15, 12, 4)], ids=str)

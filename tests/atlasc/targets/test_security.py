@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.bootstrap.sets import SETS
 from atlasc.targets import phantom
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import (
     MAX_LOG_QP,
@@ -26,6 +25,7 @@ from atlasc.targets.security import (
     max_log_qp,
     security_bits,
 )
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 RUNTIME = Path(__file__).parents[3] / "runtime_cuda/ckks/ring"
 ON_PHANTOM = PhantomParameters.bootstrapped("fourteen_levels")

@@ -11,13 +11,13 @@ from atlasc.targets.cost_table import load
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import ROOT, compiled, files
 
-TABLES = ROOT / "atlasc" / "targets"
+TABLES = (ROOT / "atlasc/targets", ROOT / "plugins/atlasc_comparisons")
 
 
 def _tables(folder: Path) -> list[Path]:
     shipped = {
         f"{path.parent.name}.json": path.read_bytes()
-        for path in sorted(TABLES.glob("*/costs.json"))
+        for path in sorted(place for folder in TABLES for place in folder.glob("*/costs.json"))
     }
     return list(files(dict(shipped))(folder))
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.key_folders import read_index, write_index
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 from tests.fuzz.reader import Reader
 
 PARAMETERS = DesiloParameters(14, 1)

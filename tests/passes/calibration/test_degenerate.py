@@ -13,7 +13,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.approximation.fitted import fitted_softmax
 from atlasc.passes.approximation.parametrisation import PAPER, SOFTMAX_ALGORITHMS, WIDE
-from atlasc.passes.approximation.recipes import RECIPES
+from atlasc.passes.approximation.recipes import recipe_names
 from atlasc.passes.calibration.calibrate import Calibration, calibrate, require_coverable
 from atlasc.passes.calibration.centre_keys import key_shifts, with_centred_keys
 from atlasc.passes.calibration.ranges import WIDEST
@@ -85,7 +85,7 @@ def test_wide_scores_have_fits_of_every_kind(space) -> None:
                     assert np.isfinite(row).all()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", recipe_names())
 def test_recipes_have_fits_for_wide_scores(recipe: str) -> None:
     module, calibration = wide(60.0)
     assert apply_recipe(module, recipe, calibration).ops

@@ -30,7 +30,7 @@ from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.pipeline import lower_nn, to_poly
 from atlasc.targets.costs import costs_of
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 
 def choose(levels: int, slots: int) -> Any:

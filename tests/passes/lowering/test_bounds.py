@@ -24,8 +24,8 @@ from atlasc.passes.lowering.packing.packer import is_alone
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.passes.pipeline import Lowered, lower_nn
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 from atlasc.targets.sim import SimEngine
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
 
 @settings(max_examples=40)

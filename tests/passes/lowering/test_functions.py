@@ -11,7 +11,7 @@ from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.simulation.agreement import UNKNOWN, compared
 from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.passes.simulation.watch import both_answers, function_values, knows_model
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())

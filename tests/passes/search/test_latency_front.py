@@ -17,7 +17,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency.model import LatencyModel, LatencyTarget, TimedChain
 from atlasc.passes.search.latency_front import Alternative, latency_front
 from atlasc.targets.costs import costs_of
-from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 
 def choose(levels: int, slots: int) -> Any:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from atlasc.bundle.folder import load_bundle
 from atlasc.cli import app
 from atlasc.targets import machine
-from atlasc.targets.desilo import library as desilo_library
+from atlasc_comparisons.desilo import library as desilo_library
 
 
 def run(*arguments: str | Path) -> Result:
@@ -171,7 +171,7 @@ def test_a_missing_library_is_said_before_any_work(
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", missing)
     message = refused(tiny.bundle, "--input", tiny.data, "--target", "desilo")
     assert "desilofhe" in message
-    assert 'pip install "atlasc[desilo]"' in message
+    assert 'pip install "atlasc-comparisons[desilo]"' in message
 
 
 @pytest.mark.encrypted

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from atlasc.targets.cost_table import VARIABLE, CostTable, load, own_place
-from atlasc.targets.desilo.calibration import DesiloCalibrator
+from atlasc_comparisons.desilo.calibration import DesiloCalibrator
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "targets"))
 
 from cost_tables import MACHINE, table_of
 
-from atlasc.targets.desilo.parameters import LEVELED, DesiloParameters
+from atlasc_comparisons.desilo.parameters import LEVELED, DesiloParameters
 
 DESILO = ("--target", "desilo")
 INSPECT = ("inspect", MODEL, *DESILO)

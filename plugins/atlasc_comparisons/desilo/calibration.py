@@ -8,12 +8,12 @@ import numpy as np
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.calibration import Actions, Calibrator
-from atlasc.targets.desilo.engine import DesiloCiphertext, DesiloEngine
-from atlasc.targets.desilo.keys import KeySet
-from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 from atlasc.targets.machine import require_memory
 from atlasc.targets.parameters import ParameterSet, require_set
+from atlasc_comparisons.desilo.engine import DesiloCiphertext, DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet
+from atlasc_comparisons.desilo.library import REQUIRED_VERSION, library_engine
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 
 class DesiloCalibrator(Calibrator):

@@ -8,12 +8,12 @@ from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.targets.base import Calibration, Progress, Target
 from atlasc.targets.cost_table import cost_warning
-from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import KeySet, generate_to
-from atlasc.targets.desilo.library import installed_build, load_library
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.key_folders import Role, read_index
 from atlasc.targets.parameters import ParameterSet, require_set
+from atlasc_comparisons.desilo.engine import DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet, generate_to
+from atlasc_comparisons.desilo.library import installed_build, load_library
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 
 class DesiloTarget(Target):
@@ -28,7 +28,7 @@ class DesiloTarget(Target):
 
     def calibration(self) -> Calibration:
         """See the base class; a bootstrap takes 16 GB and minutes."""
-        from atlasc.targets.desilo.calibration import DesiloCalibrator
+        from atlasc_comparisons.desilo.calibration import DesiloCalibrator
 
         self.check()
         return DesiloCalibrator()

@@ -12,9 +12,9 @@ from atlasc.passes.execution.engine import Engine, Vector
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
-from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import KeySet
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+from atlasc_comparisons.desilo.engine import DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
 PLAN = rotations(BOOTSTRAPPED.slots)
 

@@ -13,9 +13,9 @@ from atlasc.passes.lowering.keys.choose_rotations import choose_rotations
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import KeySet
-from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc_comparisons.desilo.engine import DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 pytestmark = pytest.mark.encrypted
 

@@ -28,14 +28,14 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, no_progress
-from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.desilo.parameters import (
+from atlasc.targets.key_folders import KeyIndex, read_key, write_bytes, write_index
+from atlasc.targets.machine import require_disk, require_memory
+from atlasc_comparisons.desilo.library import library_engine
+from atlasc_comparisons.desilo.parameters import (
     BOOTSTRAP_FILE_BYTES,
     BOOTSTRAP_LEVELS,
     DesiloParameters,
 )
-from atlasc.targets.key_folders import KeyIndex, read_key, write_bytes, write_index
-from atlasc.targets.machine import require_disk, require_memory
 
 _KINDS = {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}
 """What the library calls the kinds of keys, where its names differ."""

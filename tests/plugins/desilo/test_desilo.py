@@ -21,15 +21,15 @@ from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets import find_target, machine
 from atlasc.targets.base import no_progress
-from atlasc.targets.desilo import keys as desilo_keys
-from atlasc.targets.desilo import library as desilo_library
+from atlasc_comparisons.desilo import keys as desilo_keys
+from atlasc_comparisons.desilo import library as desilo_library
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
-from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import KeySet, generate_to
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 from atlasc.targets.key_folders import Role
+from atlasc_comparisons.desilo.engine import DesiloEngine
+from atlasc_comparisons.desilo.keys import KeySet, generate_to
+from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 pytestmark = pytest.mark.encrypted
 
@@ -281,7 +281,7 @@ def test_a_wrong_or_missing_library_is_reported(
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", fake)
     with pytest.raises(AtlasError, match=message) as caught:
         find_target("desilo").check()
-    assert 'pip install "atlasc[desilo]"' in caught.value.remedy
+    assert 'pip install "atlasc-comparisons[desilo]"' in caught.value.remedy
 
 
 class _Library:

@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import available_threads
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 REQUIRED_VERSION = "1.17.0"
 CPU_BUILD, CUDA_BUILD = "desilofhe", "desilofhe-cu130"
-_REMEDY = 'pip install "atlasc[desilo]"'
+_REMEDY = 'pip install "atlasc-comparisons[desilo]"'
 
 
 def installed_build() -> tuple[str | None, str | None]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from atlasc.targets.desilo.keys import ternary_secret
+from atlasc_comparisons.desilo.keys import ternary_secret
 
 
 @pytest.mark.parametrize("degree", [2**14, 2**16])
@@ -34,8 +34,8 @@ CLONES = """
 import os, hashlib, sys
 import desilofhe
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.desilo import keys as desilo_keys
-from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc_comparisons.desilo import keys as desilo_keys
+from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 engine = desilofhe.Engine(14, 1)  # without threads, which a copy of a process does not have
 desilo_keys.library_engine = lambda parameters: engine

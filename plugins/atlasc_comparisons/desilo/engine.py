@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.runtime.engine import RoleEngine
-from atlasc.targets.desilo.keys import KeySet
-from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.desilo.parameters import LARGE_PRIME_BITS, PRIME_BITS
+from atlasc_comparisons.desilo.keys import KeySet
+from atlasc_comparisons.desilo.library import library_engine
+from atlasc_comparisons.desilo.parameters import LARGE_PRIME_BITS, PRIME_BITS
 
 LibraryCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
