@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir import bounds
+from atlasc.ir.layout import Layout
 from atlasc.ir.types import Type
 
 _PLAIN_SYMBOL = re.compile(r"[A-Za-z_][\w.\-/]*", re.ASCII)
@@ -67,6 +68,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "float": _is_number,
     "string": lambda value: isinstance(value, str),
+    "layout": lambda value: isinstance(value, Layout),
     "name": lambda value: isinstance(value, str) and bounds.is_name(value),
     "symbol": lambda value: isinstance(value, Symbol),
     "scalar or symbol": lambda value: isinstance(value, Symbol) or _is_number(value),
@@ -99,7 +101,7 @@ def check_value(name: str, value: Any, nesting: int = 0) -> None:
     elif isinstance(value, str):
         if not value.isprintable():
             raise RuleError(f"attribute {name!r} holds a text with control characters")
-    elif not isinstance(value, bool | int | float | Symbol):
+    elif not isinstance(value, bool | int | float | Symbol | Layout):
         raise RuleError(f"attribute {name!r} cannot hold a {type(value).__name__}")
 
 

@@ -7,23 +7,24 @@ Client and server need only their own part of a program's folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.api.admission import admit
+from atlasc.api.admission import Admitted, admit
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.client.sharing import BITS, SharedAnswers, require_digits, share
-from atlasc.compilation.steps import Note, ProgressCallback, warned
+from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, warned
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
+from atlasc.loading.inputs import Inputs
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import decrypt_all, encrypt_all, execute
 from atlasc.run.timing import Pace, Timing
@@ -116,10 +117,10 @@ class Client:
         """
         with atlas_errors():
             given = self.bundle.load_inputs(inputs, long).tell(note)
-            admitted = admit(self.bundle, given, note, strict=True, unchecked=unchecked)
-            self.bundle.client.check_count(len(given))
-            doubt = admitted.doubt
-            return self.query(given.arrays, unchecked=unchecked, doubt=doubt).to_bytes()
+            query, _ = encrypt_inputs(
+                self.bundle, given, lambda: self, strict=True, unchecked=unchecked, note=note
+            )
+            return query.to_bytes()
 
     def query(
         self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False, doubt: str = ""
@@ -192,6 +193,32 @@ class Client:
         if isinstance(answer, Message):
             return answer
         return Message.read(answer, "answer", self.bundle)
+
+
+def encrypt_inputs(
+    bundle: Bundle,
+    inputs: Inputs,
+    client: Callable[[], Client],
+    *,
+    strict: bool = False,
+    unchecked: bool = False,
+    steps: Steps = silent,
+    note: Note,
+) -> tuple[Message, Admitted]:
+    """A query of the inputs that are fit for it, and which these are.
+
+    Args:
+        client: called once the inputs are known to be fit, as it loads keys.
+        strict, unchecked, steps, note: see :func:`atlasc.api.admission.admit`.
+
+    Raises:
+        AtlasError: as ``admit``; more inputs than the program answers at a time; of the client.
+    """
+    admitted = admit(bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
+    bundle.client.check_count(len(admitted.inputs))
+    with steps("encrypting"):
+        arrays, doubt = admitted.inputs.arrays, admitted.doubt
+        return client().query(arrays, unchecked=unchecked, doubt=doubt), admitted
 
 
 class Server:

@@ -192,7 +192,7 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
         source = op.operands[0]
         stand_in = {
             "name": f"result.{op.attributes['name']}",
-            "layout": str(source.ciphertext.layout),
+            "layout": source.ciphertext.layout,
             "shape": op.attributes["shape"],
             "level": source.ciphertext.level or 0,
         }

@@ -26,7 +26,7 @@ PADDING = (
 )
 HIDDEN = ("b", "t", "g", "d")
 """Axes of a hidden state's layout."""
-LAYOUT = A("layout", "string", "packing of the result")
+LAYOUT = A("layout", "layout", "packing of the result")
 QK_LEVELS = 3  # masks of the rotations, product, packing mask
 PV_LEVELS = 3  # extraction mask (at the level of V's rotation masks), product, last rotation masks
 ROW_LEVELS = 3  # of both products with one query: the product, two masks
@@ -61,14 +61,6 @@ def operand_level(site: Site) -> int | None:
     return levels.pop() if levels else None
 
 
-def parse_layout(site: Site) -> Layout:
-    """The layout attribute, checked."""
-    try:
-        return Layout.parse(site.attributes["layout"])
-    except ValueError as error:
-        raise RuleError(str(error)) from None
-
-
 def first_layout(site: Site, operand: int = 0) -> Layout:
     """Layout of a ciphertext operand."""
     if not isinstance(site.types[operand], CiphertextType):
@@ -97,7 +89,7 @@ def _covers(full: Layout, reduced: Layout) -> bool:
 
 
 def _input(site: Site) -> CiphertextType:
-    layout, shape = parse_layout(site), site.attributes["shape"]
+    layout, shape = site.attributes["layout"], site.attributes["shape"]
     if tuple(axis for axis, _ in layout.extents) != HIDDEN:
         _check_unpacked(layout, shape)
     elif (
@@ -121,11 +113,11 @@ def _check_unpacked(layout: Layout, shape: list[int]) -> None:
 
 
 def _result(site: Site) -> CiphertextType:
-    return CiphertextType(parse_layout(site), site.attributes.get("level"))
+    return CiphertextType(site.attributes["layout"], site.attributes.get("level"))
 
 
 def _linear_transform(site: Site) -> Layout:
-    layout = parse_layout(site)
+    layout = site.attributes["layout"]
     outputs, inputs = rules.matrix_shape(site, "weight")
     for where, features in ((first_layout(site), inputs), (layout, outputs)):
         blocks, width = where.extent("g"), where.extent("d")
@@ -141,7 +133,7 @@ def _linear_transform(site: Site) -> Layout:
 
 
 def _replicate(site: Site) -> Layout:
-    source, layout = first_layout(site), parse_layout(site)
+    source, layout = first_layout(site), site.attributes["layout"]
     if layout not in (source.one_row, source.without((UNUSED,), REPLICATED)):
         raise RuleError(f"the layout {layout} does not replicate {source}")
     return layout
@@ -180,7 +172,7 @@ def _mul_plain(site: Site) -> Layout:
         alone = not {"zero_padding", "first_row", "layout"} & set(site.attributes)
         require(alone, "with a mask there is nothing to say about padding or layout")
         require(not isinstance(site.attributes["value"], Symbol), "with a mask value is a number")
-    layout = parse_layout(site) if "layout" in site.attributes else source
+    layout = site.attributes.get("layout", source)
     if layout != source and not _covers(layout, source):
         raise RuleError(f"layout {layout} does not cover {source}")
     return layout
@@ -194,7 +186,7 @@ def _gather(site: Site) -> Layout:
 
 
 def _spread(site: Site) -> Layout:
-    layout = parse_layout(site)
+    layout = site.attributes["layout"]
     if layout.gathered != first_layout(site):
         raise RuleError(f"{first_layout(site)} is not the layout {layout} in one ciphertext")
     return layout
@@ -249,21 +241,21 @@ def _masked(site: Site, operand: int, scores: Layout) -> Layout:
 def _scores(site: Site) -> Layout:
     same = first_layout(site, 0) == first_layout(site, 1)
     require(same, "queries and keys must have one layout")
-    return _masked(site, 2, parse_layout(site))
+    return _masked(site, 2, site.attributes["layout"])
 
 
 def _row_scores(site: Site) -> Layout:
     query, keys = first_layout(site, 0), first_layout(site, 1)
     if query != keys.without(("t",), REPLICATED):
         raise RuleError(f"the query must be replicated over the tokens of the keys, not {query}")
-    return _masked(site, 2, parse_layout(site))
+    return _masked(site, 2, site.attributes["layout"])
 
 
 def _context(site: Site) -> Layout:
     weights, values = first_layout(site, 0), first_layout(site, 1)
     fits = weights.field("s") is not None and values.field("d") is not None
     require(fits, "it takes weights with an axis s and values with an axis d")
-    return parse_layout(site)
+    return site.attributes["layout"]
 
 
 def _row_context(site: Site) -> Layout:
@@ -311,7 +303,7 @@ declare_ckks("ckks.mul_plain",
              A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),
              FIRST_ROW,
-             A("layout", "string", "of the result, where a replicated operand grows an axis",
+             A("layout", "layout", "of the result, where a replicated operand grows an axis",
                optional=True),
              levels=1)  # fmt: skip
 declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,

@@ -16,8 +16,9 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from atlasc.ir.bounds import MAX_PATH, MAX_STORED, is_shape, is_symbol
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.layout import Layout
 from atlasc.ir.module import LEVELS, IRLevel, Module, Value
-from atlasc.ir.opdef import RuleError, Symbol, check_value
+from atlasc.ir.opdef import OPS, RuleError, Symbol, check_value
 
 MAX_DIGITS = 20
 """Of an integer of 64 bits, its sign included."""
@@ -212,6 +213,7 @@ def _add(
         raise _Fault(name, f"{name} is defined twice")
     sources = [values[str(token)] for token in operands]
     with _at(at):
+        attributes = _typed(str(at), attributes or {})
         module.add(str(at), sources, attributes, location or "", str(name)[1:] if name else None)
     value = module.ops[-1].result
     if (name is None) != (value is None):
@@ -226,6 +228,19 @@ def _add(
     if str(written) != str(value.type):
         raise _Fault(written, f"{at} gives {value.type}, the text says {written}")
     values[str(name)] = value
+
+
+def _typed(op: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of an op; those that its declaration says are layouts are written as strings."""
+    kinds = {one.name: one.kind for one in OPS[op].attributes} if op in OPS else {}
+    typed = dict(attributes)
+    for name, value in attributes.items():
+        if kinds.get(name) == "layout" and isinstance(value, str):
+            try:
+                typed[name] = Layout.parse(value)
+            except ValueError as error:
+                raise RuleError(f"{name}: {error}") from None
+    return typed
 
 
 _ESCAPES = {"n": "\n", "r": "\r"}

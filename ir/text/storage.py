@@ -13,6 +13,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, read_safetensors, read_text
+from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import RuleError, Symbol, check_value, quoted
 from atlasc.ir.text.parser import parse
@@ -63,6 +64,8 @@ def print_attribute(value: Any) -> str:
             return repr(float(value))  # of a NumPy float too
         case str():
             return quoted(value)
+        case Layout():
+            return quoted(str(value))
         case list():
             return "[" + ", ".join(map(print_attribute, value)) + "]"
         case dict():

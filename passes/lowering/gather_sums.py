@@ -79,7 +79,7 @@ def _gathered(module: Module) -> Module:
             continue
         for operand in op.operands:
             if operand not in rewriter.values:
-                layout = {"layout": str(layout_of(operand))}
+                layout = {"layout": layout_of(operand)}
                 spread = add(operand.op, "ckks.spread", [gathered[operand]], layout)
                 rewriter.values[operand] = spread
         copy = rewriter.copy(op)

@@ -91,7 +91,7 @@ def _input(packer: Packer, op: Op) -> Value:
     if op.attributes["side"] == "public":
         return add("ckks.public_input", [], {**facts, "shape": shape})
     layout = packer.packing.hidden(shape[0], shape[1] if len(shape) == 3 else 1, shape[-1])
-    facts |= {"layout": str(layout), "shape": shape, **_some(op, "factor", "centred")}
+    facts |= {"layout": layout, "shape": shape, **_some(op, "factor", "centred")}
     return add("ckks.input", [], facts)
 
 
@@ -106,9 +106,7 @@ def _linear(packer: Packer, op: Op) -> Value:
     target = packer.packing.like(source, outputs)
     plan = choose_plan(source, target, inputs, outputs)._asdict()
     arrays = _some(op, "weight", "bias")
-    return packer.emit(
-        op, "linear_transform", packer.operand(op), **arrays, **plan, layout=str(target)
-    )
+    return packer.emit(op, "linear_transform", packer.operand(op), **arrays, **plan, layout=target)
 
 
 def _rotary(packer: Packer, op: Op) -> Value:
@@ -191,7 +189,7 @@ def _center(packer: Packer, op: Op) -> Value:
     total = packer.emit(op, "rotate_sum", x, axes=["d", "g"])
     value = packer.spread(op, share)
     return packer.emit(
-        op, "sub", x, packer.emit(op, "mul_plain", total, value=value, layout=str(layout))
+        op, "sub", x, packer.emit(op, "mul_plain", total, value=value, layout=layout)
     )
 
 
@@ -228,7 +226,7 @@ def _matmul(packer: Packer, op: Op) -> Value | None:
     operands = packer.operand(op, 0), packer.operand(op, 1)
     if packer.layout(op, 0).field("t") is None:
         return packer.emit(op, "row_context", *operands)
-    return packer.emit(op, "ct_matmul_pv", *operands, layout=str(packer.layout(op, 1)))
+    return packer.emit(op, "ct_matmul_pv", *operands, layout=packer.layout(op, 1))
 
 
 def _mask_fill(packer: Packer, op: Op) -> Value:
@@ -258,7 +256,7 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         **_visible(op),
         fill=op.attributes["fill"],
         **_some(op, "log_keys"),
-        layout=str((row_score_layout if alone else score_layout)(hidden, heads)),
+        layout=(row_score_layout if alone else score_layout)(hidden, heads),
     )
 
 

@@ -123,7 +123,7 @@ def _ckks(draw: st.DrawFn, module: Module) -> None:
     extents = {axis: draw(st.integers(1, 1 << n)) for axis, n in bits.items()}
     layout = Layout(fields, outer, tuple(extents.items()))
     shape = [extents["b"], extents["t"], extents["g"] * extents["d"]]
-    entry: dict[str, Any] = {"name": draw(ENDS), "layout": str(layout), "shape": shape}
+    entry: dict[str, Any] = {"name": draw(ENDS), "layout": layout, "shape": shape}
     if draw(st.booleans()):
         entry["level"] = 9
     x = module.add("ckks.input", [], entry, draw(LOCATIONS))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import OPS, Symbol
 from atlasc.ir.types import TensorType
@@ -119,7 +120,7 @@ def test_accessors_give_the_type_that_is_meant() -> None:
     assert x.tensor.shape == (1, 2)
     with pytest.raises(AtlasError, match="%0: tensor<1x2xf64, server> is a tensor, not a cipher"):
         _ = x.ciphertext
-    layout = "[d:2 g:0 b:0 t:1 | | b=1 t=2 g=1 d=4]"
+    layout = Layout.parse("[d:2 g:0 b:0 t:1 | | b=1 t=2 g=1 d=4]")
     attributes = {"name": "x", "shape": [1, 2, 4], "layout": layout}
     packed = Module("m", "ckks").add("ckks.input", (), attributes, "layer.0")
     assert packed.ciphertext.ciphertexts == 1

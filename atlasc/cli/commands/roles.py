@@ -78,7 +78,7 @@ def encrypt(
     answers would be wrong are left out, too. A client without the server's part cannot check that.
     """
     from atlasc.api import roles
-    from atlasc.api.admission import admit, require_polynomials
+    from atlasc.api.admission import require_polynomials
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
     from atlasc.ir.errors import counted
@@ -89,13 +89,11 @@ def encrypt(
     _warn_of_simulation(chosen)
     if strict:
         require_polynomials(loaded)
-    given = inputs.load(loaded)
-    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress)
-    loaded.client.check_count(len(admitted.inputs))
-    with progress("encrypting"):
-        client = roles.Client(loaded, keys, target)
-        doubt = admitted.doubt
-        client.query(admitted.inputs.arrays, unchecked=unchecked, doubt=doubt).save(query)
+    found, admitted = roles.encrypt_inputs(
+        loaded, inputs.load(loaded), lambda: roles.Client(loaded, keys, target),
+        strict=strict, unchecked=unchecked, steps=progress, note=warn,
+    )  # fmt: skip
+    found.save(query)
     if as_json:
         print_json({"query": str(query), "inputs": admitted.inputs.names})
     else:

@@ -169,11 +169,11 @@ class Packer:
         if not is_alone(op.operands[0]):  # a token of all, or a sum over all
             alone = self.emit(op, "mul_plain", value, value=1.0, first_row=True, **observed(op))
             return self._copied(op, alone, layout)
-        moved = {"layout": str(layout)} if "layout" in op.attributes else {}
+        moved = {"layout": layout} if "layout" in op.attributes else {}
         return self.again(op, *map(self.one_row, op.operands), **moved)
 
     def _copied(self, op: Op, row: Value, layout: Layout) -> Value:
-        return self.emit(op, "replicate", row, layout=str(layout), **observed(op))
+        return self.emit(op, "replicate", row, layout=layout, **observed(op))
 
     def query(self, value: Value, keys: Layout, flags: dict[str, Any], where: str) -> Value:
         """A query beside keys: its heads where theirs are, in the slots of all tokens.
@@ -201,7 +201,7 @@ class Packer:
             return self._copied(op, self.again(op, *op.operands, first_row=True, **flags), layout)
         outputs, inputs = self.module.symbols[op.attributes["weight"].name].shape
         plan = choose_plan(layout_of(op.operands[0]), layout, inputs, outputs)._asdict()
-        return self.again(op, *op.operands, layout=str(layout), **plan, **flags)
+        return self.again(op, *op.operands, layout=layout, **plan, **flags)
 
 
 def is_alone(value: Value) -> bool:

@@ -281,7 +281,6 @@ void chacha20(std::uint32_t (&words)[16][16], const Seed& seed, std::uint32_t co
 
 }  // namespace
 
-const VectorKernels kernels = {
-    forward, backward,      add,     subtract,        multiply, times_number, add_product, divide,
-    lift,    inner_product, permute, sum_of_products, scale,    combine,      residues,    chacha20,
-};
+#define ATLASC_KERNEL(name, of_type) name,
+const VectorKernels kernels = {ATLASC_VECTOR_KERNELS(ATLASC_KERNEL)};
+#undef ATLASC_KERNEL

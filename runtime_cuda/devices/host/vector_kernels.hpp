@@ -9,23 +9,30 @@
 
 namespace atlasc::ckks {
 
+/// Each kernel, and a function of its type. One list: the table and what it is filled with follow from
+/// it, so that no kernel can stand in another one's place.
+#define ATLASC_VECTOR_KERNELS(KERNEL)                  \
+    KERNEL(forward, forward_portable)                  \
+    KERNEL(backward, backward_portable)                \
+    KERNEL(add, lanes::add)                            \
+    KERNEL(subtract, lanes::subtract)                  \
+    KERNEL(multiply, lanes::multiply)                  \
+    KERNEL(times_number, lanes::times_number)          \
+    KERNEL(add_product, lanes::add_product)            \
+    KERNEL(divide, lanes::divide)                      \
+    KERNEL(lift, lanes::lift)                          \
+    KERNEL(inner_product, lanes::inner_product)        \
+    KERNEL(permute, lanes::permute)                    \
+    KERNEL(sum_of_products, lanes::sum_of_products)    \
+    KERNEL(scale, lanes::scale)                        \
+    KERNEL(combine, lanes::combine)                    \
+    KERNEL(residues, lanes::residues)                  \
+    KERNEL(chacha20, lanes::chacha20)
+
 struct VectorKernels {
-    decltype(&forward_portable) forward;
-    decltype(&backward_portable) backward;
-    decltype(&lanes::add) add;
-    decltype(&lanes::subtract) subtract;
-    decltype(&lanes::multiply) multiply;
-    decltype(&lanes::times_number) times_number;
-    decltype(&lanes::add_product) add_product;
-    decltype(&lanes::divide) divide;
-    decltype(&lanes::lift) lift;
-    decltype(&lanes::inner_product) inner_product;
-    decltype(&lanes::permute) permute;
-    decltype(&lanes::sum_of_products) sum_of_products;
-    decltype(&lanes::scale) scale;
-    decltype(&lanes::combine) combine;
-    decltype(&lanes::residues) residues;
-    decltype(&lanes::chacha20) chacha20;
+#define ATLASC_MEMBER(name, of_type) decltype(&of_type) name;
+    ATLASC_VECTOR_KERNELS(ATLASC_MEMBER)
+#undef ATLASC_MEMBER
 };
 
 namespace ifma {

@@ -105,7 +105,7 @@ def gathered() -> Case:
     x = bench.input("x", packing, np.random.default_rng(3).normal(size=(2, 3, 15)))
     sums = bench.add("rotate_sum", x, axes=["d"])
     one = bench.add("gather", sums)
-    back = bench.add("spread", bench.add("square", one), layout=str(layout_of(sums)))
+    back = bench.add("spread", bench.add("square", one), layout=layout_of(sums))
     return bench.case(bench.add("mul", x, back))
 
 
@@ -183,7 +183,7 @@ class Bench:
         self.inputs[name], self.slots = tensor, packing.hidden(1, 1, 1).slots
         attributes: dict[str, Any] = {
             "name": name,
-            "layout": str(packing.hidden(*tensor.shape)),
+            "layout": packing.hidden(*tensor.shape),
             "shape": list(tensor.shape),
             "level": LEVELS,
         }

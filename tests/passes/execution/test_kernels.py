@@ -39,7 +39,7 @@ class Bench:
         layout = self.packing.hidden(*tensor.shape)
         slots = pack_tensor(layout, tensor)
         self.inputs[name] = [self.engine.encrypt(vector, LEVEL) for vector in slots]
-        attributes = {"layout": str(layout), "shape": list(tensor.shape), "level": LEVEL}
+        attributes = {"layout": layout, "shape": list(tensor.shape), "level": LEVEL}
         return self.module.add("ckks.input", [], {"name": name, **attributes})
 
     def constant(self, array: np.ndarray) -> Any:
@@ -59,7 +59,7 @@ class Bench:
         source = layout_of(x)
         target = self.packing.like(source, len(weight))
         plan = more.pop("plan", None) or choose_plan(source, target, *weight.T.shape)
-        attributes = {"weight": self.constant(weight), "layout": str(target), **plan._asdict()}
+        attributes = {"weight": self.constant(weight), "layout": target, **plan._asdict()}
         return self.module.add("ckks.linear_transform", [x], {**attributes, **more})
 
 
@@ -146,7 +146,7 @@ def test_linear_transforms_of_one_row(
     bench, index = Bench(packing), token % x.shape[1]
     one = bench.module.add("ckks.select", [bench.input("x", x)], {"axis": "t", "index": index})
     one = bench.linear(one, weight, bias=bench.constant(bias), first_row=True)
-    one = bench.module.add("ckks.replicate", [one], {"layout": str(layout_of(one).one_row)})
+    one = bench.module.add("ckks.replicate", [one], {"layout": layout_of(one).one_row})
     wanted = x[:, index] @ weight.T + bias
     for matrix in (weight.T, weight):
         one = bench.linear(one, matrix)
@@ -232,12 +232,12 @@ def attention(
     if causal:
         keep = keep & np.tril(np.ones((tokens, tokens), bool))
     scores = score_layout(layout_of(q), heads)
-    attributes = {"causal": causal, "fill": -3.0, "log_keys": 2.0, "layout": str(scores)}
+    attributes = {"causal": causal, "fill": -3.0, "log_keys": 2.0, "layout": scores}
     s = bench.module.add("ckks.ct_matmul_qk", operands, attributes)
     zero = {"causal": causal, "value": -3.0}
     p = bench.module.add("ckks.mask_zero", [s, *operands[2:]], zero)
     low = [bench.module.add("ckks.drop", [x], {"level": LEVEL - 3}) for x in (v,)]
-    y = bench.module.add("ckks.ct_matmul_pv", [p, *low], {"layout": str(layout_of(v))})
+    y = bench.module.add("ckks.ct_matmul_pv", [p, *low], {"layout": layout_of(v)})
     split = [x.reshape(batch, tokens, heads, width) for x in tensors]
     plain = np.einsum("bihd,bjhd->bhij", *split[:2])
     plain = np.where(keep, plain + 2.0 * log_hidden(plain, keep), -3.0)
@@ -286,10 +286,10 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     copied = heads % (1 << packing.g) > 0
     one = bench.linear(one, np.eye(heads * width), first_row=True, copy_padding=copied)
     beside = layout_of(k).without(("t",), "*")
-    one = bench.module.add("ckks.replicate", [one], {"layout": str(beside)})
+    one = bench.module.add("ckks.replicate", [one], {"layout": beside})
     k = bench.linear(k, np.eye(heads * width), copy_padding=copied)
     scores, seen = row_score_layout(layout_of(k), heads), {"causal": case["causal"], "query": query}
-    attributes = {**seen, "fill": -3.0, "log_keys": 2.0, "layout": str(scores)}
+    attributes = {**seen, "fill": -3.0, "log_keys": 2.0, "layout": scores}
     s = bench.module.add("ckks.row_scores", [one, k, *masks], attributes)
     p = bench.module.add("ckks.mask_zero", [s, *masks], {**seen, "value": -3.0})
     low = bench.module.add("ckks.drop", [v], {"level": LEVEL - 4})
