@@ -23,7 +23,7 @@ from atlasc.passes.execution.counting_engine import (
     counts_of,
 )
 from atlasc.passes.execution.execute import Functions, execute
-from atlasc.passes.execution.function import Function, Shape
+from atlasc.passes.execution.function import EngineParameters, Function
 from atlasc.passes.execution.rotation_plan import RotationPlan
 
 PrimitiveCosts = Mapping[tuple[CostKind, int], float]
@@ -97,13 +97,15 @@ def live_ciphertexts(module: Module) -> Counter[int]:
     return engine.at_peak
 
 
-def _shape_of(module: Module) -> Shape:
+def _shape_of(module: Module) -> EngineParameters:
     """The least shape of engines for a ckks module, with or without levels."""
     attributes = module.attributes
     levels = attributes.get("levels") or 0
     given = [op.attributes.get("level", 0) for op in module.inputs]
     top = max(levels, *given, *module.depths().values())
-    return Shape(attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1))
+    return EngineParameters(
+        attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1)
+    )
 
 
 def _is_complete(module: Module) -> bool:
@@ -171,7 +173,9 @@ def op_profiles(module: Module) -> Callable[[Op], Profile]:
     runs d levels below the entry does so wherever the entry is. So the module may have levels or
     not.
     """
-    functions = Functions(module, Shape(module.attributes["slots"], _TOP), costs_only=True)
+    functions = Functions(
+        module, EngineParameters(module.attributes["slots"], _TOP), costs_only=True
+    )
 
     @cache
     def below_top(function: Function) -> Profile:

@@ -64,7 +64,7 @@ PIPELINE: tuple[type[Pass], ...] = (
 AfterEach = Callable[[Pass, Module, Report], None]
 CostsOf = Callable[[Any], PrimitiveCosts]
 """A parameter set to the seconds of its primitives."""
-Steps = Sequence[type[Pass]]
+PassKinds = Sequence[type[Pass]]
 
 COMPUTE: dict[Analysis, Callable[[Module, Mapping[str, np.ndarray]], Module]] = {
     MAGNITUDES: with_magnitudes,
@@ -156,7 +156,7 @@ def require_kept() -> None:
                 )
 
 
-def _reaches(analysis: Analysis, following: Steps) -> bool:
+def _reaches(analysis: Analysis, following: PassKinds) -> bool:
     """Whether a later pass needs an analysis, and all passes before that one keep it."""
     first = next((k for k in following if analysis in k.needs or analysis not in k.keeps), None)
     return first is not None and analysis in first.needs
@@ -247,7 +247,7 @@ class _Choice:
     fewest: bool
 
     def best(
-        self, module: Module, kinds: Steps, goal: Goal | None = None, levels: int = 0
+        self, module: Module, kinds: PassKinds, goal: Goal | None = None, levels: int = 0
     ) -> _Found:
         """The cheapest way through these passes; an AtlasError where there is none that leaves out
         what may be left out.

@@ -30,9 +30,9 @@ MAX_STATE = 16 * GIB
 EVERY = 60.0
 """Seconds between two writes of a checkpoint."""
 
-Slots = list[tuple[np.ndarray, int]]
+SlotsAndLevels = list[tuple[np.ndarray, int]]
 """Slots and level of the ciphertexts of one value."""
-LiveSlots = dict[str, list[Slots]]
+LiveSlots = dict[str, list[SlotsAndLevels]]
 """By value: of the reference, and of the target."""
 SIDES = ("ours", "theirs")
 """What the two are called in the file."""

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from atlasc.client.program import Packed
-from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, Slots
+from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, SlotsAndLevels
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Executor, Functions
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
@@ -138,7 +138,7 @@ class _Both:
 
     reference: list[Any]
     target: list[Any]
-    slots: Slots
+    slots: SlotsAndLevels
 
 
 class _LockStep:
@@ -159,7 +159,7 @@ class _LockStep:
             for op in program.ops
             if op.name == "ckks.public_input"
         }
-        shape = Shape.of(target)
+        shape = EngineParameters.of(target)
         functions = Functions(program, shape)
         # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
         judge = partial(SimEngine, *shape, bootstrap_range=np.inf)
@@ -266,8 +266,8 @@ def _slots(side: Executor[Any], ciphertext: Any) -> np.ndarray:
     return engine.decrypt(low) - 1j * engine.decrypt(engine.times_i(low))
 
 
-def _encrypted(side: Executor[Any], values: Slots) -> list[Any]:
-    """Slots, complex ones too, in an engine."""
+def _encrypted(side: Executor[Any], values: SlotsAndLevels) -> list[Any]:
+    """SlotsAndLevels, complex ones too, in an engine."""
     engine, made = side.engine, []
     for slots, level in values:
         ciphertext = engine.encrypt(np.ascontiguousarray(slots.real), level)

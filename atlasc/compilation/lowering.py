@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.calibration.measure import blas_threads
 from atlasc.passes.costs import program_costs
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
@@ -70,7 +70,7 @@ def lower_module(
         )
         parameters = cast(ParameterSet, lowered.parameters)
         program = plan_keys(lowered.program, parameters, options.key_memory, options.device_memory)
-        program = with_noise(program, parameters.noise_model(), Shape.of(parameters))
+        program = with_noise(program, parameters.noise_model(), EngineParameters.of(parameters))
         return replace(lowered, program=with_parameters(program, target, parameters))
 
 

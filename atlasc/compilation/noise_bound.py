@@ -29,7 +29,7 @@ from atlasc.compilation.op_noise import OpNoises
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.execution.execute import Functions
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.targets.noise import NoiseModel
@@ -46,7 +46,7 @@ _FEATURES = 8
 """Of a Chebyshev sum with coefficients for each feature, how many are tried."""
 
 
-def with_noise(program: Module, noise: NoiseModel, shape: Shape) -> Module:
+def with_noise(program: Module, noise: NoiseModel, shape: EngineParameters) -> Module:
     """A copy of a lowered program whose outputs carry ``noise``: a bound of the root mean square
     error that encryption adds to the elements of an answer, in units of its own. Without
     calibration there is none.
@@ -66,7 +66,7 @@ def with_noise(program: Module, noise: NoiseModel, shape: Shape) -> Module:
     return rewriter.module
 
 
-def program_change(program: Module, noise: NoiseModel, shape: Shape) -> float:
+def program_change(program: Module, noise: NoiseModel, shape: EngineParameters) -> float:
     """Change of the outputs by all errors: root mean square, in units of their size."""
     if not any("noise_gain" in op.attributes for op in program.ops):
         return 0.0

@@ -20,7 +20,7 @@ from atlasc.files import new_folder, write_private
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.execute import Functions
-from atlasc.passes.execution.function import Function, Shape
+from atlasc.passes.execution.function import EngineParameters, Function
 from atlasc.passes.execution.record_arrays import record_arrays
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
@@ -111,7 +111,7 @@ def _recorded(
     Raises:
         AtlasError: a name has characters that no file may have, or is that of the record.
     """
-    calls = Functions(program, Shape.of(parameters)).named()
+    calls = Functions(program, EngineParameters.of(parameters)).named()
     functions = list(dict.fromkeys(calls.values()))
     periods = {period for function in functions for period in function.periods}
     circuits = [one for period in sorted(periods) for one in parameters.circuit(period)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Ct, Engine, Plaintext, Vector
-from atlasc.passes.execution.function import Function, Shape
+from atlasc.passes.execution.function import EngineParameters, Function
 from atlasc.passes.execution.plaintexts import Argument, Slots, Table
 from atlasc.passes.execution.record import Recorder
 from atlasc.passes.execution.record_arrays import Recording
@@ -91,7 +91,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: EngineParameters,
         native: Any,
         *,
         has_secret: bool = True,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.module import Module
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library
@@ -67,7 +67,7 @@ class SimEngine(NativeEngine):
         bootstrap_range: float = 1.0,
         rotation_keys: Mapping[int, int] | None = None,
     ) -> None:
-        shape = Shape(slots, max_level, bootstrap_level, bootstrap_batch)
+        shape = EngineParameters(slots, max_level, bootstrap_level, bootstrap_batch)
         keys = None if rotation_keys is None else dict(rotation_keys)
         native = load_library().Engine.simulated(*shape, keys, _noise(noise, seed), bootstrap_range)
         super().__init__(shape, native)

@@ -33,7 +33,7 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX,
     Parametrisation,
 )
-from atlasc.passes.approximation.recipes import Facts, iterative_softmax, recipe
+from atlasc.passes.approximation.recipes import OpFacts, iterative_softmax, recipe
 from atlasc.passes.calibration.calibrate import Calibration, nominal_calibration, read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys
 from atlasc.passes.calibration.measure import nonlinear_ops
@@ -77,7 +77,7 @@ class Approximate(Pass):
 
 
 @dataclass(frozen=True)
-class Place:
+class NonlinearPlace:
     """Where a nonlinear op stands.
 
     Attributes:
@@ -90,14 +90,14 @@ class Place:
     norm: int = 0
 
 
-def places(module: Module) -> list[Place]:
+def places(module: Module) -> list[NonlinearPlace]:
     """The nonlinear ops on encrypted data, each with its block."""
     blocks: dict[int, int] = {}
     norms: Counter[int] = Counter()
     found = []
     for op in nonlinear_ops(module):
         block = None if op.layer is None else blocks.setdefault(op.layer, len(blocks))
-        found.append(Place(op, block, 0 if block is None else min(norms[block], 1)))
+        found.append(NonlinearPlace(op, block, 0 if block is None else min(norms[block], 1)))
         if block is not None and op.definition.family == "norm":
             norms[block] += 1
     return found
@@ -109,7 +109,7 @@ def layer_count(module: Module) -> int:
 
 
 def approximation_for(
-    place: Place,
+    place: NonlinearPlace,
     layer: Sequence[int] | None,
     calibration: Calibration | None,
     parametrisation: Parametrisation = PAPER,
@@ -143,7 +143,10 @@ def _at(op: Op, known: Range | None) -> Iterator[None]:
 
 
 def _fitted(
-    place: Place, layer: Sequence[int] | None, known: Range | None, parametrisation: Parametrisation
+    place: NonlinearPlace,
+    layer: Sequence[int] | None,
+    known: Range | None,
+    parametrisation: Parametrisation,
 ) -> Approximation | None:
     op, family = place.op, place.op.definition.family
     if layer is None:
@@ -194,7 +197,7 @@ def recipe_approximations(
     for op in nonlinear_ops(module):
         known = None if calibration is None else calibration.of(op)
         with _at(op, known):
-            found[op.value.name] = chosen.approximation(Facts.of(op, known))
+            found[op.value.name] = chosen.approximation(OpFacts.of(op, known))
     return found
 
 

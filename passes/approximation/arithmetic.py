@@ -184,7 +184,7 @@ class RecordedStep(NamedTuple):
 
 
 @dataclass
-class Recorder(Arithmetic):
+class StepRecorder(Arithmetic):
     """Writes down what an algorithm does to its argument, which is value 0."""
 
     steps: list[RecordedStep] = field(default_factory=list)

@@ -22,7 +22,7 @@ from atlasc.ir.opdef import OPS
 from atlasc.passes.approximation.arithmetic import (
     Constant,
     DepthArithmetic,
-    Recorder,
+    StepRecorder,
     Term,
     levels_of_steps,
 )
@@ -94,7 +94,7 @@ class Approximation(ABC):
     @cached_property
     def levels(self) -> int:
         """Levels that an op consumes in a lowered program; see `levels_of_steps`."""
-        recorder = Recorder()
+        recorder = StepRecorder()
         recorder.run(self.apply, 0, *self.example)
         return levels_of_steps(recorder.steps)
 

@@ -28,7 +28,7 @@ from atlasc.passes.approximation.fitted import covered, paper_ranges
 from atlasc.passes.calibration.ranges import Range
 
 
-class Facts(NamedTuple):
+class OpFacts(NamedTuple):
     """What a recipe may ask of an op.
 
     Attributes:
@@ -49,13 +49,13 @@ class Facts(NamedTuple):
     known: Range | None = None
 
     @staticmethod
-    def of(op: Op, known: Range | None) -> Facts:
+    def of(op: Op, known: Range | None) -> OpFacts:
         """The facts of an op and of its calibrated range."""
         width = op.operands[0].tensor.shape[-1]
         if known is None:
-            return Facts(op.name, op.location, width=width)
+            return OpFacts(op.name, op.location, width=width)
         sums = None if known.row_sums is None else covered(known.row_sums)
-        return Facts(op.name, op.location, known.scores_at(0), sums, width, known)
+        return OpFacts(op.name, op.location, known.scores_at(0), sums, width, known)
 
     @property
     def greatest(self) -> float:
@@ -79,11 +79,11 @@ class Facts(NamedTuple):
 class Recipe(NamedTuple):
     """What the ops of each family get."""
 
-    softmax: Callable[[Facts], Approximation]
-    norm: Callable[[Facts], Approximation]
-    activation: Callable[[Facts], Approximation]
+    softmax: Callable[[OpFacts], Approximation]
+    norm: Callable[[OpFacts], Approximation]
+    activation: Callable[[OpFacts], Approximation]
 
-    def approximation(self, facts: Facts) -> Approximation:
+    def approximation(self, facts: OpFacts) -> Approximation:
         """The approximation of an op: degree 511 for activations that the recipe does not cover."""
         chosen: Approximation = getattr(self, family_of(facts.op))(facts)
         if isinstance(chosen, Activation) and not chosen.covers(facts.op.removeprefix("nn.")):

@@ -15,7 +15,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Ct, Engine
-from atlasc.passes.execution.function import Function, Shape
+from atlasc.passes.execution.function import EngineParameters, Function
 from atlasc.passes.execution.kernels import attention, elementwise, linear, rows
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.plaintexts import MASK
@@ -68,7 +68,7 @@ class Functions:
         costs_only: the functions are for counting alone, and may have no slots.
     """
 
-    def __init__(self, module: Module, shape: Shape, costs_only: bool = False) -> None:
+    def __init__(self, module: Module, shape: EngineParameters, costs_only: bool = False) -> None:
         """Of a ckks module, with or without levels, for engines of a shape. With ``costs_only`` its
         arrays may be missing.
         """
@@ -235,7 +235,7 @@ def execute(
     """
     given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
     counts = isinstance(engine, CountingEngine)
-    executor = Executor(engine, Functions(program, Shape.of(engine), costs_only=counts))
+    executor = Executor(engine, Functions(program, EngineParameters.of(engine), costs_only=counts))
     last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
     values: dict[Value, Any] = {}
     outputs: dict[str, list[Ct]] = {}

@@ -52,7 +52,7 @@ class Instruction(NamedTuple):
         return f"{' '.join(f'%{n}' for n in self.results)} = {self.primitive} {' '.join(given)}"
 
 
-class Shape(NamedTuple):
+class EngineParameters(NamedTuple):
     """What an engine is made with; see :class:`Engine`."""
 
     slots: int
@@ -61,9 +61,9 @@ class Shape(NamedTuple):
     bootstrap_batch: int = 1
 
     @staticmethod
-    def of(engine: Any) -> Shape:
+    def of(engine: Any) -> EngineParameters:
         """The shape of an engine, or of the parameters of one."""
-        return Shape(*(getattr(engine, name) for name in Shape._fields))
+        return EngineParameters(*(getattr(engine, name) for name in EngineParameters._fields))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Function:
     """
 
     name: str
-    shape: Shape
+    shape: EngineParameters
     levels: tuple[tuple[int, ...], ...]
     code: tuple[Instruction, ...]
     results: tuple[int, ...]

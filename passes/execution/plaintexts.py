@@ -88,7 +88,7 @@ class Root:
         return f"root{self.order}"
 
 
-Place: TypeAlias = tuple[Table, int]
+TableRotation: TypeAlias = tuple[Table, int]
 """A table, and how far it is rotated: what slot i finds is in the table at slot i + rotation."""
 
 
@@ -101,7 +101,7 @@ class Lookup(NamedTuple):
     """
 
     array: Argument | Literal | Root | None
-    places: tuple[Place, ...]
+    places: tuple[TableRotation, ...]
 
     def __str__(self) -> str:
         places = " + ".join(f"{t.name}{f'<<{r}' if r else ''}" for t, r in self.places)
@@ -131,7 +131,7 @@ class Slots:
         return Slots((Term(1.0, tuple(Lookup(None, ((mask, 0),)) for mask in masks)),))
 
     @staticmethod
-    def of(array: Argument | Literal | Root, *places: Place) -> Slots:
+    def of(array: Argument | Literal | Root, *places: TableRotation) -> Slots:
         """Elements of an array."""
         return Slots((Term(1.0, (Lookup(array, places),)),))
 
@@ -159,7 +159,7 @@ class Slots:
         return [array for array in arrays if isinstance(array, Argument)]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[TableRotation]:
         """Those of all lookups."""
         return [place for term in self.terms for one in term.lookups for place in one.places]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atlasc.passes.execution.engine import Engine, Vector
-from atlasc.passes.execution.function import Instruction, Primitive, Shape
+from atlasc.passes.execution.function import EngineParameters, Instruction, Primitive
 from atlasc.passes.execution.plaintexts import Plaintext
 
 
@@ -26,7 +26,7 @@ class Recorder(Engine[Register]):
         code: the instructions so far.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EngineParameters) -> None:
         super().__init__(*shape)
         self.code: list[Instruction] = []
         self._registers = 0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.module import Op
-from atlasc.passes.approximation.arithmetic import Recorder
+from atlasc.passes.approximation.arithmetic import StepRecorder
 from atlasc.passes.approximation.description import Approximation, applied
 from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
 from atlasc.passes.costs import Profile
@@ -78,7 +78,7 @@ class Outline:
 
 def outline(op: Op, approximation: Approximation) -> Outline:
     """The outline of an approximation of a nonlinear op."""
-    recorder = Recorder()
+    recorder = StepRecorder()
     recorder.run(partial(applied, op, approximation), 0)
     sums = [step.constant for step in recorder.steps if step.name == "chebyshev"]
     return Outline(

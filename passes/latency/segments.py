@@ -35,7 +35,7 @@ UNIT = 2.0**-24
 MEMORY = 512 << 20
 """Bytes of tables that are kept. Beyond it they are dropped, and those still needed computed again;
 the tables of one segment come on top."""
-Place = tuple[str, str]
+SegmentKey = tuple[str, str]
 """Location and kind of nonlinear ops: what the ops of a packed program remember of their origin."""
 
 
@@ -94,15 +94,15 @@ class SegmentedProgram(NamedTuple):
     cuts: tuple[Cut, ...]
 
 
-def places_of(module: Module) -> dict[Place, list[str]]:
+def places_of(module: Module) -> dict[SegmentKey, list[str]]:
     """Result names of the nonlinear ops of an nn module by place."""
-    found: dict[Place, list[str]] = {}
+    found: dict[SegmentKey, list[str]] = {}
     for op in nonlinear_ops(module):
         found.setdefault((op.location, op.name.removeprefix("nn.")), []).append(op.value.name)
     return found
 
 
-def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgram:
+def cut(packed: Module, places: Mapping[SegmentKey, Sequence[str]]) -> SegmentedProgram:
     """The segments of a packed program, without levels; ``places``: see `places_of`. An AtlasError
     refuses one with several encrypted inputs.
     """
@@ -177,7 +177,7 @@ def _is_encrypted(op: Op) -> bool:
     return op.name == "ckks.output" or (op.result is not None and op.result.encrypted)
 
 
-def _place(op: Op) -> Place | None:
+def _place(op: Op) -> SegmentKey | None:
     """Where a product or a polynomial of a nonlinear op comes from; None for any other op.
 
     Its linear ops do not count: folding moves a centring or a shift to other segments.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.approximate import Place, places
+from atlasc.passes.approximation.approximate import NonlinearPlace, places
 from atlasc.passes.approximation.description import family_of
 from atlasc.passes.approximation.parametrisation import (
     ACTIVATION,
@@ -54,7 +54,7 @@ class Group:
 
     block: int
     kind: str
-    places: tuple[Place, ...]
+    places: tuple[NonlinearPlace, ...]
     columns: tuple[int, ...]
 
     def holds(self, where: str | None) -> bool:
@@ -86,7 +86,7 @@ def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
         "second norm": SECOND_NORM,
         "activation": ACTIVATION,
     }
-    found: dict[tuple[int, str], list[Place]] = {}
+    found: dict[tuple[int, str], list[NonlinearPlace]] = {}
     for place in places(module):
         if place.block is not None:
             kind = family_of(place.op.name)

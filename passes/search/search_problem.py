@@ -17,7 +17,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
 from atlasc.passes.approximation.approximate import (
-    Place,
+    NonlinearPlace,
     approximation_for,
     layer_count,
     places,
@@ -247,7 +247,7 @@ class Objective:
         return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
 
     def approximations(
-        self, settings: Settings, places: Sequence[Place] | None = None
+        self, settings: Settings, places: Sequence[NonlinearPlace] | None = None
     ) -> dict[str, Approximation]:
         """The approximations of a setting at some places, or at all, by result name; an op that is
         left exact has none.
@@ -261,7 +261,9 @@ class Objective:
         found = {p.op.value.name: self._approximation(p, layers[p.block]) for p in wanted}
         return {name: chosen for name, chosen in found.items() if chosen is not None}
 
-    def _approximation(self, place: Place, setting: tuple[int, ...] | None) -> Approximation | None:
+    def _approximation(
+        self, place: NonlinearPlace, setting: tuple[int, ...] | None
+    ) -> Approximation | None:
         key = place.op.value.name, setting
         if key not in self._chosen:
             self._chosen[key] = approximation_for(

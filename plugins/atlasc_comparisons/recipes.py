@@ -28,18 +28,18 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
     NormApproximation,
 )
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.recipes import Facts, Recipe
+from atlasc.passes.approximation.recipes import OpFacts, Recipe
 from atlasc_comparisons.nexus import LineNewtonNorm, PowerSoftmax, SignPiecewiseActivation
 from atlasc_comparisons.thor import AdaptiveNorm, AdaptiveSoftmax, CompositeActivation
 
 
-def _nexus_softmax(facts: Facts) -> Approximation:
+def _nexus_softmax(facts: OpFacts) -> Approximation:
     # |1 - s / divisor| is least over an interval of s where the divisor is its middle.
     divisor = 100.0 if facts.sums is None else sum(facts.sums) / 2
     return PowerSoftmax(divisor=divisor, shift=facts.greatest, log_keys=facts.log_keys(0))
 
 
-def _thor_softmax(facts: Facts) -> Approximation:
+def _thor_softmax(facts: OpFacts) -> Approximation:
     # The published range of scores (-70, 70) takes 2 rounds.
     known = facts.known
     if known is None or facts.sums is None:
@@ -54,14 +54,14 @@ def _thor_softmax(facts: Facts) -> Approximation:
     )
 
 
-def _moai_softmax(facts: Facts) -> Approximation:
+def _moai_softmax(facts: OpFacts) -> Approximation:
     # The shift moves the sums into (0, 2). They are at most `width` where it is the greatest score.
     sums = facts.width if facts.sums is None else facts.sums[1]
     shift = 8.1 if facts.range is None else facts.greatest + math.log(sums / 1.9)
     return PowerSoftmax(steps=8, divisor=1.0, shift=shift, log_keys=facts.log_keys(0))
 
 
-def _arion_softmax(facts: Facts) -> Approximation:
+def _arion_softmax(facts: OpFacts) -> Approximation:
     shift = 2.08 if facts.range is None else facts.greatest
     exp_range, sums = facts.exp_range((-60.0, 15.0)), facts.sums or (0.02, 400.0)
     return ChebyshevSoftmax(
@@ -69,7 +69,7 @@ def _arion_softmax(facts: Facts) -> Approximation:
     )
 
 
-def _polaris_softmax(facts: Facts) -> Approximation:
+def _polaris_softmax(facts: OpFacts) -> Approximation:
     exp_range, sums = facts.exp_range((-40.0, 1.0)), facts.sums or (0.1, 2.0 * facts.width)
     return ChebyshevSoftmax(facts.greatest, 31, exp_range, 511, sums, log_keys=facts.log_keys(0))
 

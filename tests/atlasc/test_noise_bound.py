@@ -17,7 +17,7 @@ from atlasc.compare.compare import SAFETY, compare
 from atlasc.compilation.noise_bound import MARGIN, evaluation_error, program_change, with_noise
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
@@ -62,7 +62,7 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     bundle = load_bundle(tiny.bundle)
     noise = bundle.parameters.noise_model()
     (output,) = bundle.program.outputs
-    shape = Shape.of(bundle.parameters)
+    shape = EngineParameters.of(bundle.parameters)
     change = program_change(bundle.program, noise, shape)
     expected = MARGIN * change * output.attributes["noise_gain"]
     assert bound(bundle) == pytest.approx(expected, rel=0.05)
@@ -80,7 +80,7 @@ def test_without_calibration_there_is_none(tiny: Tiny) -> None:
     for op in program.ops:
         for name in ("noise_gain", "noise"):
             op.attributes.pop(name, None)
-    (output,) = with_noise(program, NoiseModel.ckks(2**15), Shape(2**14, 16)).outputs
+    (output,) = with_noise(program, NoiseModel.ckks(2**15), EngineParameters(2**14, 16)).outputs
     assert "noise" not in output.attributes
 
 

@@ -17,7 +17,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
 )
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.description import Norm
-from atlasc.passes.approximation.recipes import Facts, recipe, recipe_names
+from atlasc.passes.approximation.recipes import OpFacts, recipe, recipe_names
 from atlasc_comparisons.nexus import (
     LineNewtonNorm,
     PowerSoftmax,
@@ -37,7 +37,7 @@ OUTPUT_NORM = "encoder.layer.3.output.LayerNorm"
 
 def depth(name, op_name, location=""):
     """Of one op under a recipe without calibration."""
-    return recipe(name).approximation(Facts(op_name, location)).depth_of(op_name)
+    return recipe(name).approximation(OpFacts(op_name, location)).depth_of(op_name)
 
 
 def bert_layer(name):
@@ -77,10 +77,10 @@ def test_every_recipe_makes_descriptions_that_survive_json(name):
     chosen = recipe(name)
     scores, sums = (np.float64(-20.0), np.float64(9.0)), (np.float32(0.25), np.float32(30.0))
     made = [
-        Facts("nn.softmax", "", scores, sums, 64),
-        Facts("nn.layer_norm", ATTENTION_NORM, (0.25, 9.0)),
-        Facts("nn.rms_norm", "", (0.25, 9.0)),
-        *[Facts(op, "", (-9.0, 5.0)) for op in ("nn.gelu", "nn.silu", "nn.tanh")],
+        OpFacts("nn.softmax", "", scores, sums, 64),
+        OpFacts("nn.layer_norm", ATTENTION_NORM, (0.25, 9.0)),
+        OpFacts("nn.rms_norm", "", (0.25, 9.0)),
+        *[OpFacts(op, "", (-9.0, 5.0)) for op in ("nn.gelu", "nn.silu", "nn.tanh")],
     ]
     for facts in made:
         op_name, approximation = facts.op, chosen.approximation(facts)
@@ -123,7 +123,7 @@ def test_masked_scores_get_no_weight(name):
     measured, sums = (float(scores.min()), float(scores.max())), (15.0, 70.0)
     top = measured[1]
     sums = tuple(s * np.exp(-top) for s in sums)
-    approximation = recipe(name).approximation(Facts("nn.softmax", "", measured, sums, 80))
+    approximation = recipe(name).approximation(OpFacts("nn.softmax", "", measured, sums, 80))
     filled = np.concatenate([scores, np.full((20, 16), approximation.mask_fill)], axis=1)
     if name in ("is", "nexus", "moai"):
         # Only these reach far enough below the measured scores for a mask to vanish.
@@ -171,7 +171,7 @@ def test_whole_norms(name, op_name):
     variance = np.square(centred).mean(-1, keepdims=True) + epsilon
     exact = centred / np.sqrt(variance) * gamma + beta
     measured = float(variance.min()) * 0.9, float(variance.max()) * 1.1
-    approximation = recipe(name).approximation(Facts(op_name, "", measured))
+    approximation = recipe(name).approximation(OpFacts(op_name, "", measured))
     assert isinstance(approximation, Norm)
     y = NUMPY.run(approximation.apply, centred, 96, epsilon, gamma, beta)
     assert np.abs(y - exact).max() < 5e-3

@@ -125,7 +125,7 @@ def inspect(
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
     from atlasc.passes.execution.execute import Functions
-    from atlasc.passes.execution.function import Shape
+    from atlasc.passes.execution.function import EngineParameters
     from atlasc.report.summary import module_costs
     from atlasc.run.timing import Timing
 
@@ -145,7 +145,9 @@ def inspect(
 
         write_text(graph, draw_program(found.program, found.costs, found.summary, found.parameters))
     if primitives is not None:
-        write_text(primitives, Functions(found.program, Shape.of(found.parameters)).text())
+        write_text(
+            primitives, Functions(found.program, EngineParameters.of(found.parameters)).text()
+        )
     modules = module_costs(found.costs, found.parameters) if ops else []
     if as_json:
         extra: dict[str, Any] = {"per_module": modules} if ops else {}

@@ -27,7 +27,7 @@ _SAMPLES = ("a cat, a café\tand 12 [MASK] <s> of them!", "", "  Two words ", "x
 """Texts on which the two tokenizers are compared."""
 
 
-class Facts(Schema):
+class TokenizerFacts(Schema):
     """What a tokenizer of transformers has beside the other library's.
 
     Attributes:
@@ -50,14 +50,14 @@ class ProgramTokenizer:
     """Token ids of texts and of pairs, as transformers gives them.
 
     Attributes:
-        facts: see :class:`Facts`.
+        facts: see :class:`TokenizerFacts`.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, facts: Facts) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, facts: TokenizerFacts) -> None:
         self.facts, self._backend, self._lock = facts, backend, threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        if name in Facts.model_fields:
+        if name in TokenizerFacts.model_fields:
             return getattr(self.facts, name)
         raise AttributeError(name)
 
@@ -96,7 +96,7 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
     if not (folder / FACTS).is_file():
         return None
     facts = read_json(
-        folder / FACTS, Facts, "the facts of a tokenizer", MIB, remedy=_REMEDY, links=False
+        folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MIB, remedy=_REMEDY, links=False
     )
     try:
         from tokenizers import Tokenizer
@@ -123,7 +123,7 @@ def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
         return False
     text = backend.to_str()
     most = tokenizer.model_max_length
-    facts = Facts(
+    facts = TokenizerFacts(
         names=[name for name in (IDS, SEGMENTS) if name in tokenizer([""], verbose=False)],
         splits_special=bool(tokenizer.split_special_tokens),
         truncation_side=tokenizer.truncation_side,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library, translated
@@ -44,7 +44,9 @@ class KeyedEngine(NativeEngine):
 
     def __init__(self, parameters: CpuParameters, native: Any, *, has_secret: bool) -> None:
         circuit = parameters.circuit if parameters.bootstrap else None
-        super().__init__(Shape.of(parameters), native, has_secret=has_secret, circuit=circuit)
+        super().__init__(
+            EngineParameters.of(parameters), native, has_secret=has_secret, circuit=circuit
+        )
         self.parameters = parameters
 
     @classmethod

@@ -28,7 +28,7 @@ from atlasc.passes.execution.bootstrap.stages import (
     slots_to_coeffs,
 )
 from atlasc.passes.execution.engine import is_narrow
-from atlasc.passes.execution.function import Function, Shape
+from atlasc.passes.execution.function import EngineParameters, Function
 from atlasc.passes.execution.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
 from atlasc.passes.execution.plaintexts import Plaintext, Root, Slots, Table, Term
 from atlasc.passes.execution.record import Recorder, Register
@@ -70,12 +70,12 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
         out[0] = _turned(out[0], slots, period, 1)
 
     def recorded(count: int) -> Function:
-        engine = Recorder(Shape(slots, chosen.top))
+        engine = Recorder(EngineParameters(slots, chosen.top))
         operands = [engine.register(0) for _ in range(count)]
         results = _refreshed(engine, operands, reduction, into, out, period if narrow else None)
         return Function(
             f"refresh_{count}_{period}",
-            Shape(slots, chosen.top),
+            EngineParameters(slots, chosen.top),
             ((0,),) * count,
             tuple(engine.code),
             tuple(one.number for one in results),

@@ -28,7 +28,15 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from atlasc.passes.execution.plaintexts import NOWHERE, Lookup, Place, Root, Slots, Table, Term
+from atlasc.passes.execution.plaintexts import (
+    NOWHERE,
+    Lookup,
+    Root,
+    Slots,
+    Table,
+    TableRotation,
+    Term,
+)
 
 Diagonals: TypeAlias = dict[int, Slots]
 """A matrix M by offsets d >= 0: (M z)_p is the sum of diagonal_d[p] z_(p + d)."""
@@ -50,7 +58,7 @@ class Stage(NamedTuple):
         return Stage({at: one * factor for at, one in self.diagonals.items()}, self.babies)
 
 
-Paths: TypeAlias = list[tuple[int, tuple[Place, ...]]]
+Paths: TypeAlias = list[tuple[int, tuple[TableRotation, ...]]]
 """Offset, and places whose sum is the exponent of the entry: one for each way through the
 butterflies of a stage."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.execution.plaintexts import Argument, Literal, Slots, Table
 from atlasc.passes.execution.record import Recorder, Register
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
@@ -39,7 +39,7 @@ class Context:
             be missing.
     """
 
-    def __init__(self, shape: Shape, module: Module, costs_only: bool = False) -> None:
+    def __init__(self, shape: EngineParameters, module: Module, costs_only: bool = False) -> None:
         self.shape, self.symbols, self.costs_only = shape, module.symbols, costs_only
         self._plan, self._tables = RotationPlan.of(module), dict[tuple[Any, ...], Any]()
         self.begin()

@@ -39,7 +39,7 @@ from atlasc.passes.execution.kernels.context import (
     first_rows,
     layout_of,
 )
-from atlasc.passes.execution.plaintexts import NOWHERE, Argument, Place, Slots
+from atlasc.passes.execution.plaintexts import NOWHERE, Argument, Slots, TableRotation
 from atlasc.passes.execution.record import Register
 
 Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
@@ -199,7 +199,7 @@ class _Weights:
             found = found * 0.5 + one(k + source.positions // 2) * -0.5j
         return found.rolled(k // steps * steps * source.stride)
 
-    def _turned(self, out: int, columns: int, of: Callable[[Place], Slots]) -> Slots:
+    def _turned(self, out: int, columns: int, of: Callable[[TableRotation], Slots]) -> Slots:
         """Slots of a ciphertext, from those of its rows in an array of so many columns."""
         ctx, layout, feature = self.ctx, self.target.layout, self.target.feature[out]
 

@@ -8,7 +8,7 @@ import pytest
 from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.passes.approximation.approximate import apply_recipe, depth_of
-from atlasc.passes.approximation.arithmetic import Recorder, Term, levels_of_steps
+from atlasc.passes.approximation.arithmetic import StepRecorder, Term, levels_of_steps
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.approximation.recipes import recipe_names
@@ -50,7 +50,7 @@ def no_fit() -> Any:
 
 
 def levels(algorithm: Any) -> int:
-    recorder = Recorder()
+    recorder = StepRecorder()
     recorder.run(algorithm, 0)
     return levels_of_steps(recorder.steps)
 

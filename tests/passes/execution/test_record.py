@@ -14,7 +14,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.counting_engine import counts_of
 from atlasc.passes.execution.execute import Functions
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.execution.plaintexts import (
     NOWHERE,
     Argument,
@@ -44,7 +44,7 @@ function linear_transform_1(%0 at level 14; weight)
 
 
 def functions(program: Module, parameters: SmallParameters) -> Functions:
-    return Functions(program, Shape.of(parameters))
+    return Functions(program, EngineParameters.of(parameters))
 
 
 def test_text() -> None:

@@ -8,7 +8,7 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.function import Shape
+from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 from atlasc.targets.sim import SimEngine
@@ -22,7 +22,7 @@ def test_a_plan_is_part_of_the_program() -> None:
     assert RotationPlan.of(module) == PLAN
     assert RotationPlan.of(Module("m", "ckks")) is None
     assert RotationPlan({2: 1}).attributes() == {"rotations": [[2, 1]]}
-    context = Context(Shape(SLOTS, 3), Module("m", "ckks"))
+    context = Context(EngineParameters(SLOTS, 3), Module("m", "ckks"))
     assert context.engine is context.recorder
 
 

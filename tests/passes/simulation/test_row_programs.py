@@ -20,7 +20,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic, Term
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
-from atlasc.passes.approximation.recipes import Facts, recipe
+from atlasc.passes.approximation.recipes import OpFacts, recipe
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.simulation import row_programs
 from atlasc.passes.simulation.blockwise import BlockArithmetic
@@ -133,9 +133,9 @@ def test_activation_by_channel(degree, width, rows, dtype, seed) -> None:
 @pytest.mark.parametrize("name", ["is", "nexus", "thor", "arion"])
 def test_every_published_algorithm(name: str) -> None:
     chosen, generator = recipe(name), np.random.default_rng(1)
-    softmax = chosen.approximation(Facts("nn.softmax", "", (-4.0, 4.0), (0.01, 32.0), 32))
-    norm = chosen.approximation(Facts("nn.layer_norm", "", (0.3, 3.0)))
-    activation = chosen.approximation(Facts("nn.gelu", "", (-6.0, 6.0)))
+    softmax = chosen.approximation(OpFacts("nn.softmax", "", (-4.0, 4.0), (0.01, 32.0), 32))
+    norm = chosen.approximation(OpFacts("nn.layer_norm", "", (0.3, 3.0)))
+    activation = chosen.approximation(OpFacts("nn.gelu", "", (-6.0, 6.0)))
     assert isinstance(softmax, Softmax)
     assert isinstance(norm, Norm)
     assert isinstance(activation, Activation)
