@@ -131,6 +131,10 @@ void define_facts(py::module_& module) {
              py::arg("relinearisation_level"), py::arg("conjugation_level"));
     py::class_<sim::Noise>(module, "Noise", "Deviations of the simulation's errors.")
         .def(py::init<>())
+        .def_static(
+            "ckks",
+            [](const Interface& interface) { return sim::Noise::ckks(interface.parameters, 0); },
+            py::arg("interface"), "What executables draw, where they are asked for noise.")
         .def_readwrite("fresh", &sim::Noise::fresh)
         .def_readwrite("rescale", &sim::Noise::rescale)
         .def_readwrite("key_switch", &sim::Noise::key_switch)

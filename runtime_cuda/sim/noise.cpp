@@ -8,6 +8,7 @@
 namespace atlasc::sim {
 namespace {
 
+constexpr double pi = 3.141592653589793;
 constexpr double error_variance = 10.5;   // of a coefficient of an error: ckks/keys/sampling.hpp
 constexpr double narrow_roundings = 3.0;  // what errs after a narrow modular reduction, in rescalings
 
@@ -39,9 +40,12 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     const auto& moduli = parameters.moduli;
     std::vector<double> log_scales(1, moduli ? moduli->scale : log_scale);
     double bootstrap = 1.2e-5;
+    double bootstrap_cubic = 0.0;
     if (parameters.bootstraps()) {
         log_scales = moduli->log_scales;
-        bootstrap = std::exp2(-21.0);  // docs/bootstrapping.md has it
+        // docs/bootstrapping.md has both: measured at N = 2^16, and of a sine at R = q0 / scale.
+        bootstrap = std::exp2(-20.5 + 1.5 * (std::log2(degree) - 16.0));
+        bootstrap_cubic = std::pow(2.0 * pi / std::exp2(moduli->primes[0] - moduli->scale), 2.0) / 6;
     }
     const double scale = std::exp2(log_scales[0]);
     const double unit = std::sqrt(degree / 2) / scale;  // a slot, of coefficients of variance 1
@@ -61,6 +65,7 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     noise.settle = rescale;
     noise.encode = unit * std::sqrt(1.0 / 12);
     noise.bootstrap = bootstrap;
+    noise.bootstrap_cubic = bootstrap_cubic;
     noise.seed = seed;
     noise.log_scales = std::move(log_scales);
     return noise;

@@ -27,7 +27,7 @@ struct Noise {
     std::vector<double> log_scales{};
 
     /// The errors of CKKS with a dense ternary secret (Cheon et al. 2017, section 3), as in Python's
-    /// atlasc/targets/noise.py, which has the sources; without the cubic error of a bootstrap.
+    /// atlasc/targets/noise.py, which has the sources; a test compares them.
     static Noise ckks(const Parameters& parameters, std::uint64_t seed);
 
     /// What a rotation or a conjugation adds at a level.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.runtime.native import load_library
 from atlasc.targets.base import no_progress
-from atlasc.targets.cpu.engine import CpuEngine
+from atlasc.targets.cpu.engine import CpuEngine, _facts
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.sim import SimEngine
 from atlasc_comparisons.desilo.parameters import noise_model
@@ -45,6 +48,18 @@ def test_each_primitive_errs_as_its_model_says(parameters: CpuParameters, simula
         assert measured < 1.1 * predicted, name
         if name != "encrypt" or simulated:
             assert predicted < 2 * measured, name
+
+
+@pytest.mark.parametrize("parameters", [*SETS, CpuParameters.bootstrapped()], ids=str)
+def test_the_library_draws_by_the_same_model(parameters: CpuParameters) -> None:
+    """The executables of a project have no Python: the model stands in C++ too."""
+    library, model = load_library(), parameters.noise_model()
+    found = library.Noise.ckks(_facts(parameters, KeyPlan({}, 0, 0)))
+    for field in fields(model):
+        if field.name.startswith("bootstrap") and not parameters.bootstrap:
+            continue
+        expected = getattr(model, field.name)
+        assert getattr(found, field.name) == pytest.approx(expected, rel=1e-9), field.name
 
 
 def test_a_pair_of_ratios_decides_a_key_switch() -> None:
