@@ -77,7 +77,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md
+	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md ir/ops/names.py
 	$(BIN)/python -m atlasc.passes.registry docs/architecture.md
 
 bench-engine: $(STAMP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, require, symbols_in
 from atlasc.ir.ops import ckks, nn, poly  # noqa: F401  (the registry)
+from atlasc.ir.ops.names import OpName
 from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
@@ -65,9 +66,9 @@ class Op:
     result: Value | None = None
 
     @property
-    def name(self) -> str:
+    def name(self) -> OpName:
         """Qualified name, such as ``nn.linear``."""
-        return self.definition.name
+        return cast(OpName, self.definition.name)
 
     @property
     def layer(self) -> int | None:
@@ -124,7 +125,7 @@ class Module:
 
     def add(
         self,
-        op_name: str,
+        op_name: OpName,
         operands: Sequence[Value] = (),
         attributes: Mapping[str, Any] | None = None,
         location: str = "",
@@ -260,6 +261,11 @@ def require_symbol(name: str) -> None:
             f"{name[:MAX_PATH]!r} cannot name an array or a module",
             why=f"it has control characters, or more than {MAX_PATH} characters",
         )
+
+
+def op_name(text: str) -> OpName:
+    """A name that was put together: ``Module.add`` refuses one that no op has."""
+    return cast(OpName, text)
 
 
 def ops_of(level: str) -> list[str]:

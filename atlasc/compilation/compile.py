@@ -336,7 +336,7 @@ def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
         if op.name == "poly.chebyshev" and "basis" in op.attributes:
             place = f"nn.{op.attributes['part']}", op.location
             bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
-    attributes = {
+    attributes: dict[tuple[str, str], Any] = {
         (op.name, op.location): op.attributes["approximation"] for op in nonlinear_ops(module)
     }
     settings = {

@@ -17,7 +17,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from atlasc.ir.bounds import MAX_PATH, MAX_STORED, is_shape, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
-from atlasc.ir.module import LEVELS, IRLevel, Module, Value
+from atlasc.ir.module import LEVELS, IRLevel, Module, Value, op_name
 from atlasc.ir.opdef import OPS, RuleError, Symbol, check_value
 
 MAX_DIGITS = 20
@@ -214,7 +214,9 @@ def _add(
     sources = [values[str(token)] for token in operands]
     with _at(at):
         attributes = _typed(str(at), attributes or {})
-        module.add(str(at), sources, attributes, location or "", str(name)[1:] if name else None)
+        module.add(
+            op_name(str(at)), sources, attributes, location or "", str(name)[1:] if name else None
+        )
     value = module.ops[-1].result
     if (name is None) != (value is None):
         has = "has no result" if value is None else "has a result: write %name = before it"

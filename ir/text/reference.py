@@ -1,6 +1,7 @@
-"""Writes the IR reference from the op declarations: ``python -m atlasc.ir.text.reference FILE``.
+"""Writes what follows from the op declarations: the IR reference, and the type of the names of ops.
 
-The text around the declarations is in ``reference.md.jinja``.
+``python -m atlasc.ir.text.reference docs/ir-reference.md ir/ops/names.py``. The text around the
+declarations is in ``reference.md.jinja``.
 """
 
 from __future__ import annotations
@@ -27,5 +28,18 @@ def render() -> str:
     )
 
 
+def render_names() -> str:
+    """The source of ``ir/ops/names.py``."""
+    names = "".join(f'    "{name}",\n' for level in LEVELS for name in ops_of(level))
+    return (
+        '"""The names of all ops as a type, so that mypy and editors know them.\n\n'
+        '``make docs`` writes this file from the declarations.\n"""\n\n'
+        "from typing import Literal, TypeAlias\n\n"
+        f"OpName: TypeAlias = Literal[\n{names}]\n"
+    )
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(render(), encoding="utf-8")
+    reference, names = map(Path, sys.argv[1:])
+    reference.write_text(render(), encoding="utf-8")
+    names.write_text(render_names(), encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import OPS, Symbol
 from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.algorithms.chebyshev import SUM_RANGES
@@ -76,7 +76,9 @@ class PolyArithmetic(Arithmetic):
                     one = self._shared("channels", "", one)
                 attributes[entry] = one if isinstance(one, Symbol) else float(one)
         attributes["part"] = self.op.name.removeprefix("nn.")
-        return self.rewriter.module.add(f"poly.{name}", operands, attributes, self.op.location)
+        return self.rewriter.module.add(
+            op_name(f"poly.{name}"), operands, attributes, self.op.location
+        )
 
     def centred(self, a: Value, features: int) -> Value:
         """See `Arithmetic`."""
@@ -154,7 +156,7 @@ def _input(rewriter: Rewriter, op: Op) -> None:
 
 
 def _copy(rewriter: Rewriter, op: Op) -> None:
-    name = op.name.replace("nn.", "poly.", 1)
+    name = op_name(op.name.replace("nn.", "poly.", 1))
     if name not in OPS:
         raise AtlasError(
             f"{op.name} cannot run on encrypted data",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.module import IRLevel, Module, Op, Value
+from atlasc.ir.ops.names import OpName
 
 
 class Rewriter:
@@ -54,7 +55,7 @@ class Rewriter:
         return new
 
     def add(
-        self, like: Op, op_name: str, operands: list[Value], attributes: Mapping[str, Any]
+        self, like: Op, op_name: OpName, operands: list[Value], attributes: Mapping[str, Any]
     ) -> Value:
         """A new op that comes from the same place, and part, as an old one."""
         inherited = {"part": like.attributes["part"]} if "part" in like.attributes else {}

@@ -15,6 +15,7 @@ from atlasc.ir.bounds import as_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.ops.names import OpName
 from atlasc.passes.frontend import graph as fx
 from atlasc.passes.frontend.constants import (
     Positions,
@@ -162,7 +163,7 @@ class Importer:
         raise Refusal(f"its operand {operand.name} is not private data")
 
     def add(
-        self, op_name: str, *operands: Node | Value, at: Node | None = None, **attributes: object
+        self, op_name: OpName, *operands: Node | Value, at: Node | None = None, **attributes: object
     ) -> Value:
         """Emit an op that comes from a node, ``node`` if not ``at``; client values that enter the
         server are encrypted. Attributes that are None are left out.

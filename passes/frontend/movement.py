@@ -17,6 +17,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.ops.names import OpName
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.framework.rewriting import Rewriter, is_uniform, without_dead_ops
 
@@ -152,7 +153,7 @@ class _Mover:
         given = op.attributes if attributes is None else attributes
         return self.rewriter.module.add(op.name, operands, given, op.location)
 
-    def _other(self, like: Value, name: str, operand: Value, **attributes: object) -> Value:
+    def _other(self, like: Value, name: OpName, operand: Value, **attributes: object) -> Value:
         return self.rewriter.module.add(name, [operand], attributes, like.op.location)
 
     def _plain(self, op: Op) -> _Moved | None:

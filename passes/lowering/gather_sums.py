@@ -9,6 +9,7 @@ from typing import Any
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.ops.names import OpName
 from atlasc.passes.execution.kernels.context import layout_of
 from atlasc.passes.framework.pass_base import (
     MAGNITUDES,
@@ -66,7 +67,7 @@ def _gathered(module: Module) -> Module:
     rewriter, users = Rewriter(module), module.users()
     gathered: dict[Value, Value] = {}  # values that exist in one ciphertext
 
-    def add(like: Op, name: str, operands: list[Value], attributes: Mapping[str, Any]) -> Value:
+    def add(like: Op, name: OpName, operands: list[Value], attributes: Mapping[str, Any]) -> Value:
         """A new op on gathered values, with what was seen of an old one's."""
         attributes = {**attributes, **observed(like)}
         return rewriter.module.add(name, operands, attributes, like.location)

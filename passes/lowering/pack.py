@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.module import Module, Op, Value, op_name
+from atlasc.ir.ops.names import OpName
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report, observed
@@ -69,7 +70,7 @@ class Pack(Pass):
 Rule = Callable[[Packer, Op], Value | None]
 
 
-def _as(name: str, **taken: str) -> Rule:
+def _as(name: OpName, **taken: str) -> Rule:
     """One op on the packed operands; of its attributes, what they are called in the poly op."""
 
     def rule(packer: Packer, op: Op) -> Value:
@@ -106,7 +107,9 @@ def _linear(packer: Packer, op: Op) -> Value:
     target = packer.packing.like(source, outputs)
     plan = choose_plan(source, target, inputs, outputs)._asdict()
     arrays = _some(op, "weight", "bias")
-    return packer.emit(op, "linear_transform", packer.operand(op), **arrays, **plan, layout=target)
+    return packer.emit(
+        op, "ckks.linear_transform", packer.operand(op), **arrays, **plan, layout=target
+    )
 
 
 def _rotary(packer: Packer, op: Op) -> Value:
@@ -126,12 +129,12 @@ def _binary(packer: Packer, op: Op) -> Value:
     operands = [packer.operand(op, 0), packer.operand(op, 1)]
     if len({is_alone(operand) for operand in operands}) > 1:
         operands = [packer.one_row(operand) for operand in operands]
-    return packer.emit(op, op.name.removeprefix("poly."), *operands)
+    return packer.emit(op, op_name(op.name.replace("poly.", "ckks.", 1)), *operands)
 
 
 def _add_constant(packer: Packer, op: Op) -> Value:
     value = packer.spread(op, op.attributes["value"])
-    return packer.emit(op, "add_plain", packer.operand(op), value=value)
+    return packer.emit(op, "ckks.add_plain", packer.operand(op), value=value)
 
 
 def _chebyshev(packer: Packer, op: Op) -> Value:
@@ -142,7 +145,7 @@ def _chebyshev(packer: Packer, op: Op) -> Value:
             remedy="run normalise-affine first",
         )
     x = packer.one_row(packer.operand(op))
-    return packer.emit(op, "chebyshev", x, coefficients=op.attributes["coefficients"])
+    return packer.emit(op, "ckks.chebyshev", x, coefficients=op.attributes["coefficients"])
 
 
 def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
@@ -168,8 +171,8 @@ def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
 
 def _row_sum(packer: Packer, op: Op) -> Value:
     if packer.forms[op.operands[0]] is Form.SCORES:
-        return packer.emit(op, "rotate_sum", packer.operand(op), axes=["s"])
-    return packer.emit(op, "rotate_sum", _clean(packer, op), axes=["d", "g"])
+        return packer.emit(op, "ckks.rotate_sum", packer.operand(op), axes=["s"])
+    return packer.emit(op, "ckks.rotate_sum", _clean(packer, op), axes=["d", "g"])
 
 
 def _clean(packer: Packer, op: Op) -> Value:
@@ -179,17 +182,17 @@ def _clean(packer: Packer, op: Op) -> Value:
     if full(packer.layout(op), features) or packer.padding(x) == 0.0:
         return x
     packer.report.say(f"{op.name} at {op.location} masks the padding of {features} features")
-    return packer.emit(op, "mul_plain", x, value=packer.spread(op, 1.0))
+    return packer.emit(op, "ckks.mul_plain", x, value=packer.spread(op, 1.0))
 
 
 def _center(packer: Packer, op: Op) -> Value:
     """x − Σx/n; the mean is spread over the features only, so that their padding stays zero."""
     x, layout = _clean(packer, op), packer.layout(op)
     share = 1.0 / op.operands[0].tensor.shape[-1]
-    total = packer.emit(op, "rotate_sum", x, axes=["d", "g"])
+    total = packer.emit(op, "ckks.rotate_sum", x, axes=["d", "g"])
     value = packer.spread(op, share)
     return packer.emit(
-        op, "sub", x, packer.emit(op, "mul_plain", total, value=value, layout=layout)
+        op, "ckks.sub", x, packer.emit(op, "ckks.mul_plain", total, value=value, layout=layout)
     )
 
 
@@ -200,12 +203,14 @@ def _mean(packer: Packer, op: Op) -> Value:
         if masks
         else {"value": factor / packer.layout(op).extent("t"), "zero_padding": True}
     )
-    weighted = packer.emit(op, "mul_plain", packer.operand(op), *masks, **given)
-    return packer.emit(op, "rotate_sum", weighted, axes=["t"])
+    weighted = packer.emit(op, "ckks.mul_plain", packer.operand(op), *masks, **given)
+    return packer.emit(op, "ckks.rotate_sum", weighted, axes=["t"])
 
 
 def _select(packer: Packer, op: Op) -> Value:
-    return packer.emit(op, "select", packer.operand(op), axis="t", index=op.attributes["index"])
+    return packer.emit(
+        op, "ckks.select", packer.operand(op), axis="t", index=op.attributes["index"]
+    )
 
 
 def _same_slots(packer: Packer, op: Op) -> Value:
@@ -225,8 +230,8 @@ def _matmul(packer: Packer, op: Op) -> Value | None:
         return None  # becomes one op with the mask that follows
     operands = packer.operand(op, 0), packer.operand(op, 1)
     if packer.layout(op, 0).field("t") is None:
-        return packer.emit(op, "row_context", *operands)
-    return packer.emit(op, "ct_matmul_pv", *operands, layout=packer.layout(op, 1))
+        return packer.emit(op, "ckks.row_context", *operands)
+    return packer.emit(op, "ckks.ct_matmul_pv", *operands, layout=packer.layout(op, 1))
 
 
 def _mask_fill(packer: Packer, op: Op) -> Value:
@@ -251,7 +256,7 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         queries = _with_copied_heads(packer, matmul, queries)
     return packer.emit(
         matmul,
-        "row_scores" if alone else "ct_matmul_qk",
+        "ckks.row_scores" if alone else "ckks.ct_matmul_qk",
         *(queries, keys, *_masks(packer, op)),
         **_visible(op),
         fill=op.attributes["fill"],
@@ -262,7 +267,9 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
 
 def _mask_zero(packer: Packer, op: Op) -> Value:
     operands = packer.operand(op), *_masks(packer, op)
-    return packer.emit(op, "mask_zero", *operands, **_visible(op), value=op.attributes["value"])
+    return packer.emit(
+        op, "ckks.mask_zero", *operands, **_visible(op), value=op.attributes["value"]
+    )
 
 
 def _masks(packer: Packer, op: Op) -> list[Value]:
@@ -281,10 +288,10 @@ RULES: dict[str, Rule] = {
     "poly.linear": _linear,
     "poly.rotary": _rotary,
     **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
-    "poly.square": _as("square"),
-    "poly.double": _as("double", times="times"),
+    "poly.square": _as("ckks.square"),
+    "poly.double": _as("ckks.double", times="times"),
     "poly.add_constant": _add_constant,
-    "poly.scale": _as("mul_plain", value="factor"),
+    "poly.scale": _as("ckks.mul_plain", value="factor"),
     "poly.chebyshev": _chebyshev,
     "poly.row_sum": _row_sum,
     "poly.center": _center,

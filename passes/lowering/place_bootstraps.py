@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.ops.names import OpName
 from atlasc.passes.analyses.bounds import RANGE, SEEN
 from atlasc.passes.analyses.observed import bootstrap_change, narrow_error, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
@@ -209,10 +210,10 @@ class PlaceBootstraps(Pass):
         rewriter, users, made = (
             Rewriter(module),
             module.users(),
-            dict[tuple[str, Value, int], Value](),
+            dict[tuple[OpName, Value, int], Value](),
         )
 
-        def set_level(like: Op, name: str, value: Value, level: int) -> Value:
+        def set_level(like: Op, name: OpName, value: Value, level: int) -> Value:
             key = name, value, level
             if key not in made:
                 attributes = {"level": level}

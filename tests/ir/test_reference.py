@@ -9,14 +9,14 @@ import numpy as np
 from atlasc.ir.layout import Layout
 from atlasc.ir.opdef import OPS
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.reference import render
+from atlasc.ir.text.reference import render, render_names
 from atlasc.ir.text.storage import print_module
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ir-reference.md"
 
 
 def test_the_document_is_up_to_date() -> None:
-    """After a change of a declaration: python -m atlasc.ir.text.reference docs/ir-reference.md"""
+    """After a change of a declaration: make docs"""
     assert DOCUMENT.read_text(encoding="utf-8") == render()
 
 
@@ -49,3 +49,8 @@ def test_its_layout_example_is_right() -> None:
     assert np.array_equal(layout.slot_of(named), d * 8 + g % 2 * 4 + t)
     assert np.array_equal(layout.ciphertext_of(named), g // 2)
     assert not b.any()
+
+
+def test_the_names_of_ops_are_those_of_the_declarations() -> None:
+    names = Path(__file__).parents[2] / "ir" / "ops" / "names.py"
+    assert names.read_text(encoding="utf-8") == render_names(), "make docs"

@@ -13,6 +13,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.ops.names import OpName
 from atlasc.passes.execution.kernels.context import has_mask, layout_of
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.framework.pass_base import Report, observed
@@ -59,9 +60,9 @@ class Packer:
         self._padding: dict[Value, float | None] = {}
         self._in_one_row: dict[Value, Value] = {}
 
-    def emit(self, op: Op, name: str, *operands: Value, **attributes: Any) -> Value:
+    def emit(self, op: Op, name: OpName, *operands: Value, **attributes: Any) -> Value:
         """Append a ckks op that comes from the same place as ``op``."""
-        return self.rewriter.add(op, f"ckks.{name}", list(operands), attributes)
+        return self.rewriter.add(op, name, list(operands), attributes)
 
     def again(self, op: Op, *operands: Value, **changed: Any) -> Value:
         """The same packed op on other operands, with some attributes changed."""
@@ -167,13 +168,15 @@ class Packer:
         if op.name == "ckks.linear_transform":
             return self._copied(op, self.again(op, *op.operands, first_row=True), layout)
         if not is_alone(op.operands[0]):  # a token of all, or a sum over all
-            alone = self.emit(op, "mul_plain", value, value=1.0, first_row=True, **observed(op))
+            alone = self.emit(
+                op, "ckks.mul_plain", value, value=1.0, first_row=True, **observed(op)
+            )
             return self._copied(op, alone, layout)
         moved = {"layout": layout} if "layout" in op.attributes else {}
         return self.again(op, *map(self.one_row, op.operands), **moved)
 
     def _copied(self, op: Op, row: Value, layout: Layout) -> Value:
-        return self.emit(op, "replicate", row, layout=layout, **observed(op))
+        return self.emit(op, "ckks.replicate", row, layout=layout, **observed(op))
 
     def query(self, value: Value, keys: Layout, flags: dict[str, Any], where: str) -> Value:
         """A query beside keys: its heads where theirs are, in the slots of all tokens.
