@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
@@ -82,7 +81,7 @@ def test_counting_equal_ops_once_changes_no_count(layers: int) -> None:
     found = program_costs(program)
     engine = CountingEngine(Set.slots, Set.max_level, Set.bootstrap_level, Set.bootstrap_batch)
     (entry,) = program.inputs
-    ciphertexts = Layout.parse(entry.attributes["layout"]).ciphertexts
+    ciphertexts = entry.attributes["layout"].ciphertexts
     level = entry.attributes["level"]
     fresh = [engine.encrypt(None, level) for _ in range(ciphertexts)]
     execute(engine, program, {entry.attributes["name"]: fresh})

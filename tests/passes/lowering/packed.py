@@ -56,7 +56,7 @@ def run_packed(
     encrypted = {}
     for op in program.ops:
         if op.name == "ckks.input":
-            layout, name = Layout.parse(op.attributes["layout"]), op.attributes["name"]
+            layout, name = op.attributes["layout"], op.attributes["name"]
             tensor = encrypted_input(op.site({}), np.asarray(inputs[name], dtype=np.float64))
             level = op.attributes.get("level", engine.max_level)
             encrypted[name] = [engine.encrypt(v, level) for v in pack_tensor(layout, tensor)]

@@ -9,7 +9,6 @@ from short_text import ATTENTION, dedent, entry, module_of, poly, short
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
-from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.costs import critical_path
 from atlasc.passes.execution.execute import execute
@@ -149,7 +148,7 @@ def test_padding_stays_in_the_middle_of_a_far_domain() -> None:
     after = run_passes(module, [Pack(64)])
     largest = []
     engine = SimEngine(64, critical_path(after).total)
-    layout = Layout.parse(after.ops[0].attributes["layout"])
+    layout = after.ops[0].attributes["layout"]
     vectors = [engine.encrypt(vector) for vector in pack_tensor(layout, X["x"])]
     execute(engine, after, {"x": vectors}, observe=lambda op, cts: largest.append(
         max(np.abs(engine.decrypt(ct)).max() for ct in cts)))  # fmt: skip
