@@ -1,7 +1,6 @@
 // client keygen KEYS           makes secret.key, evaluation.key and a ledger in a new folder
 // client encrypt KEYS QUERY    encrypts 8 numbers from standard input
 // client decrypt KEYS ANSWER   prints the answer
-#include <fstream>
 #include <iostream>
 
 #include "atlasc/roles.hpp"
@@ -25,8 +24,7 @@ int main(int argc, char** argv) {
                 std::cin >> number;
             }
             const atlasc::Bytes query = client.encrypt({{"x", x}}).bytes;
-            std::ofstream(argv[3], std::ios::binary)
-                .write(reinterpret_cast<const char*>(query.data()), std::streamsize(query.size()));
+            atlasc::write_new(argv[3], query.data(), query.size(), atlasc::Access::shared);
         } else {
             const atlasc::Answers found = client.decrypt(std::string(argv[3]));
             std::cout << (found.refused.empty() ? "" : "no answer: ")

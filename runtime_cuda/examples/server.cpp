@@ -1,7 +1,4 @@
 // server EVALUATION_KEY QUERY ANSWER: it has no secret key, and sees ciphertexts alone.
-#include <fstream>
-#include <iostream>
-
 #include "atlasc/roles.hpp"
 #include "program.hpp"
 
@@ -13,7 +10,6 @@ int main(int argc, char** argv) {
         // Any number of threads may use one server.
         atlasc::Server server(interface(), execute, std::string(argv[1]));
         const atlasc::Bytes answer = server.execute(std::string(argv[2]));
-        std::ofstream(argv[3], std::ios::binary)
-            .write(reinterpret_cast<const char*>(answer.data()), std::streamsize(answer.size()));
+        atlasc::write_new(argv[3], answer.data(), answer.size(), atlasc::Access::shared);
     });
 }

@@ -141,4 +141,10 @@ void require_new(const std::string& path) {
     }
 }
 
+void write_new(const std::string& path, const void* data, std::size_t size, Access access) {
+    Draft draft(path, Draft::Kind::file, access);
+    draft.write(data, size);
+    draft.publish();
+}
+
 }  // namespace atlasc

@@ -35,12 +35,6 @@ void keygen(const Options& options, const Interface& interface) {
               << folder << "/evaluation.key: evaluation keys; for the server\n";
 }
 
-void write(const std::string& path, const Bytes& bytes) {
-    Draft draft(path, Draft::Kind::file, Access::shared);
-    draft.write(bytes.data(), bytes.size());
-    draft.publish();
-}
-
 void encrypt(const Options& options, const Interface& interface) {
     require_new(options["--output"]);
     Client client(interface, options["--key"]);
@@ -66,7 +60,7 @@ void encrypt(const Options& options, const Interface& interface) {
                                    ": the answers may be wrong")
                       << '\n';
         }
-        write(options["--output"], query);
+        write_new(options["--output"], query.data(), query.size(), Access::shared);
     } catch (Error& error) {
         error.where = error.where.empty() ? file.path() : error.where;
         throw;

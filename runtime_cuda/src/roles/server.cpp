@@ -14,12 +14,6 @@ constexpr const char* server_usage =
     "server --keys evaluation.key --weights weights.safetensors --query query --output answer "
     "[--timing times.json] [--device-memory 40G]";
 
-void write_times(const std::string& path, const std::string& text) {
-    Draft draft(path, Draft::Kind::file, Access::shared);
-    draft.write(text.data(), text.size());
-    draft.publish();
-}
-
 void execute(int argc, char** argv, const Interface& interface, Program program) {
     const Options options(argc, argv, 1, server_usage,
                           {"--keys", "--weights", "--query", "--output"},
@@ -42,7 +36,8 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     const double seconds = clock.elapsed();
     write_message(options["--output"], "answer", interface, engine, answer);
     if (timed) {
-        write_times(options["--timing"], clock.text(interface.identity, engine.backend().name));
+        const std::string times = clock.text(interface.identity, engine.backend().name);
+        write_new(options["--timing"], times.data(), times.size(), Access::shared);
     }
     std::cerr << printable(interface.model) << ": executed in " << seconds << " s\n";
 }

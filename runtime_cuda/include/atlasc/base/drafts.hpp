@@ -42,4 +42,7 @@ private:
 /// Refuse a file that exists, before any work is done for it.
 void require_new(const std::string& path);
 
+/// Write a new file, which appears whole or not at all.
+void write_new(const std::string& path, const void* data, std::size_t size, Access access);
+
 }  // namespace atlasc
