@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from packed import expanded, folded, run_packed
-from transformers.activations import ACT2FN
+from torch_activations import TORCH_ACTIVATIONS
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -25,19 +25,6 @@ from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 from atlasc.targets.sim import SimEngine
 
-MODULES = {
-    "gelu": torch.nn.GELU(),
-    "gelu_tanh": ACT2FN["gelu_new"],
-    "silu": torch.nn.SiLU(),
-    "quick_gelu": ACT2FN["quick_gelu"],
-    "mish": torch.nn.Mish(),
-    "softplus": torch.nn.Softplus(),
-    "elu": torch.nn.ELU(),
-    "sigmoid": torch.nn.Sigmoid(),
-    "tanh": torch.nn.Tanh(),
-    "relu": torch.nn.ReLU(),
-    "relu_squared": ACT2FN["relu2"],
-}
 X = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 
 
@@ -53,7 +40,7 @@ def traced(activation: torch.nn.Module) -> tuple[Module, np.ndarray]:
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_an_activation_is_compiled(name: str) -> None:
-    module, wanted = traced(MODULES[name])
+    module, wanted = traced(TORCH_ACTIVATIONS[name])
     assert f"nn.{name}" in [op.name for op in module.ops]
     inputs = {"input": X}
     assert np.abs(interpret(module, inputs)["output"] - wanted).max() < 1e-5
@@ -73,7 +60,7 @@ def test_an_activation_is_compiled(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_simulator_on_torch_knows_an_activation(name: str) -> None:
-    module, wanted = traced(MODULES[name])
+    module, wanted = traced(TORCH_ACTIVATIONS[name])
     simulator = TorchSimulator(module, "cpu")
     uploaded = simulator.prepare({"input": X})
     assert np.abs(simulator.cleartext(uploaded)["output"] - wanted).max() < 1e-5
@@ -84,7 +71,7 @@ def test_the_simulator_on_torch_knows_an_activation(name: str) -> None:
 @pytest.mark.parametrize("recipe", ["nexus", "thor"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_a_published_recipe_approximates_every_activation(name: str, recipe: str) -> None:
-    module, wanted = traced(MODULES[name])
+    module, wanted = traced(TORCH_ACTIVATIONS[name])
     approximated = apply_recipe(module, recipe, calibrate(module, {"input": X}))
     simulated = PolynomialSimulator(approximated, np.float64, threads=1).run({"input": X})
     assert np.abs(simulated.outputs["output"] - wanted).max() < 5e-2
