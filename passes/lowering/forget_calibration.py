@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atlasc.ir.module import Module
-from atlasc.passes.framework.pass_base import KEY_PLAN, Pass, Report
+from atlasc.passes.framework.pass_base import KEY_PLAN, Pass, Report, observed
 
 
 @dataclass(frozen=True)
@@ -22,4 +22,5 @@ class ForgetCalibration(Pass):
 
     def run(self, module: Module, report: Report) -> Module:
         """The module: what a pass does not keep is removed behind it."""
+        report.say(f"{sum(bool(observed(op)) for op in module.ops)} ops lose what was seen of them")
         return module

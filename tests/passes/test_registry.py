@@ -54,7 +54,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Entry points of the group; what is added before ``passes()`` is asked is found."""
     entries: list[Any] = []
     passes.cache_clear()
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    monkeypatch.setattr(registry, "plugins", lambda group: {one.name: one for one in entries})
     yield entries
     passes.cache_clear()
 
@@ -95,6 +95,8 @@ def test_a_package_registers_a_pass(installed: list[Any]) -> None:
 )
 def test_what_is_no_pass_is_said(installed: list[Any], name: str, value: str, why: str) -> None:
     installed.append(entry(name, value))
-    with pytest.raises(AtlasError, match=f"the pass {name} of an installed package") as caught:
+    with pytest.raises(
+        AtlasError, match=f"{name} of an installed package cannot be used"
+    ) as caught:
         passes()
-    assert why in caught.value.why and caught.value.where == value
+    assert why in caught.value.why and value in caught.value.where
