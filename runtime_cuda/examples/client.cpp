@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
             const atlasc::Bytes query = client.encrypt({{"x", x}}).bytes;
             atlasc::write_new(argv[3], query.data(), query.size(), atlasc::Access::shared);
         } else {
-            const atlasc::Answers found = client.decrypt(std::string(argv[3]));
+            const atlasc::Answers found = client.decrypt(argv[3]);
             std::cout << (found.refused.empty() ? "" : "no answer: ")
                       << found.outputs.at("y").values.at(0) << '\n';
         }

@@ -8,8 +8,8 @@ int main(int argc, char** argv) {
             throw atlasc::Error("which files?", "", "server EVALUATION_KEY QUERY ANSWER");
         }
         // Any number of threads may use one server.
-        atlasc::Server server(interface(), execute, std::string(argv[1]));
-        const atlasc::Bytes answer = server.execute(std::string(argv[2]));
+        atlasc::Server server(interface(), execute, argv[1]);
+        const atlasc::Bytes answer = server.execute(argv[2]);
         atlasc::write_new(argv[3], answer.data(), answer.size(), atlasc::Access::shared);
     });
 }

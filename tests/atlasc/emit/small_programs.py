@@ -125,7 +125,7 @@ def elementwise() -> Case:
     y = bench.add("select", y, axis="t", index=2)
     y = bench.add("add_plain", y, value=bench.constant(random.normal(size=11)), first_row=True)
     weight, bias = random.normal(size=(9, 11)), random.normal(size=9)
-    layout = str(packing.like(layout_of(y), 9))
+    layout = packing.like(layout_of(y), 9)
     arrays = {"weight": bench.constant(weight), "bias": bench.constant(bias), "layout": layout}
     flags = {"baby_steps": 3, "first_row": True, "copy_padding": True}
     return bench.case(bench.add("linear_transform", y, **arrays, **flags))
@@ -137,9 +137,9 @@ def grown() -> Case:
     random = np.random.default_rng(5)
     x = bench.input("x", packing, random.normal(size=(1, 4, 8)))
     total = bench.add("rotate_sum", bench.add("square", x), axes=["d", "g"])
-    value, layout = bench.constant(random.normal(size=8)), str(layout_of(x))
+    value, layout = bench.constant(random.normal(size=8)), layout_of(x)
     y = bench.add("mul_plain", total, value=value, layout=layout)
-    scores = str(score_layout(layout_of(x), 2))
+    scores = score_layout(layout_of(x), 2)
     p = bench.add("ct_matmul_qk", y, x, fill=-1.0, layout=scores)
     p = bench.add("mask_zero", p, value=2.0)
     low = bench.add("drop", x, level=bench.level(p))
@@ -158,7 +158,7 @@ def residual() -> Case:
     packing, bench = Packing(2, 1, 1, 0, 1), Bench("residual")
     random = np.random.default_rng(0)
     x = bench.input("x", packing, random.normal(size=(1, 2, 4)))
-    layout = str(layout_of(x))
+    layout = layout_of(x)
     for layer in range(2):
         weight = bench.module.constant(f"layer.{layer}.weight", random.normal(size=(4, 4)))
         attributes = {"weight": weight, "baby_steps": 2, "paired": True, "layout": layout}

@@ -1,7 +1,7 @@
 // What every engine has to do, checked against cleartext slots; linked with any engine.
 //
 //     conformance leveled LOG_DEGREE LEVELS SPECIAL_PRIMES
-//     conformance bootstrapped FILE          of tests/helpers/bootstrap_file.py
+//     conformance bootstrapped FILE          of atlasc/emit/parameter_set.py, with --copies 1 32
 //
 // Prints a line for each check with the largest error, as a power of two; exits with 1 where any
 // check fails.

@@ -43,6 +43,7 @@ class PlainFile {
 public:
     /// Throws Error: there is none, or it is a link, a pipe or a device.
     PlainFile(const std::string& path);  // NOLINT: a path stands for its file
+    PlainFile(const char* path) : PlainFile(std::string(path)) {}  // NOLINT
 
     /// Bytes that are in memory, under a name for errors, such as "the query".
     PlainFile(std::string name, Bytes content);

@@ -47,8 +47,6 @@ public:
     static constexpr std::uint64_t large_header = std::uint64_t{1} << 24;
 
     /// Reads and checks the header. Throws Error: no such file, damaged, or truncated.
-    explicit TensorFile(const std::string& path, std::uint64_t max_header = small_header)
-        : TensorFile(PlainFile(path), max_header) {}
     explicit TensorFile(PlainFile file, std::uint64_t max_header = small_header);
 
     const std::string& path() const { return file_.path(); }
