@@ -15,7 +15,7 @@ import numpy as np
 
 from atlasc.emit.project import RUNTIME
 from atlasc.passes.execution.record_arrays import record_arrays
-from atlasc.targets.phantom import PhantomParameters
+from atlasc.targets.ckks.parameters import CkksParameters
 
 CARRIED = "fourteen_levels_40"
 """The set that the library carries."""
@@ -32,7 +32,7 @@ def parameter_set(name: str, log_degree: int = 16, copies: Sequence[int] = (1,))
     """
     from safetensors.numpy import save
 
-    parameters = PhantomParameters.bootstrapped(name, log_degree)
+    parameters = CkksParameters.bootstrapped(name, log_degree)
     moduli = parameters.moduli
     numbers = {
         "slots": [parameters.slots],

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atlasc.targets.phantom import PhantomParameters, PhantomTarget
+from atlasc.targets.ckks.parameters import CkksParameters
+from atlasc.targets.ckks.project import ProjectTarget
 
 
 @dataclass(frozen=True)
-class CudaParameters(PhantomParameters):
-    """One parameter set; those of ``phantom``."""
+class CudaParameters(CkksParameters):
+    """One parameter set."""
 
     family = "cuda"
+    device = True
     library_bytes = 2**29
     """The CUDA context, the tables of the transforms, and the digits of a key switch, at most."""
 
 
-class CudaTarget(PhantomTarget):
+class CudaTarget(ProjectTarget):
     """Programs that a C++ project executes; Python chooses parameters, keys and costs for it."""
 
     libraries = "CUDA is"

@@ -73,7 +73,8 @@ def from_attribute(
         known = sorted(name for of, name in algorithms() if of == family)
         raise AtlasError(
             f"{op_name} knows no approximation algorithm {algorithm!r}",
-            remedy=f"use one of {', '.join(known)}",
+            remedy=f"use one of {', '.join(known)}; those of published systems are in the package "
+            "atlasc-comparisons (plugins/)",
         )
     names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     unknown = sorted(set(entries) - set(names))

@@ -13,9 +13,9 @@ import pytest
 from tiny_model import Tiny, make_tiny
 
 from atlasc.ir.errors import AtlasError
+from atlasc.targets.ckks.limits import MOST_LOG_DEGREE, MOST_PRIMES, MOST_SPECIAL
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.cuda import CudaParameters
-from atlasc.targets.limits import MOST_LOG_DEGREE, MOST_PRIMES, MOST_SPECIAL
 from atlasc.targets.phantom import PhantomParameters
 from tests.atlasc.cli.command import refused, run
 

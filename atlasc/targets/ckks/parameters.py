@@ -1,8 +1,8 @@
-"""The target ``phantom``: the C++ runtime on Phantom-FHE, on a GPU.
+"""Parameter sets of our own CKKS engine, on any device.
 
-Phantom takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program;
-a set that bootstraps is one of ``passes/execution/bootstrap`` (docs/bootstrapping.md). A key has
-the primes and the digits of the highest level that it serves.
+It takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program; a
+set that bootstraps is one of ``passes/execution/bootstrap`` (docs/bootstrapping.md). A key has the
+primes and the digits of the highest level that it serves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from atlasc.passes.execution.counting_engine import Counted, LiveEngine, counts_
 from atlasc.passes.execution.engine import LEAST_COPIES
 from atlasc.passes.execution.function import Function
 from atlasc.passes.execution.plaintexts import Slots
-from atlasc.targets.base import Calibration, Target
-from atlasc.targets.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
+from atlasc.targets.ckks.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import NARROWER, BootstrapNeeds, Moduli, ParameterSet
 
@@ -34,8 +33,8 @@ LOG_RING_DEGREES = (13, 14, 15, 16)
 
 
 @dataclass(frozen=True)
-class PhantomParameters(ParameterSet):
-    """One parameter set.
+class CkksParameters(ParameterSet):
+    """One parameter set. A device's own class says how large primes are and which set bootstraps.
 
     Attributes:
         prime_bits: of the prime that a leveled set has left at level 0, and of its special ones.
@@ -50,11 +49,7 @@ class PhantomParameters(ParameterSet):
         AtlasError: no such set, or numbers that the engine does not take.
     """
 
-    family = "phantom"
-    device = True
     in_runtime = True
-    library_bytes = 2**30
-    """The CUDA context, Phantom's tables, and the digits of a key switch, at most."""
 
     prime_bits: ClassVar[int] = 60
     named: ClassVar[str] = "fourteen_levels"
@@ -210,37 +205,3 @@ class PhantomParameters(ParameterSet):
         for level, plaintexts in zip(levels, transforms, strict=True):
             places = [place for one in plaintexts if isinstance(one, Slots) for place in one.places]
             yield level, len(plaintexts), self.slots // min(table.repeats for table, _ in places)
-
-
-class PhantomTarget(Target):
-    """Programs that a C++ project executes; Python chooses parameters, keys and costs for it.
-
-    Attributes:
-        libraries: what must be where the project is built.
-    """
-
-    libraries: ClassVar[str] = "CUDA and Phantom are"
-    name = "phantom"
-    summary = "the C++ runtime on Phantom-FHE, on a GPU"
-    runtime_engine = "phantom"
-    writes_project = True
-    parameters = PhantomParameters
-
-    def calibration(self) -> Calibration:
-        raise AtlasError(
-            f"the primitives of {self.name} cannot be measured from Python",
-            why="they run in C++, on a GPU",
-            remedy="measure them there, and give the table with --costs (docs/costs.md)",
-        )
-
-    def check(self) -> None:
-        raise AtlasError(
-            f"a program for {self.name} is executed by the C++ project that was compiled with it",
-            why="its engine computes on a GPU; Python does not call it",
-            remedy=f"build BUNDLE/project where {self.libraries} (atlasc emit --build does both), "
-            "then use its client and server, or atlasc run with its Python module "
-            "(docs/runtime.md); or try the program with atlasc run --target sim",
-        )
-
-
-TARGET = PhantomTarget()

@@ -1,0 +1,1 @@
+"""What the targets on our own CKKS engine share: parameters, limits, and C++ projects."""
