@@ -11,7 +11,7 @@ ORION  := .venv-orion
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
-NATIVE      := $(wildcard passes/approximation/native/*) $(shell find runtime_cuda -type f)
+NATIVE      := $(wildcard atlasc/polynomials/native/*) $(shell find runtime_cuda -type f)
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
 FUZZ_INPUTS ?= 1000000

@@ -41,12 +41,12 @@ def _cmake(*arguments: object) -> None:
 
 
 APPROXIMATION = Pybind11Extension(
-    "atlasc.passes.approximation._native",
+    "atlasc.polynomials._native",
     [
-        "atlasc/passes/approximation/native/chebyshev.cpp",
-        "atlasc/passes/approximation/native/row_programs.cpp",
+        "atlasc/polynomials/native/chebyshev.cpp",
+        "atlasc/polynomials/native/row_programs.cpp",
     ],
-    depends=["atlasc/passes/approximation/native/chebyshev.hpp"],
+    depends=["atlasc/polynomials/native/chebyshev.hpp"],
     cxx_std=17,
     # The kernel picks its instruction set at run time, so a wheel fits every machine.
     # Sums stay as they are written, whatever CXXFLAGS say.

@@ -27,7 +27,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 from atlasc.cli.results import show_timing
-from atlasc.passes.costs import program_costs
+from atlasc.program.costs import program_costs
 from atlasc.report.summary import costs_summary
 from atlasc.run import session
 from atlasc.run.session import simulate

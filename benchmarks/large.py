@@ -28,18 +28,18 @@ from typing import TYPE_CHECKING, Any
 import large_plan
 import numpy as np
 
-from atlasc.passes.approximation.parametrisation import PRESETS
-from atlasc.passes.calibration.calibrate import calibrate
+from atlasc.calibration.calibrate import calibrate
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.search.points import COSTS, is_partial
-from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, Objective, SearchProblem
-from atlasc.passes.search.strategies.hybrid import Hybrid
+from atlasc.polynomials.parametrisation import PRESETS
+from atlasc.search.points import COSTS, is_partial
+from atlasc.search.search_problem import SNAPSHOT_MEMORY, Objective, SearchProblem
+from atlasc.search.strategies.hybrid import Hybrid
 
 if TYPE_CHECKING:
     import torch
 
-    from atlasc.passes.search.points import Point, Settings
-    from atlasc.passes.search.strategy import Progress
+    from atlasc.search.points import Point, Settings
+    from atlasc.search.strategy import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "examples" / "configs"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.module import Module, Value
-from atlasc.passes.approximation.parametrisation import PRESETS
-from atlasc.passes.search.error_model import groups_of
-from atlasc.passes.search.strategies.hybrid import AFTER_PROBES, PROBED_ERRORS
-from atlasc.passes.simulation.simulator import largest_tensor, last_uses, segments
-from atlasc.passes.simulation.torch_simulator import MEMORY, TENSORS
+from atlasc.polynomials.parametrisation import PRESETS
+from atlasc.search.error_model import groups_of
+from atlasc.search.strategies.hybrid import AFTER_PROBES, PROBED_ERRORS
+from atlasc.simulation.simulator import largest_tensor, last_uses, segments
+from atlasc.simulation.torch_simulator import MEMORY, TENSORS
 
 CORES, CORE_FLOPS, PRODUCT_SHARE = 2, 95e9, 0.8
 """Matrix products at 95 GFLOP/s a core take four fifths of a finite evaluation (docs/search.md)."""

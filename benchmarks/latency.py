@@ -14,22 +14,22 @@ import time
 
 import numpy as np
 
+from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.module import Module
+from atlasc.latency.model import LatencyModel
 from atlasc.passes.approximation.approximate import (
     layer_count,
     settings_approximations,
     with_approximations,
 )
-from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.parametrisation import PAPER
-from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.latency.model import LatencyModel
 from atlasc.passes.pipeline import lower_nn
-from atlasc.passes.search.error_model import groups_of
-from atlasc.passes.search.latency_front import Alternative, latency_front
-from atlasc.passes.search.points import SearchSpace, Settings, expert
+from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.parametrisation import PAPER
+from atlasc.program.costs import program_costs
+from atlasc.search.error_model import groups_of
+from atlasc.search.latency_front import Alternative, latency_front
+from atlasc.search.points import SearchSpace, Settings, expert
 from atlasc.targets import find_target
 
 LATENCY = find_target("desilo").latency()

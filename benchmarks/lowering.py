@@ -21,12 +21,12 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
+from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
-from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.pipeline import Lowered, lower_nn
+from atlasc.program.costs import program_costs
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 

@@ -27,7 +27,7 @@ from atlasc.cli.progress import progress
 from atlasc.cli.results import show_timing
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
-from atlasc.passes.execution.counting_engine import Counted, CountingEngine
+from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.run import session
 from atlasc.run.timing import Pace
 from atlasc.targets import find_target

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from atlasc.calibration.calibrate import Calibration
     from atlasc.ir.module import Module
-    from atlasc.passes.calibration.calibrate import Calibration
-    from atlasc.passes.search.points import SearchSpace
+    from atlasc.search.points import SearchSpace
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 sys.path[:0] = [str(Path(sys.path[0]) / "examples" / "minilm")]
@@ -53,12 +53,12 @@ def main() -> None:
     import texts
     import torch
 
+    from atlasc.calibration.calibrate import calibrate
     from atlasc.loading.data import inputs_of
     from atlasc.loading.models import load_model
     from atlasc.passes.approximation.approximate import apply_recipe
-    from atlasc.passes.calibration.calibrate import calibrate
     from atlasc.passes.frontend.trace import trace
-    from atlasc.passes.simulation.simulate import PolynomialSimulator
+    from atlasc.simulation.simulate import PolynomialSimulator
 
     model = load_model(texts.model_directory())
     rows = texts.short_texts(options.texts, TOKENS)
@@ -100,9 +100,9 @@ def search_speed(
 ) -> None:
     """Print evaluations a second of settings that are finite and of those that are not."""
     from atlasc.passes.approximation.approximate import layer_count
-    from atlasc.passes.search.points import SearchSpace
-    from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, SearchProblem
-    from atlasc.passes.simulation.simulate import PolynomialSimulator
+    from atlasc.search.points import SearchSpace
+    from atlasc.search.search_problem import SNAPSHOT_MEMORY, SearchProblem
+    from atlasc.simulation.simulate import PolynomialSimulator
 
     objective = SearchProblem(module, calibration, arrays, memory=0).objective()
     space, generator = SearchSpace(layer_count(module)), np.random.default_rng(0)

@@ -27,8 +27,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "minilm")]
 if TYPE_CHECKING:
     from atlasc.compilation.options import SearchOptions
     from atlasc.compilation.prepare import PreparedModel
-    from atlasc.passes.search.front import Front
-    from atlasc.passes.search.points import Point
+    from atlasc.search.front import Front
+    from atlasc.search.points import Point
 
 TOKENS = 64
 TARGET, LARGEST_RATIO = 1e-3, 1.5
@@ -39,9 +39,9 @@ LIMITS = {"paper": {"depth": 350}, "wide": {"depth": 315, "levels": 205}}
 def main() -> None:
     """Search, try the front on unseen windows, print, and say what was met."""
     from atlasc.cli.output import print_table
-    from atlasc.passes.approximation.parametrisation import PRESETS
-    from atlasc.passes.search.points import COSTS
-    from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
+    from atlasc.polynomials.parametrisation import PRESETS
+    from atlasc.search.points import COSTS
+    from atlasc.search.strategies import DEFAULT, STRATEGIES
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--space", choices=PRESETS, default="paper")
@@ -127,7 +127,7 @@ def searched(arguments: argparse.Namespace) -> tuple[PreparedModel, Front, Searc
 def chosen(front: Front, targets: str) -> list[Point]:
     """The points that a user gets for some errors, cheapest first; equal ones once."""
     from atlasc.ir.errors import AtlasError
-    from atlasc.passes.search.front import Wanted
+    from atlasc.search.front import Wanted
 
     if targets == "all":
         return list(front.points)

@@ -10,19 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atlasc.analyses.bounds import INPUTS, with_bounds
+from atlasc.analyses.observed import with_magnitudes, with_noise_gains
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, Analysis
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.bounds import INPUTS, with_bounds
-from atlasc.passes.analyses.observed import with_magnitudes, with_noise_gains
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.centre_keys import CentreKeys
-from atlasc.passes.costs import PrimitiveCosts, critical_path
 from atlasc.passes.framework.pass_base import (
-    MAGNITUDES,
-    NOISE_GAINS,
-    Analysis,
     ChooseParameters,
     Cost,
     Goal,
@@ -31,7 +29,6 @@ from atlasc.passes.framework.pass_base import (
     Report,
     run_passes,
 )
-from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
@@ -43,6 +40,7 @@ from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
+from atlasc.program.costs import PrimitiveCosts, critical_path
 
 PIPELINE: tuple[type[Pass], ...] = (
     Canonicalise,

@@ -6,7 +6,7 @@ import gc
 import importlib.util
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 f"bootstrap keys need {BOOTSTRAP_BYTES / 2**30:.0f} GiB of free memory, "
                 f"{available / 2**30:.1f} GiB are there"
             )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps the fits of tests out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATLASC_CACHE", str(tmp_path_factory.mktemp("fits")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -109,7 +109,7 @@ def names_of(page: str) -> dict[str, Any]:
         texts = [" ".join(rng.choice(WORDS[5:], rng.integers(3, 12))) for _ in range(40)]
         return {"model": model, "tokenizer": tokenizer, "texts": texts}
     if page == "docs/fuzzing.md":
-        from atlasc.passes.search.front import Front
+        from atlasc.search.front import Front
         from tests.fuzz.reader import Reader
 
         return {"Reader": Reader, "Front": Front, "write_some_fronts": lambda folder: []}

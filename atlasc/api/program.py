@@ -26,10 +26,10 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.simulation.agreement import Promise, compared
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult
+from atlasc.simulation.agreement import Promise, compared
 from atlasc.targets import find_target
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from atlasc.calibration.calibrate import Calibration
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
-    from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.run.timing import Timing
 
 SHOWN_VIOLATIONS = 20
@@ -176,7 +176,7 @@ def end_with(
 
 def say_of_ranges(found: Calibration) -> None:
     """Say what certified ranges cost, beside those that inputs reach."""
-    from atlasc.passes.approximation.range_levels import ERROR, as_seen, levels_of_ranges
+    from atlasc.polynomials.range_levels import ERROR, as_seen, levels_of_ranges
 
     if {known.basis for known in found.ranges} != {"certified"}:
         return

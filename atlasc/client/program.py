@@ -14,7 +14,7 @@ from atlasc.client.checks import Answers, Reach, faults, functions_of, require_f
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.ir.rewriting import Rewriter
 from atlasc.runtime.interface import message_interface
 from atlasc.runtime.native import load_library, translated
 

@@ -2,8 +2,8 @@
 
 Nothing in a ciphertext says that its numbers are wrong. One cleartext evaluation of the program's
 polynomials, beside the functions that they stand for, finds such inputs before they are encrypted
-(:mod:`atlasc.passes.simulation.watch`): the answer must agree with the model's
-(:mod:`atlasc.passes.simulation.agreement`).
+(:mod:`atlasc.simulation.watch`): the answer must agree with the model's
+(:mod:`atlasc.simulation.agreement`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from atlasc.client.program import TOGETHER, ClientProgram, batches, rows_of
 from atlasc.ir.module import Module
-from atlasc.passes.simulation.agreement import UNKNOWN, Promise, compared
-from atlasc.passes.simulation.poly_values import interpret_poly
-from atlasc.passes.simulation.watch import Excess, Watch, both_answers, knows_model
+from atlasc.simulation.agreement import UNKNOWN, Promise, compared
+from atlasc.simulation.poly_values import interpret_poly
+from atlasc.simulation.watch import Excess, Watch, both_answers, knows_model
 from atlasc.targets.base import Progress, no_progress
 
 

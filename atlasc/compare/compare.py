@@ -28,9 +28,9 @@ from atlasc.client.program import Packed
 from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, SlotsAndLevels
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.execute import Executor, Functions
-from atlasc.passes.execution.function import EngineParameters
+from atlasc.program.engine import Engine
+from atlasc.program.execute import Executor, Functions
+from atlasc.program.function import EngineParameters
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 

@@ -8,7 +8,7 @@ from atlasc.compilation.declared import choose
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.models import LoadedModel
-from atlasc.passes.simulation.agreement import MEASURES, Measure
+from atlasc.simulation.agreement import MEASURES, Measure
 
 VECTORS = ("embed", "hidden", "pool", "vector", "feature")
 """In the names of outputs that are no scores."""

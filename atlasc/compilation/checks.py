@@ -13,9 +13,9 @@ from atlasc.compilation.options import (
 )
 from atlasc.files import require_new
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.recipes import recipe as find_recipe
-from atlasc.passes.search.points import COSTS
-from atlasc.passes.search.strategies import DEFAULT, find_strategy
+from atlasc.polynomials.recipes import recipe as find_recipe
+from atlasc.search.points import COSTS
+from atlasc.search.strategies import DEFAULT, find_strategy
 from atlasc.targets import find_target
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
+from atlasc.calibration.calibrate import Calibration
+from atlasc.calibration.measure import nonlinear_ops
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import verdicts
@@ -28,15 +30,15 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
-from atlasc.passes.calibration.calibrate import Calibration
-from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import Lowered
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.points import Point
-from atlasc.passes.search.search_problem import error_weights, output_error
-from atlasc.passes.search.strategies import DEFAULT, find_strategy
-from atlasc.passes.simulation.agreement import (
+from atlasc.program.costs import program_costs
+from atlasc.report.pages import report_html
+from atlasc.report.summary import costs_summary
+from atlasc.search.front import Front
+from atlasc.search.points import Point
+from atlasc.search.search_problem import error_weights, output_error
+from atlasc.search.strategies import DEFAULT, find_strategy
+from atlasc.simulation.agreement import (
     LEAST_AGREEMENT,
     MEASURE,
     Measure,
@@ -44,10 +46,8 @@ from atlasc.passes.simulation.agreement import (
     promised,
     variation,
 )
-from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import KNOWS_MODEL, both_answers
-from atlasc.report.pages import report_html
-from atlasc.report.summary import costs_summary
+from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.watch import KNOWS_MODEL, both_answers
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import with_embedding

@@ -21,7 +21,7 @@ ALL_MEMORY = float("inf")
 """A key memory without a limit."""
 RANGES_FROM = ("measured", "certified")
 MEASURES = ("class", "tokens", "values")
-"""See `atlasc.passes.simulation.agreement`."""
+"""See `atlasc.simulation.agreement`."""
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from atlasc.calibration.calibrate import MAX_CALIBRATION, Calibration, read_calibration
+from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.files import new_folder, require_file_place, write_text
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import symbols_in
-from atlasc.passes.calibration.calibrate import MAX_CALIBRATION, Calibration, read_calibration
-from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.journal import MAX_JOURNAL, journal_beside
 from atlasc.report.pages import front_html
+from atlasc.search.front import Front
+from atlasc.search.journal import MAX_JOURNAL, journal_beside
 
 FRONT, CALIBRATION = "front.json", "calibration.json"
 EVALUATIONS = "evaluations.jsonl"

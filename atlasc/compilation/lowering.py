@@ -12,20 +12,20 @@ from typing import Any, cast
 
 import numpy as np
 
+from atlasc.calibration.measure import blas_threads
 from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.calibration.measure import blas_threads
-from atlasc.passes.costs import program_costs
-from atlasc.passes.execution.function import EngineParameters
-from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, lower_nn
+from atlasc.program.costs import program_costs
+from atlasc.program.function import EngineParameters
+from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of

@@ -2,7 +2,7 @@
 
 Each source of error enters where the noise model (:mod:`atlasc.targets.parameters`) has it, and
 reaches the outputs by the ``noise_gain`` of its value, which comes from derivatives on calibration
-inputs (:mod:`atlasc.passes.analyses.observed`). Sources are independent: their squares add up.
+inputs (:mod:`atlasc.analyses.observed`). Sources are independent: their squares add up.
 
 - The model's figures are measured (a bootstrap's errors) or derived for a dense ternary secret.
 - Errors have imaginary parts, as large as their real ones. What takes two values for the parts of a
@@ -25,13 +25,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from atlasc.analyses.observed import bootstrap_change
 from atlasc.compilation.op_noise import OpNoises
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.analyses.observed import bootstrap_change
-from atlasc.passes.execution.execute import Functions
-from atlasc.passes.execution.function import EngineParameters
-from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.ir.rewriting import Rewriter
+from atlasc.program.execute import Functions
+from atlasc.program.function import EngineParameters
+from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.execution.engine import Engine, Vector
-from atlasc.passes.execution.function import Function
-from atlasc.passes.execution.plaintexts import Slots, built
+from atlasc.program.engine import Engine, Vector
+from atlasc.program.function import Function
+from atlasc.program.plaintexts import Slots, built
 from atlasc.targets.noise import NoiseModel
 
 _KNOWN = 4096

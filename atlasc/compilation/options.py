@@ -35,11 +35,11 @@ from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.targets import DEFAULT, find_target, target_names
 
 if TYPE_CHECKING:
-    from atlasc.passes.approximation.parametrisation import Parametrisation
-    from atlasc.passes.search.front import Front, Wanted
-    from atlasc.passes.search.points import Point
-    from atlasc.passes.search.search_problem import RayWorkers
-    from atlasc.passes.simulation.agreement import Measure
+    from atlasc.polynomials.parametrisation import Parametrisation
+    from atlasc.search.front import Front, Wanted
+    from atlasc.search.points import Point
+    from atlasc.search.search_problem import RayWorkers
+    from atlasc.simulation.agreement import Measure
 
 MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
 """Greatest mean absolute error, as a share of how the outputs vary, without a limit; by the measure
@@ -220,7 +220,7 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         Raises:
             AtlasError: there is no such space, or no such position of a switch.
         """
-        from atlasc.passes.approximation.parametrisation import PRESETS, SWITCHES
+        from atlasc.polynomials.parametrisation import PRESETS, SWITCHES
 
         space = PRESETS[choose("--space", self.space or "wide", PRESETS)]
         given = {name: value for name in SWITCHES if (value := getattr(self, name)) is not None}
@@ -232,7 +232,7 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         Raises:
             AtlasError: an unknown kind, or options of another kind.
         """
-        from atlasc.passes.search.search_problem import RayWorkers
+        from atlasc.search.search_problem import RayWorkers
 
         if choose("--workers", self.workers, ("serial", "ray")) == "ray":
             return RayWorkers(self.worker_count, self.threads or 1, address=self.ray_address)
@@ -295,7 +295,7 @@ class LimitOptions(Options):
     @property
     def limits(self) -> Wanted:
         """The limits that were given."""
-        from atlasc.passes.search.front import Wanted
+        from atlasc.search.front import Wanted
 
         return Wanted(
             self.max_error, self.max_depth, self.max_levels, self.max_seconds,
@@ -304,14 +304,14 @@ class LimitOptions(Options):
 
     def wanted(self, front: Front) -> Wanted:
         """The same; an error of at most ``MAX_ERROR`` of how outputs vary where none was given."""
-        from atlasc.passes.search.front import Wanted
+        from atlasc.search.front import Wanted
 
         aim = Wanted(self.aim(front.measure, front.variation))
         return aim if self.limits == Wanted() else self.limits
 
     def aim(self, measure: Measure, variation: float) -> float | None:
         """Greatest error of the setting that will be picked; None where other limits decide."""
-        from atlasc.passes.search.front import Wanted
+        from atlasc.search.front import Wanted
 
         return MAX_ERROR[measure] * variation if self.limits == Wanted() else self.max_error
 
@@ -321,7 +321,7 @@ class LimitOptions(Options):
         Raises:
             AtlasError: no point is within the limits, or there is no point at all.
         """
-        from atlasc.passes.search.front import Wanted
+        from atlasc.search.front import Wanted
 
         wanted, tolerated = self.wanted(front), int(self.tolerated * front.held_back)
         if self.limits == Wanted() and not any(map(wanted.allows, front.points)):

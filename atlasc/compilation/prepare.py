@@ -13,6 +13,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from atlasc.calibration.calibrate import Calibration, calibrate, require_coverable
+from atlasc.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
@@ -23,10 +25,8 @@ from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.texts.lengths import with_prefixes
-from atlasc.passes.calibration.calibrate import Calibration, calibrate, require_coverable
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
-from atlasc.passes.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
 

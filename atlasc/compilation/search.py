@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from atlasc.calibration.measure import blas_threads, nonlinear_ops
 from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.fronts import calibration_digest, model_digest
 from atlasc.compilation.options import CompileOptions, SearchOptions
@@ -20,17 +21,16 @@ from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
-from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.calibration.measure import blas_threads, nonlinear_ops
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.journal import Journal
-from atlasc.passes.search.mending import Mender
-from atlasc.passes.search.points import Cost, Point, Settings, expert_layer
-from atlasc.passes.search.search_problem import Objective, SearchProblem
-from atlasc.passes.search.strategies import DEFAULT, find_strategy
-from atlasc.passes.search.strategy import EVALUATING, Progress
-from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
-from atlasc.passes.simulation.agreement import Measure
+from atlasc.polynomials.description import Approximation
+from atlasc.search.front import Front
+from atlasc.search.journal import Journal
+from atlasc.search.mending import Mender
+from atlasc.search.points import Cost, Point, Settings, expert_layer
+from atlasc.search.search_problem import Objective, SearchProblem
+from atlasc.search.strategies import DEFAULT, find_strategy
+from atlasc.search.strategy import EVALUATING, Progress
+from atlasc.search.validation import Trials, Validator, validated, validated_pick
+from atlasc.simulation.agreement import Measure
 from atlasc.targets import find_target
 from atlasc.version import __version__
 

@@ -10,6 +10,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
+from atlasc.calibration.calibrate import nominal_calibration, read_calibration
+from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.declared import ALL_MEMORY
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
@@ -25,18 +27,16 @@ from atlasc.ir.text.storage import MAX_TEXT, load_module, print_module, save_mod
 from atlasc.ir.verifier import verify
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
-from atlasc.passes.approximation.recipes import recipe as find_recipe
-from atlasc.passes.calibration.calibrate import nominal_calibration, read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys
-from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs import ProgramCosts, program_costs
 from atlasc.passes.framework.pass_base import Pass, run_passes
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, lower_poly, require_slots
 from atlasc.passes.registry import check_level
-from atlasc.passes.search.front import Front
+from atlasc.polynomials.recipes import recipe as find_recipe
+from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.report.summary import costs_summary
+from atlasc.search.front import Front
 from atlasc.targets import find_target
 from atlasc.targets.base import Target
 from atlasc.targets.costs import costs_of

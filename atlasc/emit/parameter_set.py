@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.emit.project import RUNTIME
-from atlasc.passes.execution.record_arrays import record_arrays
+from atlasc.program.record_arrays import record_arrays
 from atlasc.targets.ckks.parameters import CkksParameters
 
 CARRIED = "fourteen_levels_40"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from atlasc.emit import text
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.execution.function import Function
+from atlasc.program.function import Function
 
 OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
 """Ops at the border of a program, which are in no block."""

@@ -19,9 +19,9 @@ from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.passes.execution.execute import Functions
-from atlasc.passes.execution.function import EngineParameters, Function
-from atlasc.passes.execution.record_arrays import record_arrays
+from atlasc.program.execute import Functions
+from atlasc.program.function import EngineParameters, Function
+from atlasc.program.record_arrays import record_arrays
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 from atlasc.templates import templates

@@ -23,9 +23,9 @@ from atlasc.evaluation.stages import (
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import Labels, labels_of, names_of_classes
-from atlasc.passes.simulation.agreement import UNKNOWN, Comparison, Promise, compared
-from atlasc.passes.simulation.intervals import fisher, wilson
-from atlasc.passes.simulation.scores import correlation, right
+from atlasc.simulation.agreement import UNKNOWN, Comparison, Promise, compared
+from atlasc.simulation.intervals import fisher, wilson
+from atlasc.simulation.scores import correlation, right
 
 WORST = 10
 """Inputs that are named as the worst ones."""
@@ -323,7 +323,7 @@ def _divergence(
     """
     if promise.measure == "values" or not len(given):
         return None
-    from atlasc.passes.calibration.measure import kept_tokens
+    from atlasc.calibration.measure import kept_tokens
 
     theirs, ours = (_log_probabilities(y) for y in (model.of(stage.rows), stage.answers))
     with np.errstate(all="ignore"):

@@ -14,8 +14,8 @@ from atlasc.bundle.folder import Bundle
 from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.simulation.agreement import NOISE
 from atlasc.run import session
+from atlasc.simulation.agreement import NOISE
 from atlasc.targets import find_target
 from atlasc.targets.sim import TARGET as SIM
 

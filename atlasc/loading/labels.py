@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.simulation.agreement import Measure
+from atlasc.simulation.agreement import Measure
 
 LISTED = 5
 """Names of classes that a message lists."""

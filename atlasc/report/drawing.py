@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import networkx
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.costs import PrimitiveCosts, ProgramCosts, merged
+from atlasc.program.costs import PrimitiveCosts, ProgramCosts, merged
 from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, times
 from atlasc.targets.costs import measured_costs
 from atlasc.targets.parameters import ParameterSet

@@ -13,11 +13,11 @@ from typing import Any
 from markupsafe import Markup
 
 from atlasc.ir.errors import printable
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.points import Settings
-from atlasc.passes.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
-from atlasc.passes.simulation.intervals import fisher, wilson
 from atlasc.report import svg
+from atlasc.search.front import Front
+from atlasc.search.points import Settings
+from atlasc.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
+from atlasc.simulation.intervals import fisher, wilson
 from atlasc.templates import templates
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from atlasc.analyses.observed import program_change
 from atlasc.client.sharing import safe_digits
 from atlasc.ir.module import Op
-from atlasc.passes.analyses.observed import program_change
 from atlasc.passes.approximation.approximate import Depth
-from atlasc.passes.costs import ProgramCosts
-from atlasc.passes.execution.counting_engine import Counts
-from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.program.costs import ProgramCosts
+from atlasc.program.counting_engine import Counts
+from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
 

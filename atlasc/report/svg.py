@@ -9,8 +9,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from atlasc.ir.errors import printable
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.points import Point
+from atlasc.search.front import Front
+from atlasc.search.points import Point
 
 INK, FAINT, BLUE, ORANGE, RED = "#222", "#d8dde3", "#2f6db3", "#d98324", "#c0392b"
 PALETTE = (BLUE, ORANGE, "#7a9e6d", "#8e6bb0", "#c9a227", "#4aa3a2", "#b0656f", "#99a3ad")

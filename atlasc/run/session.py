@@ -17,11 +17,11 @@ from atlasc.client.program import TOGETHER, ClientProgram, Packed, batches, rows
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.execute import execute
-from atlasc.passes.simulation.poly_values import interpret_poly
-from atlasc.passes.simulation.watch import both_answers, knows_model
+from atlasc.program.engine import Engine
+from atlasc.program.execute import execute
 from atlasc.run.timing import Pace, Timing
+from atlasc.simulation.poly_values import interpret_poly
+from atlasc.simulation.watch import both_answers, knows_model
 from atlasc.targets import find_target
 from atlasc.targets.base import Progress, no_progress
 

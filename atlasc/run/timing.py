@@ -16,7 +16,7 @@ from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.module import Module, Op
-from atlasc.passes.costs import program_costs
+from atlasc.program.costs import program_costs
 from atlasc.report.summary import kind_of
 from atlasc.targets import find_target, target_names
 from atlasc.targets.base import Progress, Target

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Engine
-from atlasc.passes.latency.model import LatencyTarget
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.engine import Engine
 from atlasc.runtime.engine import RoleEngine
 from atlasc.targets.cost_table import CostTable, active_table
 from atlasc.targets.costs import costs_of

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.costs import PrimitiveCosts
-from atlasc.passes.execution.counting_engine import COST_KINDS, CostKind
+from atlasc.program.costs import PrimitiveCosts
+from atlasc.program.counting_engine import COST_KINDS, CostKind
 from atlasc.targets.cost_table import Bootstrap, CostTable, active_table, damaged
 from atlasc.targets.parameters import ParameterSet
 

@@ -4,7 +4,7 @@ called. Its parameter sets are those of ``cpu``."""
 from __future__ import annotations
 
 from atlasc.ir.module import Module
-from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.program.counting_engine import CountingEngine
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import ParameterSet

@@ -10,7 +10,7 @@ ERROR_VARIANCE = 10.5
 """Of a coefficient of an error: centred binomial, 42 bits (``ckks/keys/sampling.hpp``)."""
 NARROW_ROUNDINGS = 3.0
 """What errs after the modular reduction of a narrow bootstrap, in rescalings. Measured on slots
-(``tests/passes/execution/bootstrap``): 2.9 at N = 2^13."""
+(``tests/atlasc/program/bootstrap``): 2.9 at N = 2^13."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from atlasc.passes.execution.function import Function
     from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.program.function import Function
 
 
 NARROWER = 5

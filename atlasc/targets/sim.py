@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.module import Module
-from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
+from atlasc.program.function import EngineParameters
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library
 from atlasc.targets.base import Progress, Target
@@ -43,7 +43,7 @@ class SimEngine(NativeEngine):
     """Client and server in one.
 
     Args:
-        slots, max_level, bootstrap_level: see :class:`~atlasc.passes.execution.engine.Engine`.
+        slots, max_level, bootstrap_level: see :class:`~atlasc.program.engine.Engine`.
         bootstrap_batch: where it is 2, an imaginary part of one ciphertext spoils the other, as in
             a real bootstrap of two.
         noise: None computes exactly (in float64).

@@ -33,9 +33,9 @@ import numpy as np
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
 from atlasc.cli.progress import progress
-from atlasc.passes.approximation.parametrisation import PRESETS
-from atlasc.passes.search.front import chart
-from atlasc.passes.search.points import COSTS
+from atlasc.polynomials.parametrisation import PRESETS
+from atlasc.search.front import chart
+from atlasc.search.points import COSTS
 from benchmarks.fidelity import sources
 from benchmarks.fidelity.measure import Measurer
 from benchmarks.fidelity.sources import CALIBRATION, LENGTHS, SOURCES, TOKENS

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.analyses.bounds import RANGE
 from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle
 from atlasc.client.verdict import Verdict
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import load_model
-from atlasc.passes.analyses.bounds import RANGE
-from atlasc.passes.simulation.agreement import PROMISED
+from atlasc.simulation.agreement import PROMISED
 from benchmarks.fidelity.noisy import NoisyProgram
 
 CHUNK = 16

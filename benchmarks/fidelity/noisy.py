@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from atlasc.analyses.bounds import bootstrapped
 from atlasc.bundle.folder import Bundle
 from atlasc.client.program import rows_of
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
-from atlasc.passes.analyses.bounds import bootstrapped
-from atlasc.passes.simulation.poly_values import evaluated, fused
+from atlasc.simulation.poly_values import evaluated, fused
 from atlasc.targets.noise import NoiseModel
 
 MEASURED = 16.0

@@ -37,8 +37,8 @@ from atlasc.cli.output import print_json, print_table
 from atlasc.cli.progress import progress
 from atlasc.client.program import batches, rows_of
 from atlasc.client.verdict import verdicts
-from atlasc.passes.simulation.agreement import Promise, compared
-from atlasc.passes.simulation.intervals import wilson
+from atlasc.simulation.agreement import Promise, compared
+from atlasc.simulation.intervals import wilson
 from benchmarks.fidelity import sources
 from benchmarks.fidelity.measure import CHUNK, HuggingFace
 from benchmarks.fidelity.noisy import NoisyProgram

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from atlasc.analyses.observed import with_magnitudes
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.observed import with_magnitudes
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.pipeline import client_module
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def bert_base(tokens: int, recipe: str, steps: Steps) -> Layer:
     import torch
     import transformers
 
+    from atlasc.calibration.calibrate import nominal_calibration
     from atlasc.passes.approximation.approximate import apply_recipe
-    from atlasc.passes.calibration.calibrate import nominal_calibration
     from atlasc.passes.frontend.trace import trace
 
     with steps("tracing BERT-base's shape"):

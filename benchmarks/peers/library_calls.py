@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from atlasc.passes.execution.counting_engine import Counted
-from atlasc.passes.execution.engine import Engine, Vector
+from atlasc.program.counting_engine import Counted
+from atlasc.program.engine import Engine, Vector
 from atlasc_comparisons.desilo.engine import DesiloCiphertext
 
 

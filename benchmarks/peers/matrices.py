@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.packing.forms import Form
+from atlasc.program.engine import Engine
 from benchmarks.peers.rows import Rows
 
 if TYPE_CHECKING:

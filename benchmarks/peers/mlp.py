@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
-from atlasc.passes.approximation.algorithms.chebyshev import ActivationApproximation
+from atlasc.polynomials.algorithms.chebyshev import ActivationApproximation
 from atlasc.targets.machine import require_memory
 from atlasc_comparisons.desilo.engine import DesiloEngine
 from atlasc_comparisons.desilo.keys import KeySet

@@ -26,11 +26,11 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
-from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.lowering.packing.forms import Form, forms_of
+from atlasc.polynomials.fits.chebyshev import levels_of_degree
+from atlasc.program.counting_engine import CountingEngine
+from atlasc.program.engine import Engine
+from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from benchmarks.peers import matrices
 from benchmarks.peers.library_calls import LibraryCalls
 from benchmarks.peers.matrices import Blocks, Ct

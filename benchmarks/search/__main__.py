@@ -18,8 +18,8 @@ import json
 from pathlib import Path
 
 from atlasc.cli.progress import progress
-from atlasc.passes.approximation.parametrisation import PRESETS
-from atlasc.passes.search.points import COSTS
+from atlasc.polynomials.parametrisation import PRESETS
+from atlasc.search.points import COSTS
 from benchmarks.search.ablation import FULL_BUDGET, QUICK_SHARE, ablation, one, runs_of
 from benchmarks.search.problem import ROOT, problem_of
 from benchmarks.search.strategies import STRATEGIES

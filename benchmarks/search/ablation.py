@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.cli.output import print_table
-from atlasc.passes.search.front import Front, Moment, chart
-from atlasc.passes.search.search_problem import RayWorkers, SearchProblem
-from atlasc.passes.search.strategies.hybrid import default_evaluations
-from atlasc.passes.search.strategy import Progress
+from atlasc.search.front import Front, Moment, chart
+from atlasc.search.search_problem import RayWorkers, SearchProblem
+from atlasc.search.strategies.hybrid import default_evaluations
+from atlasc.search.strategy import Progress
 from atlasc.targets import find_target
 from benchmarks.search.problem import problem_of
 from benchmarks.search.strategies import STRATEGIES

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import (
+from atlasc.polynomials.parametrisation import (
     ACTIVATION,
     ALGORITHM,
     DIRECT,
@@ -20,8 +20,8 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX_ITERATIONS,
     Parametrisation,
 )
-from atlasc.passes.search.points import expert_layer
-from atlasc.passes.search.strategy import SearchRun, Strategy
+from atlasc.search.points import expert_layer
+from atlasc.search.strategy import SearchRun, Strategy
 
 NORMS = (*FIRST_NORM, *SECOND_NORM)
 RESERVED = 8

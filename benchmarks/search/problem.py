@@ -6,16 +6,16 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from atlasc.calibration.calibrate import calibrate
 from atlasc.cli.progress import progress
 from atlasc.compilation.options import SearchOptions
 from atlasc.compilation.prepare import prepare
 from atlasc.compilation.search import search_problem
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import load_model
-from atlasc.passes.approximation.parametrisation import PRESETS
-from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.polynomials.parametrisation import PRESETS
+from atlasc.search.search_problem import SearchProblem
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENS, MARGIN = 64, 0.05

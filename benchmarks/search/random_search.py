@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
+from atlasc.search.strategy import EXTENDS, SearchRun, Strategy
 
 
 @dataclass(frozen=True)

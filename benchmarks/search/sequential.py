@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.nsga2 import LEAST_POPULATION, check_population, minimise
-from atlasc.passes.search.points import expert_layer
-from atlasc.passes.search.search_problem import REFERENCE_ERROR
-from atlasc.passes.search.strategy import SearchRun, Strategy
+from atlasc.search.nsga2 import LEAST_POPULATION, check_population, minimise
+from atlasc.search.points import expert_layer
+from atlasc.search.search_problem import REFERENCE_ERROR
+from atlasc.search.strategy import SearchRun, Strategy
 
 LEAST_TARGET = 1e-4
 

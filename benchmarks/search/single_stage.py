@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from atlasc.passes.search.nsga2 import (
+from atlasc.search.nsga2 import (
     check_population,
     generations_within,
     minimise,
     require_generation,
 )
-from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
+from atlasc.search.strategy import EXTENDS, SearchRun, Strategy
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from atlasc.passes.search import strategies as compiler
-from atlasc.passes.search.strategy import Strategy
+from atlasc.search import strategies as compiler
+from atlasc.search.strategy import Strategy
 from benchmarks.search.grid import GridSearch
 from benchmarks.search.random_search import RandomSearch
 from benchmarks.search.sequential import Sequential

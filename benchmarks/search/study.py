@@ -17,11 +17,11 @@ import numpy as np
 
 from atlasc.cli.output import print_table
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import chart
-from atlasc.passes.search.nsga2 import step_mutation
-from atlasc.passes.search.points import Point, SearchSpace, Settings, expert_layer, non_dominated
-from atlasc.passes.search.search_problem import Objective, SearchProblem
-from atlasc.passes.search.strategies.hybrid import spearman
+from atlasc.search.front import chart
+from atlasc.search.nsga2 import step_mutation
+from atlasc.search.points import Point, SearchSpace, Settings, expert_layer, non_dominated
+from atlasc.search.search_problem import Objective, SearchProblem
+from atlasc.search.strategies.hybrid import spearman
 
 FEWEST = 3
 """Settings below which a rank correlation says nothing."""

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atlasc.compilation.prepare import PreparedModel
-    from atlasc.passes.approximation.description import Approximation
-    from atlasc.passes.search.validation import Validation
+    from atlasc.polynomials.description import Approximation
+    from atlasc.search.validation import Validation
 
 HERE = Path(__file__).parent
 LENGTH = 128
@@ -53,7 +53,7 @@ class Measured:
         from atlasc.compilation.search import search_problem
         from atlasc.loading.data import inputs_of
         from atlasc.loading.labels import labels_of
-        from atlasc.passes.search.validation import Validator
+        from atlasc.search.validation import Validator
 
         self.fronts = {cost: load_front(folder / f"front-{cost}") for cost in COSTS}
         saved = self.fronts["latency"]
@@ -116,7 +116,7 @@ class Measured:
 
 def plot(rows: list[dict[str, Any]], accuracy: float, path: Path) -> None:
     """Accuracy over depth and over seconds."""
-    from atlasc.passes.search.front import chart
+    from atlasc.search.front import chart
 
     with chart(path, 2) as panels:
         for axes, cost in zip(panels, ("depth", "seconds"), strict=True):

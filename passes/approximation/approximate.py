@@ -12,18 +12,24 @@ from pathlib import Path
 
 import numpy as np
 
+from atlasc.calibration.calibrate import Calibration, nominal_calibration, read_calibration
+from atlasc.calibration.measure import nonlinear_ops
+from atlasc.calibration.ranges import Range
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
+from atlasc.ir.rewriting import Rewriter
 from atlasc.ir.scalar_functions import function
-from atlasc.passes.approximation.algorithms import carried_by
-from atlasc.passes.approximation.algorithms.chebyshev import (
+from atlasc.passes.calibration.centre_keys import with_centred_keys
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.polynomials.algorithms import carried_by
+from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
 )
-from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
-from atlasc.passes.approximation.fitted import fitted_activation, fitted_norm, fitted_softmax
-from atlasc.passes.approximation.parametrisation import (
+from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.fits.chebyshev import evaluate, fit
+from atlasc.polynomials.fitted import fitted_activation, fitted_norm, fitted_softmax
+from atlasc.polynomials.parametrisation import (
     ACTIVATION,
     ALGORITHM,
     EXACT,
@@ -33,13 +39,7 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX,
     Parametrisation,
 )
-from atlasc.passes.approximation.recipes import OpFacts, iterative_softmax, recipe
-from atlasc.passes.calibration.calibrate import Calibration, nominal_calibration, read_calibration
-from atlasc.passes.calibration.centre_keys import with_centred_keys
-from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.calibration.ranges import Range
-from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.polynomials.recipes import OpFacts, iterative_softmax, recipe
 
 OUTSIDE_TOLERANCE = 1e-4
 HIGHEST_EXPONENT = 9

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.calibration.ranges import EXP_RANGE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import OPS, Symbol
-from atlasc.passes.approximation.algorithms import carried_by
-from atlasc.passes.approximation.algorithms.chebyshev import SUM_RANGES
-from atlasc.passes.approximation.arithmetic import Arithmetic
-from atlasc.passes.approximation.description import applied
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
-from atlasc.passes.approximation.fitted import PAPER_EXP_RANGE
-from atlasc.passes.calibration.ranges import EXP_RANGE
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.polynomials.algorithms import carried_by
+from atlasc.polynomials.algorithms.chebyshev import SUM_RANGES
+from atlasc.polynomials.arithmetic import Arithmetic
+from atlasc.polynomials.description import applied
+from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
+from atlasc.polynomials.fitted import PAPER_EXP_RANGE
 
 OPS_OF_STEPS = {
     "add_const": ("add_constant", ("value",)),

@@ -16,13 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Site, Symbol
-from atlasc.ir.ops.nn import keep_mask
-from atlasc.passes.calibration.calibrate import read_calibration
-from atlasc.passes.calibration.measure import (
+from atlasc.calibration.calibrate import read_calibration
+from atlasc.calibration.measure import (
     HALVINGS,
     TEMPERATURES,
     blas_threads,
@@ -31,9 +26,14 @@ from atlasc.passes.calibration.measure import (
     nonlinear_ops,
     row_sums,
 )
-from atlasc.passes.calibration.ranges import EXP_RANGE, LEAST_MARGIN
+from atlasc.calibration.ranges import EXP_RANGE, LEAST_MARGIN
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.interpreter import Interpreter
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Site, Symbol
+from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
 
 RIDGE = 1e-4
 """Added to the queries' second moments, as a share of their mean: directions in which queries

@@ -18,65 +18,14 @@ from typing import Any, ClassVar, Literal, Protocol, get_args, get_type_hints
 from pydantic import ConfigDict, TypeAdapter
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import IRLevel, Module, Op
+from atlasc.ir.facts import ANALYSES, Analysis
+from atlasc.ir.module import IRLevel, Module
+from atlasc.ir.rewriting import with_attributes
 from atlasc.ir.verifier import verify
-from atlasc.passes.framework.rewriting import with_attributes
 
 MAX_CHARACTERS = 18
 """Of an option that is a number."""
 _ITEM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """Declares which attributes hold facts; see `Pass` for who needs and who keeps them.
-
-    Attributes:
-        name: as tables of the pipeline show it.
-        level: of the modules from which it is computed.
-        of_ops, of_module: attributes of ops, and of the module, that hold its result.
-    """
-
-    name: str
-    level: IRLevel
-    of_ops: tuple[str, ...] = ()
-    of_module: tuple[str, ...] = ()
-
-    @property
-    def symbol(self) -> str:
-        """Its name in this module."""
-        return self.name.upper().replace(" ", "_")
-
-    def is_known(self, module: Module) -> bool:
-        """Whether a module carries its result."""
-        return any(name in module.attributes for name in self.of_module) or any(
-            name in op.attributes for op in module.ops for name in self.of_ops
-        )
-
-
-MAGNITUDES = Analysis("magnitudes", "poly", ("magnitude", "holds", "bound"))
-NOISE_GAINS = Analysis("noise gains", "poly", ("mean", "noise_gain"))
-KEY_PLAN = Analysis(
-    "key plan",
-    "ckks",
-    of_module=(
-        "rotations",
-        "bootstrap_rotations",
-        "composed_rotations",
-        "relinearization_level",
-        "conjugation_level",
-        "key_memory",
-    ),
-)
-ANALYSES = (MAGNITUDES, NOISE_GAINS, KEY_PLAN)
-
-OBSERVED = (*MAGNITUDES.of_ops, *NOISE_GAINS.of_ops)
-"""Attributes that tell what calibration saw of a result. They change nothing that it computes."""
-
-
-def observed(op: Op) -> dict[str, Any]:
-    """The attributes of an op that tell what calibration saw of its result."""
-    return {name: op.attributes[name] for name in OBSERVED if name in op.attributes}
 
 
 class Parameters(Protocol):

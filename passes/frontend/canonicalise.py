@@ -11,8 +11,8 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 from atlasc.passes.frontend.merge_linear import merge_linear_layers
 
 Users = dict[Value, list[Op]]

@@ -18,8 +18,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
+from atlasc.ir.rewriting import Rewriter, is_uniform, without_dead_ops
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.framework.rewriting import Rewriter, is_uniform, without_dead_ops
 
 MOVES = ("nn.reshape", "nn.transpose", "nn.select")
 HEADS_FIRST = [0, 2, 1, 3]

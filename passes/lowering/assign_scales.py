@@ -24,13 +24,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from atlasc.analyses.bounds import RANGE, SEEN
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import MAGNITUDES
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.analyses.bounds import RANGE, SEEN
-from atlasc.passes.framework.linear_system import LinearSystem
-from atlasc.passes.framework.pass_base import MAGNITUDES, Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter, elementwise
+from atlasc.ir.rewriting import Rewriter, elementwise
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.polynomials.linear_system import LinearSystem
 
 Row = dict[Value, float]
 Equation = tuple[Row, float]

@@ -9,8 +9,8 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 
 
 @dataclass(frozen=True)

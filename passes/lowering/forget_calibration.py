@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atlasc.ir.facts import KEY_PLAN, observed
 from atlasc.ir.module import Module
-from atlasc.passes.framework.pass_base import KEY_PLAN, Pass, Report, observed
+from atlasc.passes.framework.pass_base import Pass, Report
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, OBSERVED, observed
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.execution.kernels.context import layout_of
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import (
-    MAGNITUDES,
-    NOISE_GAINS,
-    OBSERVED,
     Cost,
     Goal,
     Pass,
     Report,
-    observed,
 )
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.program.kernels.context import layout_of
 
 _NUMBERS = ("ckks.add_plain", "ckks.mul_plain", "ckks.double")
 """Slot-wise ops with a number."""

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from atlasc.ir.module import Module, Value
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
 
 
 @dataclass(frozen=True)

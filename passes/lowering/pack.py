@@ -8,14 +8,15 @@ from functools import partial
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
 from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.execution.kernels.linear import choose_plan
-from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
-from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report, observed
-from atlasc.passes.framework.rewriting import without_dead_ops
+from atlasc.ir.rewriting import without_dead_ops
+from atlasc.passes.framework.pass_base import Goal, Pass, Report
 from atlasc.passes.lowering.packing.forms import Form
 from atlasc.passes.lowering.packing.packer import FROM_LINEAR, Packer, full, is_alone
+from atlasc.program.kernels.linear import choose_plan
+from atlasc.program.kernels.scores import row_score_layout, score_layout
 
 
 @dataclass(frozen=True)

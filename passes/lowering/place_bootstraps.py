@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from atlasc.analyses.bounds import RANGE, SEEN
+from atlasc.analyses.observed import bootstrap_change, narrow_error, program_change
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.analyses.bounds import RANGE, SEEN
-from atlasc.passes.analyses.observed import bootstrap_change, narrow_error, program_change
-from atlasc.passes.costs import PrimitiveCosts, op_costs
-from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.ir.rewriting import Rewriter
+from atlasc.passes.framework.pass_base import Goal, Pass, Report
 from atlasc.passes.lowering.packing.packer import is_alone
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import Placement, place
+from atlasc.program.costs import PrimitiveCosts, op_costs
 
 FEWEST = 2.0**20
 """Seconds that a bootstrap costs on top where the fewest are wanted: more than one could save."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import KEY_PLAN, MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module
-from atlasc.passes.costs import program_costs
-from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
-from atlasc.passes.framework.pass_base import KEY_PLAN, MAGNITUDES, NOISE_GAINS, Pass, Report
-from atlasc.passes.framework.rewriting import with_attributes
+from atlasc.ir.rewriting import with_attributes
+from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.lowering.keys.choose_rotations import (
     KeyModel,
     choose_rotations,
     rotation_seconds,
 )
 from atlasc.passes.lowering.keys.sizes import parse_size, size_text
+from atlasc.program.costs import program_costs
+from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 
 MEMORY = "key_memory"
 """Attribute of a module whose plan was made under a budget, in bytes."""

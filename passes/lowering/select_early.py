@@ -7,18 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, OBSERVED
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import (
-    MAGNITUDES,
-    NOISE_GAINS,
-    OBSERVED,
     Cost,
     Goal,
     Pass,
     Report,
 )
-from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 
 
 @dataclass(frozen=True)

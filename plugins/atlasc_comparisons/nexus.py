@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import function as scalar_function
-from atlasc.passes.approximation.algorithms.chebyshev import newton_inverse_sqrt
-from atlasc.passes.approximation.arithmetic import Term
-from atlasc.passes.approximation.description import Activation, Norm, Softmax
-from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
+from atlasc.polynomials.algorithms.chebyshev import newton_inverse_sqrt
+from atlasc.polynomials.arithmetic import Term
+from atlasc.polynomials.description import Activation, Norm, Softmax
+from atlasc.polynomials.fits.chebyshev import fit
+from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum, Interval
 
 LINE_SLOPE, LINE_INTERCEPT = -1.29054537e-4, 1.29054537e-1
 LINE_RANGE: Interval = (4.0, 800.0)

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import math
 
-from atlasc.passes.approximation.algorithms.chebyshev import (
+from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     ChebyshevNewtonNorm,
     ChebyshevSoftmax,
     NormApproximation,
 )
-from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.recipes import OpFacts, Recipe
+from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.recipes import OpFacts, Recipe
 from atlasc_comparisons.nexus import LineNewtonNorm, PowerSoftmax, SignPiecewiseActivation
 from atlasc_comparisons.thor import AdaptiveNorm, AdaptiveSoftmax, CompositeActivation
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import function as scalar_function
-from atlasc.passes.approximation.arithmetic import Term
-from atlasc.passes.approximation.description import NORM_DEPTH, Activation, Norm, Softmax
-from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
+from atlasc.polynomials.arithmetic import Term
+from atlasc.polynomials.description import NORM_DEPTH, Activation, Norm, Softmax
+from atlasc.polynomials.fits.chebyshev import fit
+from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum, Interval
 
 NORM_PRECISION = 0.001
 SOFTMAX_PRECISION = 0.01

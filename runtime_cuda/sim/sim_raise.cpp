@@ -14,7 +14,7 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
-constexpr int sparse_weight = 32;  // as the sets of passes/execution/bootstrap have it
+constexpr int sparse_weight = 32;  // as the sets of atlasc/program/bootstrap have it
 
 /// c1 s for a ternary secret s of a Hamming weight, modulo X^N + 1. Below 2^63 in absolute value if
 /// weight * max |c1| is.

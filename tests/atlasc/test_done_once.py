@@ -21,8 +21,8 @@ from atlasc.client import program as client_program
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import load_model
 from atlasc.loading.texts import rows
-from atlasc.passes.execution import execute
-from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES
+from atlasc.program import execute
+from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
 
 DIGITS = Path(__file__).parents[2] / "examples/digits_vit"
 

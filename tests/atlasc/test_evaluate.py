@@ -19,8 +19,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
 from atlasc.loading.models import model_of
-from atlasc.passes.simulation.agreement import LARGEST, PROMISED, USUAL, VARIATION
-from atlasc.passes.simulation.intervals import fisher, wilson
+from atlasc.simulation.agreement import LARGEST, PROMISED, USUAL, VARIATION
+from atlasc.simulation.intervals import fisher, wilson
 
 LENGTH, BIAS = 6, 100.0
 SIZES = {

@@ -13,11 +13,11 @@ import pytest
 from html_page import HtmlPage
 from tiny_model import Tiny
 
-from atlasc.passes.approximation.parametrisation import WIDE
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.points import Point
+from atlasc.polynomials.parametrisation import WIDE
 from atlasc.report.pages import front_html, report_html
 from atlasc.report.svg import Drawing, columns, ranges, stacked
+from atlasc.search.front import Front
+from atlasc.search.points import Point
 
 LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
 FACTS = {"model": "<b>bert & co</b>", "options": {"seed": 3}, "sequence_length": 64}

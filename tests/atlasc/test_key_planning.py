@@ -14,8 +14,8 @@ from atlasc.compilation.lowering import SHARE, key_model, plan_keys
 from atlasc.compilation.options import CompileOptions
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.costs import program_costs
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
+from atlasc.program.costs import program_costs
 from atlasc.report.summary import costs_summary
 from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run

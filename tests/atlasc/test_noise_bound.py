@@ -11,13 +11,13 @@ import pytest
 from tiny_model import Tiny
 from tiny_text import LENGTH, make_text_bundle, write_ids
 
+from atlasc.analyses.observed import bootstrap_change
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.sharing import BITS, floods
 from atlasc.compare.compare import SAFETY, compare
 from atlasc.compilation.noise_bound import MARGIN, evaluation_error, program_change, with_noise
-from atlasc.passes.analyses.observed import bootstrap_change
-from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.execution.function import EngineParameters
+from atlasc.polynomials.fits.chebyshev import fit
+from atlasc.program.function import EngineParameters
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress

@@ -19,10 +19,10 @@ from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.approximation import fitted
-from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.points import expert
-from atlasc.passes.search.validation import Validator
+from atlasc.polynomials.parametrisation import Parametrisation
+from atlasc.search.front import Front
+from atlasc.search.points import expert
+from atlasc.search.validation import Validator
 from tests.atlasc.cli.command import refused, run
 
 TEXTS = 40

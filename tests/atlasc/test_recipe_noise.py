@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from packed import pack_tensor
+from small_transformers import Builder, Shape, inputs_for
 
+from atlasc.calibration.calibrate import calibrate
 from atlasc.client.program import Packed
 from atlasc.compare.compare import SAFETY, Comparison, compare
 from atlasc.compilation.lowering import plan_keys
 from atlasc.ir.interpreter import encrypted_input, interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.approximation.recipes import recipe_names
-from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.execution.kernels.context import layout_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.passes.pipeline import lower_nn
+from atlasc.polynomials.recipes import recipe_names
+from atlasc.program.kernels.context import layout_of
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.sim import SimEngine
-from tests.passes.lowering.packed import pack_tensor
-from tests.passes.lowering.small_transformers import Builder, Shape, inputs_for
 
 SHAPE = Shape(batch=2, tokens=4, width=4, hidden=8, pre_norm=False, mask=True, classes=0)
 TOO_LARGE = ("nexus", "moai")

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
+from atlasc.analyses.observed import with_magnitudes
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.engine import Engine
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.pipeline import client_module
+from atlasc.program.counting_engine import CountingEngine
+from atlasc.program.engine import Engine
 from atlasc.targets.sim import SimEngine
 from atlasc_comparisons.desilo.parameters import DesiloParameters
 from benchmarks.peers.measure import desilo_engines, run_all

@@ -40,9 +40,9 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     from atlasc.client.program import client_program
     from atlasc.client.verdict import verdicts
     from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
-    from atlasc.passes.execution.execute import execute
     from atlasc.passes.lowering.rotation_keys import key_plan
     from atlasc.passes.pipeline import lower_nn
+    from atlasc.program.execute import execute
     from atlasc.run import session
     from atlasc.run.session import simulate
     from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED

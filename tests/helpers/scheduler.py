@@ -21,8 +21,8 @@ FIRST = (
     "tests/runtime_cuda/ckks/test_engine.py",
     "tests/runtime_cuda/conformance/test_on_sim.py",
     "tests/passes/lowering/test_transformers.py",
-    "tests/passes/search/strategies/test_hybrid_latency.py",
-    "tests/passes/latency/test_latency_model.py",
+    "tests/atlasc/search/strategies/test_hybrid_latency.py",
+    "tests/atlasc/latency/test_latency_model.py",
     "tests/atlasc/cli/search/test_search_state.py",
     "tests/faults/test_full_disk.py",
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.calibration.calibrate import Calibration
 from atlasc.ir.module import Module
-from atlasc.passes.calibration.calibrate import Calibration
 
 BATCH = 2
 IMAGES = 24

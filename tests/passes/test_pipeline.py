@@ -9,19 +9,16 @@ from pathlib import Path
 import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
+from atlasc.analyses.bounds import with_bounds
 from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.options import InspectOptions, TargetOptions
 from atlasc.compilation.single_stages import inspect_module
 from atlasc.compilation.steps import steps_of
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import ANALYSES, KEY_PLAN, MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module
 from atlasc.passes import pipeline
-from atlasc.passes.analyses.bounds import with_bounds
 from atlasc.passes.framework.pass_base import (
-    ANALYSES,
-    KEY_PLAN,
-    MAGNITUDES,
-    NOISE_GAINS,
     Pass,
     Report,
     is_option,

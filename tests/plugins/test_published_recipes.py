@@ -10,14 +10,14 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import FUNCTIONS
-from atlasc.passes.approximation.algorithms import from_attribute
-from atlasc.passes.approximation.algorithms.chebyshev import (
+from atlasc.polynomials.algorithms import from_attribute
+from atlasc.polynomials.algorithms.chebyshev import (
     ChebyshevNewtonNorm,
     ChebyshevSoftmax,
 )
-from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
-from atlasc.passes.approximation.description import Norm
-from atlasc.passes.approximation.recipes import OpFacts, recipe, recipe_names
+from atlasc.polynomials.arithmetic import DepthArithmetic, NumpyArithmetic
+from atlasc.polynomials.description import Norm
+from atlasc.polynomials.recipes import OpFacts, recipe, recipe_names
 from atlasc_comparisons.nexus import (
     LineNewtonNorm,
     PowerSoftmax,
@@ -28,7 +28,7 @@ from atlasc_comparisons.thor import (
     AdaptiveSoftmax,
     CompositeActivation,
 )
-from tests.passes.approximation.exact import exact_softmax
+from tests.atlasc.polynomials.exact import exact_softmax
 
 NUMPY = NumpyArithmetic(threads=1)
 ATTENTION_NORM = "encoder.layer.3.attention.output.LayerNorm"

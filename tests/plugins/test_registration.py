@@ -8,8 +8,8 @@ import pytest
 
 from atlasc.ir import plugins as registry
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.algorithms import algorithms, from_attribute
-from atlasc.passes.approximation.recipes import recipe, recipe_names
+from atlasc.polynomials.algorithms import algorithms, from_attribute
+from atlasc.polynomials.recipes import recipe, recipe_names
 from atlasc.targets import OWN, find_target, target_names
 
 ATTRIBUTE = {"algorithm": "power_exp", "steps": 7, "divisor": 100.0, "shift": 0.0}

@@ -22,10 +22,10 @@ from atlasc.loading import LONG
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
-    from atlasc.passes.calibration.calibrate import Calibration
-    from atlasc.passes.search.front import Front
-    from atlasc.passes.search.points import Point
-    from atlasc.passes.simulation.agreement import Measure
+    from atlasc.calibration.calibrate import Calibration
+    from atlasc.search.front import Front
+    from atlasc.search.points import Point
+    from atlasc.simulation.agreement import Measure
 
 SHOWN_POINTS = 8
 """Points of a front that are listed; ``--json`` and files have all of them."""
@@ -222,7 +222,7 @@ def _count(inputs: str) -> int | None:
 
 def accuracy_words(front: Front) -> str:
     """On what the accuracy of a front's points was measured, and how sure that is."""
-    from atlasc.passes.simulation.intervals import wilson
+    from atlasc.simulation.intervals import wilson
 
     model = front.model_accuracy
     what = "accuracy" if front.measure == "class" else "correlation"
@@ -246,7 +246,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def _show_front(front: Front) -> None:
-    from atlasc.passes.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
+    from atlasc.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
 
     if not front.points:
         warn("no setting stays finite", "  what to do: more --data, or a larger budget")

@@ -54,7 +54,7 @@ def depth(
     As papers count it: the depth of the Transformer blocks. What lies outside them (a final norm, a
     pooler, a head) is listed apart. A config without weights is enough.
     """
-    from atlasc.passes.approximation.recipes import recipe as find_recipe
+    from atlasc.polynomials.recipes import recipe as find_recipe
 
     find_recipe(recipe)
     from atlasc.compilation.single_stages import bare_module
@@ -124,8 +124,8 @@ def inspect(
     from atlasc.bundle.folder import held_role, load_bundle
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
-    from atlasc.passes.execution.execute import Functions
-    from atlasc.passes.execution.function import EngineParameters
+    from atlasc.program.execute import Functions
+    from atlasc.program.function import EngineParameters
     from atlasc.report.summary import module_costs
     from atlasc.run.timing import Timing
 

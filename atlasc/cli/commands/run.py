@@ -16,7 +16,7 @@ from atlasc.compilation.declared import option
 if TYPE_CHECKING:
     from atlasc.api.answers import ProgramAnswers
     from atlasc.client.verdict import Verdict
-    from atlasc.passes.simulation.agreement import Promise
+    from atlasc.simulation.agreement import Promise
 
 UNSAFE = 1
 """Exit code where an input is unsafe."""
@@ -33,7 +33,7 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     """
     from atlasc.api.admission import checked, require_polynomials
     from atlasc.bundle.folder import load_bundle
-    from atlasc.passes.simulation.agreement import Promise
+    from atlasc.simulation.agreement import Promise
 
     loaded = require_polynomials(load_bundle(bundle, "client"))
     found = checked(loaded, inputs.load(loaded), progress)

@@ -1,7 +1,7 @@
 """Parameter sets of our own CKKS engine, on any device.
 
 It takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program; a
-set that bootstraps is one of ``passes/execution/bootstrap`` (docs/bootstrapping.md). A key has the
+set that bootstraps is one of ``atlasc/program/bootstrap`` (docs/bootstrapping.md). A key has the
 primes and the digits of the highest level that it serves.
 """
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.bootstrap.circuit import circuit
-from atlasc.passes.execution.bootstrap.sets import SETS
-from atlasc.passes.execution.counting_engine import Counted, LiveEngine, counts_of
-from atlasc.passes.execution.engine import LEAST_COPIES
-from atlasc.passes.execution.function import Function
-from atlasc.passes.execution.plaintexts import Slots
+from atlasc.program.bootstrap.circuit import circuit
+from atlasc.program.bootstrap.sets import SETS
+from atlasc.program.counting_engine import Counted, LiveEngine, counts_of
+from atlasc.program.engine import LEAST_COPIES
+from atlasc.program.function import Function
+from atlasc.program.plaintexts import Slots
 from atlasc.targets.ckks.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import NARROWER, BootstrapNeeds, Moduli, ParameterSet

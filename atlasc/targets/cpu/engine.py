@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
-from atlasc.passes.execution.function import EngineParameters
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.function import EngineParameters
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets.base import Progress

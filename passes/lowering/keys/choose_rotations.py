@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
-from atlasc.passes.costs import PrimitiveCosts
-from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.program.costs import PrimitiveCosts
+from atlasc.program.rotation_plan import RotationPlan
 
 MAX_SWITCHES = 3
 """Key switches of a composed rotation at most."""

@@ -10,16 +10,17 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebval
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import observed
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.execution.kernels.context import has_mask, layout_of
-from atlasc.passes.execution.kernels.linear import choose_plan
-from atlasc.passes.framework.pass_base import Report, observed
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.ir.rewriting import Rewriter
+from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.lowering.packing.forms import FEATURES, forms_of
 from atlasc.passes.lowering.packing.geometry import choose_packing
+from atlasc.program.kernels.context import has_mask, layout_of
+from atlasc.program.kernels.linear import choose_plan
 
 _CONSTANTS = {
     "ckks.add_plain": "value",

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.program.engine import Plaintext, Vector
 from atlasc.runtime.engine import RoleEngine
 from atlasc_comparisons.desilo.keys import KeySet
 from atlasc_comparisons.desilo.library import library_engine

@@ -10,7 +10,7 @@
 
 namespace atlasc::ckks {
 
-/// Coefficients of the sparse secret that are not zero, as the sets of passes/execution/bootstrap have
+/// Coefficients of the sparse secret that are not zero, as the sets of atlasc/program/bootstrap have
 /// it.
 constexpr int sparse_weight = 32;
 

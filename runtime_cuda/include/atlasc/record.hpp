@@ -1,6 +1,6 @@
 // A program's ops in primitives, as the compiler recorded them: functions that an engine replays.
 //
-// The compiler lowers an op once; what is here was written by passes/execution/record_arrays.py.
+// The compiler lowers an op once; what is here was written by atlasc/program/record_arrays.py.
 #pragma once
 
 #include <complex>

@@ -10,7 +10,7 @@ import pytest
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.text.storage import load_module
-from atlasc.passes.approximation.parametrisation import PRESETS
+from atlasc.polynomials.parametrisation import PRESETS
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SMALL = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.layout import Layout
-from atlasc.passes.execution.kernels.context import blocked
+from atlasc.program.kernels.context import blocked
 
 OUTSIDE, COPIES = 4.0, 1 / 16
 """``outside_factor`` and ``copies_factor``."""

@@ -10,8 +10,8 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.verdict import Verdict, verdicts
-from atlasc.passes.simulation.agreement import PROMISED
-from atlasc.passes.simulation.watch import Excess
+from atlasc.simulation.agreement import PROMISED
+from atlasc.simulation.watch import Excess
 
 BESIDE = Excess("gelu", "blocks.0", 4.5, -1.0, 3.0, decides=False)
 BEYOND = Excess("bootstrap", "blocks.1", 1.2, -1.0, 1.0)

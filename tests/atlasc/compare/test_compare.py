@@ -21,7 +21,7 @@ from atlasc.compare.checkpoint import Checkpoint, OpError, comparison_identity
 from atlasc.compare.compare import Comparison, compare
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.execution.engine import Engine
+from atlasc.program.engine import Engine
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 

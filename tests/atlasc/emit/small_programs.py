@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from packed import expanded, folded, run_packed
+from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.ir.module import Module, Value
-from atlasc.passes.execution.kernels.context import layout_of
-from atlasc.passes.execution.kernels.scores import score_layout
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
@@ -17,9 +17,9 @@ from atlasc.passes.lowering.packing.geometry import Packing, least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, rotation_reach
 from atlasc.passes.lowering.select_early import SelectEarly
+from atlasc.program.kernels.context import layout_of
+from atlasc.program.kernels.scores import score_layout
 from atlasc.targets.sim import SimEngine
-from tests.passes.lowering.packed import expanded, folded, run_packed
-from tests.passes.lowering.small_transformers import Builder, Shape, approximate, inputs_for
 
 LEVELS = 14
 SCALED_BY = 3.0

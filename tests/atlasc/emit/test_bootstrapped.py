@@ -13,7 +13,7 @@ from cpp_build import ROOT, Builder
 
 from atlasc.compilation.lowering import plan_keys
 from atlasc.emit.project import sources, write_project
-from atlasc.passes.costs import program_costs
+from atlasc.program.costs import program_costs
 from atlasc.targets.phantom import PhantomParameters
 from tests.atlasc.emit.cpp import Project, answers, compiled, refused, reseal
 from tests.atlasc.emit.small_programs import Case, small_program

@@ -14,7 +14,7 @@ from cpp_build import ROOT, Builder
 from atlasc.emit.program import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
-from atlasc.passes.costs import program_costs
+from atlasc.program.costs import program_costs
 from atlasc.targets.noise import NoiseModel
 from tests.atlasc.emit.cpp import (
     DIGITS,

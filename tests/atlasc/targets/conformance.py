@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Engine, Vector
+from atlasc.program.engine import Engine, Vector
 
 LEFT = (1, 5, 64)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from atlasc.passes.execution.counting_engine import COST_KINDS
+from atlasc.program.counting_engine import COST_KINDS
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import KEY, KEY_SWITCHES
 from atlasc.targets.machine import Machine

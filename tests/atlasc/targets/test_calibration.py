@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cost_tables import table_of
 
-from atlasc.passes.execution.counting_engine import COST_KINDS
+from atlasc.program.counting_engine import COST_KINDS
 from atlasc.targets import calibration, find_target
 from atlasc.targets.calibration import FEW, MANY, Calibrator
 from atlasc.targets.costs import KEY, FittedCosts, ratio

@@ -6,7 +6,7 @@ import pytest
 from cost_tables import law, table_of
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.counting_engine import COST_KINDS, CountingEngine
+from atlasc.program.counting_engine import COST_KINDS, CountingEngine
 from atlasc.targets.cost_table import CostTable
 from atlasc.targets.costs import KEY, FittedCosts, fitted_costs, measured_costs
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters

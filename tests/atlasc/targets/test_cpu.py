@@ -15,8 +15,8 @@ import pytest
 from conformance import EngineConformance, rotations
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.engine import Engine
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.counting_engine import COST_KINDS, counts_of
+from atlasc.program.counting_engine import COST_KINDS, counts_of
 from atlasc.targets import find_target
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import fitted_costs, relative_costs

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.bootstrap.sets import SETS
+from atlasc.program.bootstrap.sets import SETS
 from atlasc.targets import phantom
 from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import (

@@ -10,7 +10,7 @@ from ckks_ring import polynomial_of, slots_of
 from conformance import EngineConformance
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Engine
+from atlasc.program.engine import Engine
 from atlasc.targets import find_target, target_names
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine

@@ -14,9 +14,9 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import fault_of
-from atlasc.passes.execution.counting_engine import COST_KINDS
-from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.program.counting_engine import COST_KINDS
+from atlasc.program.engine import Engine
+from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets import find_target, target_names
 from atlasc.targets.base import no_progress
 from atlasc.targets.costs import costs_of

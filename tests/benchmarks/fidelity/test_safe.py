@@ -8,7 +8,7 @@ from tiny_text import LENGTH, make_text_bundle, write_ids
 from atlasc.bundle.folder import load_bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
-from atlasc.passes.simulation.agreement import Promise
+from atlasc.simulation.agreement import Promise
 from benchmarks.fidelity.safe import CHUNK, Case, Judged, measured, summary
 
 LENGTHS = [LENGTH, 3, 1, 5, 2] * 4

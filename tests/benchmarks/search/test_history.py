@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atlasc.passes.search.front import Moment
+from atlasc.search.front import Moment
 from benchmarks.search.ablation import continued, reached
 
 HISTORY = [Moment(10, 1.0, 0.2), Moment(20, 3.0, 0.5), Moment(30, 4.0, 0.5)]

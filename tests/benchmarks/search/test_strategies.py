@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, WIDE, Parametrisation
-from atlasc.passes.search import strategies as compiler
-from atlasc.passes.search.points import SearchSpace, expert_layer, non_dominated
-from atlasc.passes.search.strategy import SearchRun
+from atlasc.polynomials.parametrisation import PAPER, WIDE, Parametrisation
+from atlasc.search import strategies as compiler
+from atlasc.search.points import SearchSpace, expert_layer, non_dominated
+from atlasc.search.strategy import SearchRun
 from benchmarks.search.grid import grids
 from benchmarks.search.random_search import RandomSearch
 from benchmarks.search.sequential import Sequential

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.points import Point
-from atlasc.passes.search.search_problem import Objective
-from atlasc.passes.search.strategies.hybrid import spearman
+from atlasc.search.points import Point
+from atlasc.search.search_problem import Objective
+from atlasc.search.strategies.hybrid import spearman
 from benchmarks.search.study import StudyOptions, show, study, subset_sizes
 
 

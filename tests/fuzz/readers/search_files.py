@@ -6,10 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+from atlasc.calibration.calibrate import read_calibration
 from atlasc.compilation.fronts import load_front
-from atlasc.passes.calibration.calibrate import read_calibration
-from atlasc.passes.search.front import Front, Wanted
-from atlasc.passes.search.journal import Journal
+from atlasc.search.front import Front, Wanted
+from atlasc.search.journal import Journal
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from small_transformers import SHAPES, Builder, inputs_for
 
+from atlasc.calibration.calibrate import calibrate
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.verifier import verify
-from atlasc.passes.approximation.algorithms import from_attribute
 from atlasc.passes.approximation.approximate import (
     apply_recipe,
     apply_settings,
     depth_of,
     layer_count,
 )
-from atlasc.passes.approximation.fitted import paper_shift
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.calibration.calibrate import calibrate
+from atlasc.polynomials.algorithms import from_attribute
+from atlasc.polynomials.fitted import paper_shift
+from atlasc.polynomials.parametrisation import PAPER, Parametrisation
 
 FIRST, SECOND = (5, 4, 0, 3, 0, 2, 3, 4), (7, 6, 5, 4, 3, 9, 8, 7)
 
@@ -109,7 +109,7 @@ def test_what_is_outside_the_blocks_gets_a_fit_that_does_not_show() -> None:
     entry = attribute(assigned, "final", "norm")
     x = np.linspace(*entry["range"], 2001)
     norm = from_attribute("nn.layer_norm", entry)
-    from atlasc.passes.approximation.arithmetic import NumpyArithmetic
+    from atlasc.polynomials.arithmetic import NumpyArithmetic
 
     exact = function("invsqrt").numpy(x)
     error = np.abs(NumpyArithmetic().run(norm.inverse_sqrt, x) - exact).max()

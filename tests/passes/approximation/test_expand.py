@@ -13,10 +13,10 @@ from atlasc.ir.module import Module
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.text.storage import print_module, print_op
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.chebyshev_sum import valid_domain
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
+from atlasc.polynomials.fits.chebyshev import fit
+from atlasc.polynomials.fits.chebyshev_sum import valid_domain
 
 SERVER = {"side": "server", "dtype": "f64"}
 X = np.random.default_rng(0).normal(size=(2, 3, 4))

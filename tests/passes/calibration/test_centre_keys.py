@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from packed import expanded, folded, run_packed
 from small_transformers import Builder, Grouped, Shape, approximate, inputs_for
 
+from atlasc.calibration.calibrate import calibrate, read_calibration
+from atlasc.calibration.measure import measure
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.ir.ops.nn import keep_mask
-from atlasc.passes.calibration.calibrate import calibrate, read_calibration
 from atlasc.passes.calibration.centre_keys import (
     CentreKeys,
     key_paths,
     key_shifts,
     with_centred_keys,
 )
-from atlasc.passes.calibration.measure import measure
-from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.program.costs import critical_path
 from atlasc.targets.sim import SimEngine
 
 SHAPES = {

@@ -10,7 +10,12 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.types import TensorType
-from atlasc.passes.framework.pass_base import Pass, Report, parse_pipeline, run_passes
+from atlasc.passes.framework.pass_base import (
+    Pass,
+    Report,
+    parse_pipeline,
+    run_passes,
+)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.module import Module
+from atlasc.ir.rewriting import elementwise, is_uniform
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs import program_costs
-from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.execute import execute
-from atlasc.passes.framework.rewriting import elementwise, is_uniform
 from atlasc.passes.pipeline import Lowered, lower_nn
+from atlasc.program.costs import program_costs
+from atlasc.program.counting_engine import CountingEngine
+from atlasc.program.execute import execute
 
 
 class Set:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from atlasc.calibration.measure import nonlinear_ops
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.approximation.approximate import layer_count, places
-from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 

@@ -8,21 +8,21 @@ import torch
 from packed import expanded, folded, run_packed
 from torch_activations import TORCH_ACTIVATIONS
 
+from atlasc.calibration.calibrate import calibrate
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.approximation.approximate import apply_recipe, recipe_approximations
-from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.pipeline import client_module
-from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.torch_simulator import TorchSimulator
+from atlasc.program.costs import critical_path
+from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.torch_simulator import TorchSimulator
 from atlasc.targets.sim import SimEngine
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)

@@ -11,11 +11,11 @@ from packed import folded, run_packed
 from small_transformers import SHAPES, Builder, Shape, approximate, inputs_for
 from test_transformers import LEVELS, shapes, usable_program
 
+from atlasc.analyses.bounds import ROOM, greatest_errors
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
-from atlasc.passes.analyses.bounds import ROOM, greatest_errors
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack

@@ -8,9 +8,9 @@ from small_transformers import SHAPES, Builder, Shape, approximate, inputs_for
 
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.pipeline import lower_nn
-from atlasc.passes.simulation.agreement import UNKNOWN, compared
-from atlasc.passes.simulation.poly_values import interpret_poly
-from atlasc.passes.simulation.watch import both_answers, function_values, knows_model
+from atlasc.simulation.agreement import UNKNOWN, compared
+from atlasc.simulation.poly_values import interpret_poly
+from atlasc.simulation.watch import both_answers, function_values, knows_model
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 
 

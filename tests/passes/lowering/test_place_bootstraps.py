@@ -13,11 +13,11 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import OPS, RuleError, Site
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.costs import program_costs
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import KeyPlan, RotationKeys, key_plan
+from atlasc.program.costs import program_costs
 
 RESIDUAL = """%a = poly.square %x
     %b = poly.square %a

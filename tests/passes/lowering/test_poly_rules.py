@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from atlasc.analyses import observed
 from atlasc.ir.module import ops_of
-from atlasc.passes.analyses import observed
 from atlasc.passes.lowering import assign_scales, pack, select_early
 from atlasc.passes.lowering.packing import forms
 

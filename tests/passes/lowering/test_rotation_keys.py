@@ -12,15 +12,15 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
-from atlasc.passes.costs import live_ciphertexts, program_costs
-from atlasc.passes.execution.execute import execute
-from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel
 from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
+from atlasc.program.costs import live_ciphertexts, program_costs
+from atlasc.program.execute import execute
+from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 4

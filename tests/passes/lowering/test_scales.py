@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from short_text import dedent, entry, module_of, poly, short
 
+from atlasc.analyses.observed import with_magnitudes
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.lowering.assign_scales import WISHED, AssignScales
 

@@ -8,17 +8,17 @@ from packed import run_packed
 from short_text import dedent, poly, short
 from small_transformers import Builder, Shape
 
+from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs import critical_path, program_costs
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.passes.pipeline import to_poly
+from atlasc.program.costs import critical_path, program_costs
 from atlasc.targets.sim import SimEngine
 
 RANDOM = np.random.default_rng(0)

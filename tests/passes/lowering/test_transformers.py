@@ -13,13 +13,13 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
-from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
+from atlasc.program.costs import critical_path
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 14

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from packed import expanded, folded, run_packed
 from small_transformers import Builder, Shape, inputs_for
 
+from atlasc.calibration.calibrate import calibrate
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_settings, depth_of, layer_count
-from atlasc.passes.approximation.parametrisation import DEGREES, WIDE, Parametrisation
-from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
-from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.polynomials.parametrisation import DEGREES, WIDE, Parametrisation
+from atlasc.program.costs import critical_path
+from atlasc.simulation.simulate import PolynomialSimulator
 from atlasc.targets.sim import SimEngine
 
 Arrays = dict[str, np.ndarray]

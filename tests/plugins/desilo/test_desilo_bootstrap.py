@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conformance import EngineConformance, rotations
 
-from atlasc.passes.execution.engine import Engine, Vector
+from atlasc.program.engine import Engine, Vector
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 

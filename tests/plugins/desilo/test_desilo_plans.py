@@ -7,8 +7,8 @@ import pytest
 
 from atlasc.compilation.lowering import key_model
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.rotation_plan import PlannedEngine
 from atlasc.passes.lowering.keys.choose_rotations import choose_rotations
+from atlasc.program.rotation_plan import PlannedEngine
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 

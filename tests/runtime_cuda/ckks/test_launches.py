@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from cpp_build import OPTIMISED, Builder
 
+from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.emit.project import WEIGHTS, write_project
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.pipeline import lower_nn
 from atlasc.targets import find_target
 from benchmarks.lowering import bert

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atlasc.passes.search.front import Front
-from atlasc.passes.simulation.agreement import LEAST_AGREEMENT
+from atlasc.search.front import Front
+from atlasc.simulation.agreement import LEAST_AGREEMENT
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SEARCH = (

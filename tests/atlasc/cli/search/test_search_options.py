@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from atlasc.cli import app
-from atlasc.passes.approximation.parametrisation import DEGREES, PRESETS, SWITCHES
-from atlasc.passes.search.points import COSTS
-from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
-from atlasc.passes.search.strategies.hybrid import default_evaluations
+from atlasc.polynomials.parametrisation import DEGREES, PRESETS, SWITCHES
+from atlasc.search.points import COSTS
+from atlasc.search.strategies import DEFAULT, STRATEGIES
+from atlasc.search.strategies.hybrid import default_evaluations
 
 
 @pytest.mark.parametrize("command", ["search", "compile"])

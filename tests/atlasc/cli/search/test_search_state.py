@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from atlasc.calibration.calibrate import Calibration, calibrate
 from atlasc.compilation import prepare
-from atlasc.passes.calibration.calibrate import Calibration, calibrate
-from atlasc.passes.search.points import Point, Settings, expert_layer
-from atlasc.passes.search.search_problem import Objective
-from atlasc.passes.search.validation import Validation, Validator
+from atlasc.search.points import Point, Settings, expert_layer
+from atlasc.search.search_problem import Objective
+from atlasc.search.validation import Validation, Validator
 from tests.atlasc.cli.command import DATA, MODEL, ROOT, Outcome, refused, run
 
 SEARCH = (

@@ -8,8 +8,6 @@ from collections import Counter
 
 import pytest
 
-from atlasc.passes.execution.counting_engine import CostKind, CountingEngine
-from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 from atlasc.passes.lowering.keys.choose_rotations import (
     MAX_SWITCHES,
     KeyModel,
@@ -17,6 +15,8 @@ from atlasc.passes.lowering.keys.choose_rotations import (
     choose_rotations,
     rotation_seconds,
 )
+from atlasc.program.counting_engine import CostKind, CountingEngine
+from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
 
 SLOTS, LEVELS = 32, 4
 SIZES = tuple((level + 1) * (level + 2) * 10 for level in range(LEVELS))

@@ -8,11 +8,11 @@ from short_text import dedent, module_of, short
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.costs import critical_path, program_costs
-from atlasc.passes.execution.execute import execute
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.program.costs import critical_path, program_costs
+from atlasc.program.execute import execute
 from atlasc.targets.sim import SimEngine
 
 THREE = "[s:3 g:1 b:0 t:1 | g.1:2 | b=1 g=5 s=8 t=2]"

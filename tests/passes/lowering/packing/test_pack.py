@@ -10,11 +10,11 @@ from short_text import ATTENTION, dedent, entry, module_of, poly, short
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.costs import critical_path
-from atlasc.passes.execution.execute import execute
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import Packing, choose_packing, least_slots
+from atlasc.program.costs import critical_path
+from atlasc.program.execute import execute
 from atlasc.targets.sim import SimEngine
 
 RANDOM = np.random.default_rng(0)

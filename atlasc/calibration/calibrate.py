@@ -1,0 +1,308 @@
+"""Calibration: on which ranges the nonlinear functions of a model have to be approximated.
+
+A Chebyshev sum explodes outside its domain, and nothing in a ciphertext says so. The ranges are
+therefore measured in the clear on all given inputs, widened by a margin, and validated on inputs
+that were held back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc.calibration.certified import require_certified
+from atlasc.calibration.measure import (
+    HALVINGS,
+    SHARES,
+    Measurement,
+    Reached,
+    input_count,
+    measure,
+    nonlinear_ops,
+    require_finite,
+)
+from atlasc.calibration.ranges import (
+    EXP_RANGE,
+    FEWEST_FOR_TAIL,
+    LEAST_MARGIN,
+    MARGIN_OF_FEW,
+    WIDEST,
+    Kind,
+    Range,
+    measured_range,
+)
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
+from atlasc.ir.module import Module, Op
+
+MAX_CALIBRATION = 256 * MIB
+"""Bytes of a calibration, most of which are quantiles of channels."""
+NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 8.0)}
+"""Plausible ranges of each family, for a model without data."""
+TAIL = 0.9
+"""Quantile that the distance of an extreme is measured with; see `standing_out`."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An input that leaves a calibrated range.
+
+    Attributes:
+        input: what the input is called.
+        op, location, kind: which op, and what of it.
+        reached: the value that the input reaches.
+        low, high: the range that it leaves.
+    """
+
+    __pydantic_config__ = STRICT
+
+    input: str
+    op: str
+    location: str
+    kind: Kind
+    reached: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"{self.input} leaves a range of no width")
+
+    @property
+    def excess(self) -> float:
+        """How far outside, as a share of the range's width."""
+        beyond = max(self.low - self.reached, self.reached - self.high)
+        return beyond / (self.high - self.low)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.input}: {self.kind} of {self.op} reaches {self.reached:.4g}, outside "
+            f"({self.low:.4g}, {self.high:.4g}) by {self.excess:.1%} of its width, "
+            f"in {self.location or 'the model'}"
+        )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Ranges of all nonlinear ops of a module, and the schema of their JSON form.
+
+    Attributes:
+        ranges: of each op, in order of execution.
+        inputs: how many inputs they were measured on.
+        margin: the margin, or None where it was chosen from the tail.
+        held_back: how many other inputs the ranges were validated on.
+        violations: where these leave a range.
+        keys: what was added to the keys of softmaxes before (see `centre_keys`).
+        extremes: positions of the extreme inputs (see `standing_out`).
+    """
+
+    __pydantic_config__ = STRICT
+
+    ranges: tuple[Range, ...]
+    inputs: Count
+    margin: Amount | None
+    held_back: Count
+    violations: tuple[Violation, ...]
+    keys: dict[str, tuple[float, ...]]
+    extremes: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        if len({r.value for r in self.ranges}) < len(self.ranges):
+            raise ValueError("an op has two ranges")
+
+    @property
+    def leaving(self) -> int:
+        """How many held-back inputs leave some range."""
+        return len({violation.input for violation in self.violations})
+
+    def of(self, op: Op) -> Range:
+        """The range of an op.
+
+        Raises:
+            AtlasError: the calibration does not know it.
+        """
+        known = next((r for r in self.ranges if r.value == op.value.name), None)
+        if known is None or (known.op, known.location) != (op.name, op.location):
+            raise AtlasError(
+                f"the calibration has no range for {op.name} %{op.value.name}",
+                where=op.location,
+                why="it belongs to another model or to another trace of it",
+                remedy="calibrate this module",
+            )
+        return known
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each op: location, op, kind, low, high, seen_low, seen_high, basis, and how
+        many held-back inputs leave the range.
+        """
+        leaving: dict[tuple[str, str], set[str]] = {}
+        for violation in self.violations:
+            leaving.setdefault((violation.location, violation.op), set()).add(violation.input)
+        keys = "location", "op", "kind", "low", "high", "seen_low", "seen_high", "basis"
+        rows = ({key: getattr(known, key) for key in keys} for known in self.ranges)
+        return [{**r, "leaving": len(leaving.get((r["location"], r["op"]), ()))} for r in rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def calibrate(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    held_back: Mapping[str, np.ndarray] | None = None,
+    margin: float | None = LEAST_MARGIN,
+    names: Sequence[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    certified: bool = False,
+) -> Calibration:
+    """Measure the ranges of a module's nonlinear ops and validate them on the held-back inputs.
+
+    With a margin m, a range of scores or arguments grows by m of its width at each end, and a range
+    of variances (low, high) becomes (low / (1 + m), high (1 + m)). Ranges of arguments hold 0, as
+    the slots that pad a ciphertext do.
+
+    With `margin=None` each end is chosen from the tail that was seen. Let e be the extremes of the
+    inputs at that end (of log-variances for norms), u their 90% quantile and b the mean excess over
+    u. If the tail is exponential, a new input goes beyond u + b log(0.1 / q) with probability q.
+    q is `RISK` over the number of ends, so that an input leaves any range at all with probability
+    `RISK` at most; the margin is never less than 5% of the width. Fewer than 30 inputs show no
+    tail: they get a margin of 30%.
+
+    Args:
+        arrays, held_back: inputs by name, [N, ...] each.
+        names: what the held-back inputs are called.
+        progress: called with (inputs done, all inputs).
+        certified: take ranges that hold for every input (see `certified`), with the least margin
+            where none is given; inputs only tell where values lie in them.
+
+    Raises:
+        AtlasError: no inputs, or values that are not finite in the cleartext model; an op has no
+            certified range on which a polynomial could be of use.
+    """
+    bounds = require_certified(module) if certified else {}
+    if margin is not None and margin < 0:
+        raise AtlasError(f"a margin cannot be {margin}", remedy="give one such as 0.05")
+    count = input_count(module, arrays)
+    held = 0 if held_back is None else input_count(module, held_back)
+
+    def measured(some: Mapping[str, np.ndarray], before: int) -> list[Measurement]:
+        step = (lambda done: progress(before + done, count + held)) if progress else None
+        return measure(module, some, progress=step)
+
+    seen = measured(arrays, 0)
+    effective = margin
+    if margin is None and (certified or count < FEWEST_FOR_TAIL):
+        effective = LEAST_MARGIN if certified else MARGIN_OF_FEW
+    ranges = tuple(
+        measured_range(one, effective, 2 * len(seen), bounds.get(one.op.value.name)) for one in seen
+    )
+    violations: list[Violation] = []
+    if held_back is not None and held:
+        for one, known in zip(measured(held_back, count), ranges, strict=True):
+            require_finite(one, "held-back inputs")
+            violations += _violations(one, known, names)
+    extremes = standing_out([part for pair in zip(seen, ranges) for part in _quantities(*pair)])
+    return Calibration(ranges, count, effective, held, tuple(violations), {}, extremes)
+
+
+def require_coverable(ranges: Sequence[Range]) -> None:
+    """Raise AtlasError where a range is too wide for any polynomial that a program could have."""
+    wide = [known for known in ranges if known.widest_factor > math.log(WIDEST)]
+    if not wide:
+        return
+    known = wide[0]
+    others = f" ({len(wide)} ops are like this)" if len(wide) > 1 else ""
+    what, remedy = {
+        "scores": (
+            "the sums of its rows differ by a factor of e^{:.0f} even with all "
+            f"{HALVINGS} halvings of the scores",
+            "use a model with smaller scores: smaller weights of queries and keys, or a larger "
+            "divisor of the scores",
+        ),
+    }.get(known.kind, (
+        "its greatest and least value differ by a factor of e^{:.0f}",
+        "give inputs whose rows vary alike, or a model with a larger epsilon",
+    ))  # fmt: skip
+    raise AtlasError(
+        f"no polynomial covers the {known.kind} of {known.op}",
+        where=known.location,
+        why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), so "
+        f"{what.format(known.widest_factor)}; at most e^{math.log(WIDEST):.0f} can be "
+        f"encrypted{others}",
+        remedy=f"{remedy}; also check for inputs that stand out",
+    )
+
+
+def nominal_calibration(module: Module) -> Calibration:
+    """The same plausible ranges for every op, as if no input had been measured.
+
+    They give costs, and nothing that may be run: what a polynomial costs depends on its degree and
+    hardly on its range, so that the lowered program of a bare configuration shows the levels,
+    products and key switches of a real one.
+    """
+    ranges = []
+    for op in nonlinear_ops(module):
+        family, name, width, sums = op.definition.family, op.value.name, None, None
+        if family == "softmax":
+            width = op.operands[0].tensor.shape[-1]
+            sums = (width * 1e-2, float(width))
+        low, high = NOMINAL[family]
+        seen = low, high
+        place = name, op.name, op.location
+        ranges.append(Range(*place, low, high, *seen, row_sums=sums, width=width, basis="nominal"))
+    return Calibration(tuple(ranges), 0, None, 0, (), {}, ())
+
+
+def standing_out(quantities: Sequence[Reached]) -> tuple[int, ...]:
+    """The inputs that reach an end of some quantity, those first that are furthest from the others.
+
+    How far an extreme lies from the median is counted in distances from the median to the 90%
+    quantile.
+    """
+    found: dict[int, float] = {}
+    ends = (end for part in quantities for end in (-part.low, part.high))
+    for values in (column for end in ends for column in end.reshape(len(end), -1).T):
+        middle, tail = np.quantile(values, [0.5, TAIL])
+        first = int(values.argmax())
+        if tail > middle:
+            distance = float((values[first] - middle) / (tail - middle))
+            found[first] = max(found.get(first, 0.0), distance)
+    return tuple(sorted(found, key=lambda position: (-found[position], position)))
+
+
+def _quantities(measured: Measurement, known: Range) -> Iterator[Reached]:
+    """What an op's ranges are of: its argument, and the scores and sums of a softmax."""
+    yield measured.argument
+    for part in (measured.scores, measured.sums):
+        if part is not None and known.shares is not None:
+            at = slice(None), np.arange(len(known.shares)), np.searchsorted(SHARES, known.shares)
+            yield part._replace(low=part.low[at], high=part.high[at])
+
+
+def _violations(
+    measured: Measurement, known: Range, names: Sequence[str] | None
+) -> Iterator[Violation]:
+    for row, ends in enumerate(zip(measured.argument.low, measured.argument.high, strict=True)):
+        name = names[row] if names is not None else f"input {row}"
+        for reached in map(float, ends):
+            # A value that is not a number leaves every range.
+            if not known.low <= reached <= known.high:
+                where, width = (known.op, known.location, known.kind), (known.low, known.high)
+                yield Violation(name, *where, reached, *width)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The calibration in a JSON file.
+
+    Raises:
+        AtlasError: it cannot be read, or is none.
+    """
+    remedy = "write it with atlasc calibrate -o"
+    return read_json(path, Calibration, "the calibration", MAX_CALIBRATION, remedy=remedy)

@@ -1,0 +1,238 @@
+"""Predicted seconds of a model under any approximations, without lowering it for each.
+
+`outline` tells what an approximation looks like to the lowering, `segments` cuts a packed program
+where a single value crosses and turns a segment into a (min,+) table of a parameter set, and this
+module chains them.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.calibration.measure import nonlinear_ops
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op
+from atlasc.latency.outline import Outline, Polynomial, outline
+from atlasc.latency.segments import (
+    ProgramSegment,
+    SegmentedProgram,
+    Tables,
+    cut,
+    places_of,
+)
+from atlasc.passes.approximation.approximate import with_approximations
+from atlasc.passes.framework.pass_base import ChooseParameters, Goal, Parameters
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.pipeline import CostsOf, levels_and_slots, packed, select_optional, to_poly
+from atlasc.polynomials.description import Approximation
+
+Seconds = NDArray[np.float64]
+Approximations = Mapping[str, Approximation]
+"""By result name of the nonlinear op."""
+_Key = tuple[int, tuple[int, ...]]
+"""Number of a segment, and the numbers of its ops' steps."""
+
+
+class PackingChoice(NamedTuple):
+    """Slots of a ciphertext, and whether sums are brought into one ciphertext, as in a program with
+    bootstraps.
+    """
+
+    slots: int
+    gathered: bool
+
+
+@dataclass(frozen=True)
+class LatencyTarget:
+    """What latencies depend on: the target's choice of parameters, and its costs under each set."""
+
+    choose: ChooseParameters
+    costs: CostsOf
+
+
+class LatencyModel:
+    """Predicts the seconds that the lowered program takes, its bootstraps placed for the least.
+
+    A program is lowered once for each kind of steps that its approximations have (of an iterative
+    softmax: one for each number of iterations and of renormalisations), with weights of which only
+    the shapes are known. Values are taken to be in a bootstrap's range.
+
+    Args:
+        module: nn module.
+        target: parameters and costs.
+        reference: approximations of all nonlinear ops, for the first lowering.
+
+    Attributes:
+        chain: (parameters) to the program under this set, a `TimedChain`.
+
+    Raises:
+        AtlasError: of the lowering; a program with several encrypted inputs.
+    """
+
+    def __init__(self, module: Module, target: LatencyTarget, reference: Approximations) -> None:
+        self._ops = {op.value.name: op for op in nonlinear_ops(module)}
+        self._target, self._reference = target, dict(reference)
+        self._module = copy.copy(module)
+        self._module.symbols = {name: _shape(array) for name, array in module.symbols.items()}
+        self._places = places_of(module)
+        self._outlines: dict[tuple[str, Approximation], tuple[int, Outline]] = {}
+        self._steps: dict[tuple[Any, ...], int] = {}
+        self._segments: dict[PackingChoice, dict[_Key, ProgramSegment]] = {}
+        self._programs: dict[PackingChoice, SegmentedProgram] = {}
+        self._same: dict[tuple[Any, ...], ProgramSegment] = {}
+        self._depth = cache(ProgramSegment.depth)
+        self.chain: Callable[[Any], TimedChain] = cache(
+            lambda parameters: TimedChain(self, parameters, target)
+        )
+        self._first = self._poly(self._reference)
+        levels, self._least_slots = levels_and_slots(self._first)
+        self._without_bootstraps = PackingChoice(
+            target.choose(levels, self._least_slots).slots, False
+        )
+
+    def seconds(self, approximations: Approximations) -> float:
+        """Predicted seconds; infinite where the program cannot be placed. An AtlasError names an op
+        without approximation.
+        """
+        return self.chain(self.parameters(approximations)).seconds(approximations)
+
+    def levels(self, approximations: Approximations) -> int:
+        """Levels of the whole program on its longest path."""
+        packing = self._without_bootstraps
+        numbers = range(len(self.program(packing).cuts))
+        return sum(self._depth(*self.segment(packing, n, approximations)) for n in numbers)
+
+    def parameters(self, approximations: Approximations) -> Parameters:
+        """The parameter set that the target chooses."""
+        return self._target.choose(self.levels(approximations), self._least_slots)
+
+    def parameters_from(self, levels: int) -> list[Parameters]:
+        """All sets that the target chooses for programs of `levels` levels or more."""
+        found: list[Parameters] = []
+        while not found or found[-1].bootstrap_level is None:
+            try:
+                parameters = self._target.choose(levels, self._least_slots)
+            except AtlasError:  # a target without bootstraps has a last set
+                break
+            if parameters not in found:
+                found.append(parameters)
+            levels += 1
+        return found
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of the costs of the reference program's parameter set."""
+        parameters = self.parameters(self._reference)
+        costs = sorted(self._target.costs(parameters).items())
+        return hashlib.sha256(f"{parameters} {costs}".encode()).hexdigest()
+
+    def program(self, packing: PackingChoice) -> SegmentedProgram:
+        """The reference program in a packing."""
+        if packing not in self._programs:
+            self._programs[packing] = self._cut(self._first, packing)
+            self._register(packing, self._programs[packing], self._reference)
+        return self._programs[packing]
+
+    def segment(
+        self, packing: PackingChoice, number: int, approximations: Approximations
+    ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
+        """A segment under approximations, and the polynomials in place of its open sums."""
+        names = self.program(packing).cuts[number].names
+        outlines = [self._outline(name, approximations) for name in names]
+        key = (number, tuple(steps for steps, _ in outlines))
+        known = self._segments[packing]
+        if key not in known:
+            self._learn(packing, names, approximations)
+        if key not in known:
+            raise AtlasError(
+                "the latency of these approximations cannot be predicted",
+                why="they change how the program falls into segments",
+                remedy="use --cost levels",
+            )
+        return known[key], tuple(p for _, one in outlines for p in one.polynomials)
+
+    def _outline(self, name: str, approximations: Approximations) -> tuple[int, Outline]:
+        op = self._ops[name]
+        if name not in approximations:
+            raise AtlasError(
+                f"{op.name} has no approximation, so its latency is not known", where=op.location
+            )
+        key = (op.name, approximations[name])
+        if key not in self._outlines:
+            found = outline(op, approximations[name])
+            steps = self._steps.setdefault(found.steps, len(self._steps))
+            self._outlines[key] = (steps, found)
+        return self._outlines[key]
+
+    def _learn(self, packing: PackingChoice, names: Sequence[str], given: Approximations) -> None:
+        """Lower a program in which all ops like these ones have their steps. Ops are alike that do
+        the same to arguments of one shape: an approximation may have a constant for each channel.
+        """
+        like = {_alike(self._ops[name]): given[name] for name in names}
+        chosen = {
+            name: like.get(_alike(op), self._reference[name]) for name, op in self._ops.items()
+        }
+        chosen |= {name: given[name] for name in names}
+        self._register(packing, self._cut(self._poly(chosen), packing), chosen)
+
+    def _register(
+        self, packing: PackingChoice, found: SegmentedProgram, given: Approximations
+    ) -> None:
+        known = self._segments.setdefault(packing, {})
+        if [one.names for one in found.cuts] != [one.names for one in self._programs[packing].cuts]:
+            return
+        for number, one in enumerate(found.cuts):
+            key = (number, tuple(self._outline(name, given)[0] for name in one.names))
+            content = (one.segment.pieces, one.segment.last)
+            known.setdefault(key, self._same.setdefault(content, one.segment))
+
+    def _poly(self, approximations: Approximations) -> Module:
+        return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
+
+    def _cut(self, poly: Module, packing: PackingChoice) -> SegmentedProgram:
+        return cut(packed(poly, packing.slots, packing.gathered), self._places)
+
+
+class TimedChain:
+    """A program under one parameter set: seconds from the fresh input through all segments.
+    ``names`` are result names of the nonlinear ops of each segment, ``start`` seconds by level of
+    the input, [L].
+    """
+
+    def __init__(self, model: LatencyModel, parameters: Parameters, target: LatencyTarget) -> None:
+        self.parameters, self._model = parameters, model
+        costs = target.costs(parameters)
+        self._tables = Tables(PlaceBootstraps.for_goal(Goal(parameters, costs)).chain, costs)
+        self._packing = PackingChoice(parameters.slots, parameters.bootstrap_level is not None)
+        program = model.program(self._packing)
+        self.names = tuple(one.names for one in program.cuts)
+        self.start = self._tables.start(program.width)
+
+    def table(self, number: int, approximations: Approximations) -> Seconds:
+        """Seconds of a segment, [level before, level after]; of the last one [level before]."""
+        return self._tables.of(*self._model.segment(self._packing, number, approximations))
+
+    def seconds(self, approximations: Approximations) -> float:
+        """Least seconds of the program; infinite where it cannot be placed."""
+        reached = self.start
+        for number in range(len(self.names) - 1):
+            reached = (reached[:, None] + self.table(number, approximations)).min(axis=0)
+        return float((reached + self.table(len(self.names) - 1, approximations)).min())
+
+
+def _alike(op: Op) -> tuple[str, tuple[int, ...]]:
+    return op.name, op.operands[0].tensor.shape
+
+
+def _shape(array: np.ndarray) -> np.ndarray:
+    """An array of that shape which stores one number."""
+    if not array.ndim or not np.issubdtype(array.dtype, np.floating):
+        return array
+    return np.broadcast_to(array.dtype.type(0.01), array.shape)

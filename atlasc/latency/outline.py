@@ -1,0 +1,87 @@
+"""What an approximation looks like to the lowering: its steps, and its Chebyshev sums.
+
+Approximations with the same steps make the same program up to the degrees of their sums, so one
+lowering serves them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.module import Op
+from atlasc.polynomials.arithmetic import StepRecorder
+from atlasc.polynomials.description import Approximation, applied
+from atlasc.polynomials.fits.chebyshev import levels_of_degree
+from atlasc.program.costs import Profile
+from atlasc.program.counting_engine import Counted, CountingEngine
+from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """A Chebyshev sum, as far as its cost goes: a ``pattern`` with a 1 for each coefficient that is
+    not zero, and whether coefficients are vectors, one for each of several ``channels``.
+    """
+
+    pattern: bytes
+    channels: bool = False
+
+    @staticmethod
+    def of(coefficients: NDArray[np.float64]) -> Polynomial:
+        """Of coefficients [degree + 1], or [C, degree + 1] where channels differ."""
+        present = np.atleast_2d(np.asarray(coefficients) != 0.0).any(axis=0)
+        return Polynomial(present.tobytes(), np.ndim(coefficients) > 1)
+
+    @property
+    def depth(self) -> int:
+        """Levels that it consumes."""
+        return levels_of_degree(len(self.pattern) - 1)
+
+    @property
+    def profile(self) -> Profile:
+        """Primitives by levels below the entry, on one ciphertext."""
+        return _profile(self)
+
+
+@lru_cache(maxsize=4096)
+def _profile(polynomial: Polynomial) -> Profile:
+    # No two coefficients are equal, as in real ones: differences vanish nowhere.
+    kept = np.frombuffer(polynomial.pattern, dtype=np.bool_)
+    coefficients = kept / np.arange(1, len(kept) + 1)
+    plan = plan_chebyshev(coefficients[None] if polynomial.channels else coefficients)
+    engine = CountingEngine(2, plan.levels)
+    evaluate_plan(engine, Counted(plan.levels), plan)
+    counted = engine.counts[engine.scope].primitives
+    return frozenset(
+        ((primitive, plan.levels - level), calls) for (primitive, level), calls in counted.items()
+    )
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Steps of an approximation, by name and operands (numbers of earlier steps), and the
+    polynomials of its Chebyshev steps, in order.
+    """
+
+    steps: tuple[tuple[str | int, ...], ...]
+    polynomials: tuple[Polynomial, ...]
+
+    @property
+    def degrees(self) -> int:
+        """Sum of the degrees of the polynomials."""
+        return sum(len(polynomial.pattern) - 1 for polynomial in self.polynomials)
+
+
+def outline(op: Op, approximation: Approximation) -> Outline:
+    """The outline of an approximation of a nonlinear op."""
+    recorder = StepRecorder()
+    recorder.run(partial(applied, op, approximation), 0)
+    sums = [step.constant for step in recorder.steps if step.name == "chebyshev"]
+    return Outline(
+        tuple((step.name, *step.operands) for step in recorder.steps),
+        tuple(Polynomial.of(total.coefficients) for total in sums),
+    )

@@ -1,0 +1,1 @@
+"""Polynomials in the place of functions: algorithms, fits, settings and recipes."""

@@ -1,0 +1,199 @@
+"""Chebyshev sums, whose coefficients are computed when they are first asked for, and where they
+are right.
+
+A fit does not end at its domain. An exponential of degree 15 on (-8, 0) is right to 1.6e-5 of its
+value at +1.5, while a 1/sqrt of degree 511 is wrong just outside its domain. How far a fit holds
+depends on the fit, not on the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.polynomial.chebyshev import chebval
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import function as named_function
+from atlasc.polynomials.fits.chebyshev import Interval, fit
+
+Array = NDArray[np.float64]
+UNIT: Interval = (-1.0, 1.0)
+
+RELATIVE_ERROR = 0.5
+"""Of 1/sqrt and 1/x: they stay positive, and at most half as large again."""
+ABSOLUTE_ERROR = 0.05
+"""Of other functions, of the greatest magnitude on the domain, or of the value where that is
+greater. Weighted fits keep both bounds on all of their domain."""
+FARTHEST, NEAREST, STEPS = 1.0, 1e-6, 400
+"""Points beyond a domain that are examined: the farthest and the nearest, in halves of its width,
+and their number."""
+POINTS = 256
+SLACK, SLACK_OF_SINGLE = 1e-6, 1e-5
+"""Rounding within this share of half a range's width is no violation; for values of float32 the
+second."""
+
+
+def valid_domain(function: str, interval: Interval, coefficients: Array) -> Interval:
+    """The widest interval around the domain on which a sum for a function is right, the domain
+    being [-1, 1]: its error is no greater than anywhere in the domain, or than any fit may have.
+
+    The domain is mapped to `interval`, in the function's own units. Coefficients are [degree + 1].
+    """
+    return _valid(function, interval, np.asarray(coefficients, dtype=np.float64).tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _valid(function: str, interval: Interval, coefficients: bytes) -> Interval:
+    series = np.frombuffer(coefficients)
+    known = named_function(function)
+    grid = -np.cos(np.pi * np.linspace(0, 1, max(POINTS, 4 * len(series))))
+    with np.errstate(divide="ignore"):  # of an interval of many magnitudes the low end rounds to 0
+        top = np.abs(known.numpy(from_unit(grid, interval))).max()
+
+    def errors(t: Array) -> Array:
+        with np.errstate(all="ignore"):
+            exact = known.numpy(from_unit(t, interval))
+            size = np.abs(exact) if known.positive_domain else np.maximum(np.abs(exact), top)
+            found = np.abs(chebval(t, series) - exact) / size
+        return np.where(np.isfinite(found), found, np.inf)
+
+    bound = RELATIVE_ERROR if known.positive_domain else ABSOLUTE_ERROR
+    bound = max(bound, float(errors(grid).max()))
+    beyond = np.geomspace(NEAREST, FARTHEST, STEPS)
+
+    def reach(side: float) -> float:
+        wrong = np.flatnonzero(errors(side * (1 + beyond)) > bound)
+        last = (wrong[0] if len(wrong) else STEPS) - 1
+        return side if last < 0 else side * (1 + float(beyond[last]))
+
+    return reach(-1.0), reach(1.0)
+
+
+def from_unit(t: Array, interval: Interval) -> Array:
+    """The affine map of [-1, 1] onto an interval."""
+    low, high = interval
+    return (low + high) / 2 + (high - low) / 2 * t
+
+
+def valid_range(domain: Interval, valid: Sequence[float]) -> Interval:
+    """`valid`, which takes the domain for [-1, 1], in the units of the domain."""
+    middle, half = (domain[0] + domain[1]) / 2, (domain[1] - domain[0]) / 2
+    return middle + half * valid[0], middle + half * valid[1]
+
+
+def widened(low: float, high: float, dtype: Any) -> Interval:
+    """A range with room for the rounding of a dtype."""
+    slack = (SLACK_OF_SINGLE if np.dtype(dtype) == np.float32 else SLACK) * (high - low) / 2
+    return low - slack, high + slack
+
+
+@dataclass(frozen=True, eq=False)
+class ChebyshevSum:
+    """sum_k coefficients[..., k] T_k(t), where t is the affine map of `domain` onto [-1, 1].
+
+    Depth and levels need the degree alone, so nothing is fitted for them.
+
+    Attributes:
+        compute: gives the coefficients.
+        calibrated: the domain, (low, high) of the argument; None before calibration.
+        meaning: the function that the sum approximates, and the interval in its own units that the
+            domain is mapped to, [2], or [C, 2] for C channels; None where it approximates none.
+        of_probabilities: whether the argument is a sum of squares of K probabilities, which lies
+            between 1 / K and 1 for every input (Cauchy and Schwarz).
+    """
+
+    degree: int
+    compute: Callable[[], Array]
+    calibrated: Interval | None = UNIT
+    meaning: tuple[str, Interval | Array] | None = None
+    of_probabilities: bool = False
+
+    @staticmethod
+    def of(
+        coefficients: Array,
+        domain: Interval = UNIT,
+        meaning: tuple[str, Array] | None = None,
+    ) -> ChebyshevSum:
+        """The sum with known coefficients, [degree + 1], or [C, degree + 1] for C channels."""
+        return ChebyshevSum(np.shape(coefficients)[-1] - 1, lambda: coefficients, domain, meaning)
+
+    @staticmethod
+    def fitted(
+        function: str,
+        degree: int,
+        interval: Interval | None,
+        given: Sequence[float] | None = None,
+        domain: Interval | None = None,
+        of_probabilities: bool = False,
+    ) -> ChebyshevSum:
+        """The sum for a function on (low, high) in its own units, None before calibration.
+
+        Args:
+            given: coefficients in place of the interpolant's.
+            domain: what the argument has in place of the interval, where they differ.
+            of_probabilities: see the attribute.
+        """
+        if interval is None:
+            return ChebyshevSum(degree, lambda: _missing(function), None)
+
+        def compute() -> Array:
+            return fit(function, degree, interval) if given is None else np.asarray(given, float)
+
+        return ChebyshevSum(
+            degree, compute, domain or interval, (function, interval), of_probabilities
+        )
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """float64 [degree + 1], or [C, degree + 1] for the C places of the last axis."""
+        return self.compute()
+
+    @property
+    def domain(self) -> Interval:
+        """(low, high) of the argument; AtlasError before calibration."""
+        return _missing("a function") if self.calibrated is None else self.calibrated
+
+    @property
+    def normalised(self) -> bool:
+        """Whether the algorithm itself brings the argument into [-1, 1]."""
+        own = self.meaning is None or isinstance(self.meaning[1], np.ndarray)
+        return own and self.calibrated == UNIT
+
+    @property
+    def valid(self) -> Interval:
+        """Where the sum is right, the domain being [-1, 1]; see `valid_domain`. Sums of several
+        channels are looked at on their domains alone.
+        """
+        if self.meaning is None or self.coefficients.ndim > 1:
+            return UNIT
+        function, (low, high) = self.meaning
+        return valid_domain(function, (float(low), float(high)), self.coefficients)
+
+    @property
+    def middle(self) -> float:
+        """The sum in the middle of its domain."""
+        return float(chebval(0.0, self.coefficients))
+
+
+def _missing(function: str) -> Any:
+    raise AtlasError(
+        f"the polynomial for {function} has no range yet",
+        why="it needs the range of its argument",
+        remedy="calibrate first",
+    )
+
+
+def checked(given: Any, degree: int) -> tuple[float, ...]:
+    """Coefficients as floats; raises AtlasError where they are not finite or too few or many."""
+    values = tuple(float(value) for value in given)
+    if len(values) != degree + 1 or not np.isfinite(values).all():
+        raise AtlasError(
+            f"a polynomial of degree {degree} has {degree + 1} finite coefficients",
+            why=f"there are {len(values)}",
+        )
+    return values

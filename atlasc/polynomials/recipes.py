@@ -1,0 +1,135 @@
+"""Named settings: the paper's `is`, and those that installed packages bring as baselines.
+
+A recipe says for each family of ops which algorithm it gets, and with which settings. Settings come
+from what calibration measured. Without a calibration they are those that were published, or a range
+stays open: the depth can then be counted, but nothing can be evaluated.
+
+Another package registers a recipe by an entry point of the group ``atlasc.recipes``, and the
+algorithms that it uses by a module in the group ``atlasc.algorithms``; ``plugins/`` has those of
+published systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from atlasc.calibration.ranges import Range
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Op
+from atlasc.ir.plugins import loaded, plugins
+from atlasc.polynomials.algorithms.chebyshev import (
+    ActivationApproximation,
+    NormApproximation,
+    SoftmaxApproximation,
+)
+from atlasc.polynomials.description import Activation, Approximation, family_of
+from atlasc.polynomials.fits.chebyshev_sum import Interval
+from atlasc.polynomials.fitted import covered, paper_ranges
+
+
+class OpFacts(NamedTuple):
+    """What a recipe may ask of an op.
+
+    Attributes:
+        op: its name, such as "nn.softmax".
+        location: module path, for recipes that tell norms apart.
+        range: of the scores at temperature 1, of the variance (or mean square) plus epsilon, or of
+            the argument; None without calibration.
+        sums: softmax only: range of the row sums of exp(score - greatest score).
+        width: softmax only: keys in a row.
+        known: softmax only: all that calibration knows.
+    """
+
+    op: str
+    location: str = ""
+    range: Interval | None = None
+    sums: Interval | None = None
+    width: int = 128
+    known: Range | None = None
+
+    @staticmethod
+    def of(op: Op, known: Range | None) -> OpFacts:
+        """The facts of an op and of its calibrated range."""
+        width = op.operands[0].tensor.shape[-1]
+        if known is None:
+            return OpFacts(op.name, op.location, width=width)
+        sums = None if known.row_sums is None else covered(known.row_sums)
+        return OpFacts(op.name, op.location, known.scores_at(0), sums, width, known)
+
+    @property
+    def greatest(self) -> float:
+        """The greatest score; 0 without calibration."""
+        return 0.0 if self.range is None else self.range[1]
+
+    def log_keys(self, halvings: int) -> float | None:
+        """See `Range.log_keys`; None without calibration."""
+        return None if self.known is None else self.known.log_keys(halvings)
+
+    def range_or(self, attention: Interval, output: Interval | None = None) -> Interval:
+        """The calibrated range, or a published one; the norm after an MLP may have another."""
+        published = attention if "attention" in self.location else output or attention
+        return self.range or published
+
+    def exp_range(self, published: Interval) -> Interval:
+        """The range of the shifted scores, at least (-1, 1), or a published one."""
+        return (min(-1.0, self.range[0] - self.greatest), 1.0) if self.range else published
+
+
+class Recipe(NamedTuple):
+    """What the ops of each family get."""
+
+    softmax: Callable[[OpFacts], Approximation]
+    norm: Callable[[OpFacts], Approximation]
+    activation: Callable[[OpFacts], Approximation]
+
+    def approximation(self, facts: OpFacts) -> Approximation:
+        """The approximation of an op: degree 511 for activations that the recipe does not cover."""
+        chosen: Approximation = getattr(self, family_of(facts.op))(facts)
+        if isinstance(chosen, Activation) and not chosen.covers(facts.op.removeprefix("nn.")):
+            return ActivationApproximation(511, facts.range)
+        return chosen
+
+
+def iterative_softmax(known: Range | None) -> SoftmaxApproximation:
+    """The softmax of `is`."""
+    iterations = (5, 5, 5, 5, 7)
+    if known is None:
+        return SoftmaxApproximation(iterations)
+    return SoftmaxApproximation(iterations, **paper_ranges(known, len(iterations)))
+
+
+# The paper's expert setting: an iterative softmax (5,5,5,5,7), and degree 511 for the others.
+# Cho et al. 2024, Fast and Accurate Homomorphic Softmax Evaluation (CCS 2024).
+IS = Recipe(
+    softmax=lambda facts: iterative_softmax(facts.known),
+    norm=lambda facts: NormApproximation(511, facts.range),
+    activation=lambda facts: ActivationApproximation(511, facts.range),
+)
+GROUP = "atlasc.recipes"
+
+
+def recipe_names() -> tuple[str, ...]:
+    """The recipes that there are here."""
+    return ("is", *plugins(GROUP))
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of that name.
+
+    Raises:
+        AtlasError: there is none, with the names of all; an installed package's cannot be used.
+    """
+    if name == "is":
+        return IS
+    if name not in plugins(GROUP):
+        raise AtlasError(
+            f"there is no recipe {name!r}",
+            remedy=f"use one of {', '.join(recipe_names())}; those of published systems are in the "
+            "package atlasc-comparisons (plugins/)",
+        )
+    found: Recipe = loaded(
+        plugins(GROUP)[name],
+        lambda one: "" if isinstance(one, Recipe) else "it is no Recipe",
+    )
+    return found

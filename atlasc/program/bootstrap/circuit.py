@@ -1,0 +1,163 @@
+"""The bootstrap in primitives: recorded once, replayed by every engine.
+
+ModRaise, CoeffsToSlots (CtS), the modular reduction of real and imaginary parts (EvalMod),
+SlotsToCoeffs (StC). A raised ciphertext has the scale q0, where its slots are U (I + e), I random
+integers and e the message's coefficients times scale/q0.
+
+Slots that repeat after p of them, half of all or less, are bootstrapped narrowly (Cheon, Han, Kim,
+Kim, Song, EUROCRYPT 2018; there "sparsely packed"). The sum of all blocks of p slots removes the
+coefficients that are not the message's, which are integers I alone. What is left has 2p
+coefficients. They fit into the slots of one ciphertext, real parts beside imaginary ones, for one
+modular reduction.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import pi
+from typing import NamedTuple
+
+import numpy as np
+
+from atlasc.program.bootstrap.reduction import Reduction, choose_bound, make_reduction
+from atlasc.program.bootstrap.sets import SETS, BootstrapSet
+from atlasc.program.bootstrap.stages import (
+    Stage,
+    baby_giant,
+    coeffs_to_slots,
+    slots_to_coeffs,
+)
+from atlasc.program.engine import is_narrow
+from atlasc.program.function import EngineParameters, Function
+from atlasc.program.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
+from atlasc.program.plaintexts import Plaintext, Root, Slots, Table, Term
+from atlasc.program.record import Recorder, Register
+
+
+class Circuit(NamedTuple):
+    """Functions of ciphertexts at level 0; see :func:`circuit`."""
+
+    one: Function
+    two: Function
+
+
+@lru_cache(maxsize=64)
+def circuit(name: str, slots: int, period: int) -> Circuit:
+    """The bootstrap by a set of ``SETS``: of one ciphertext, and of two as the parts of a complex
+    one.
+
+    What a ciphertext has in its imaginary part spoils its partner; one without a partner loses it.
+
+    One real ciphertext takes one modular reduction instead of two. The coefficient of X^(N - k) is
+    that of X^k, negated. So the lower coefficients h tell all: m = h + conj(h), if h has half the
+    coefficient of X^0.
+
+    Args:
+        slots: half the ring degree, a power of two, from 8 on. Another number than 2^15 is for
+            tests, not for secrets.
+        period: the slots of the ciphertexts repeat after so many, a power of two. What does not is
+            lost.
+    """
+    chosen = SETS[name]
+    reduction = reduction_of(chosen, slots)
+    # The factor of CtS holds the half of both parts, c + conj c and i (conj c - c); the factor of
+    # StC that of the message and its conjugate.
+    into = coeffs_to_slots(slots, chosen.cts_stages, 0.5 / reduction.domain, period)
+    out = slots_to_coeffs(slots, chosen.stc_stages, 0.5 * chosen.ratio / (2 * pi), period)
+    narrow = is_narrow(period, slots)
+    if narrow:  # imaginary parts become real ones of every other block, and come back
+        into[-1] = _turned(into[-1], slots, period, 3)
+        out[0] = _turned(out[0], slots, period, 1)
+
+    def recorded(count: int) -> Function:
+        engine = Recorder(EngineParameters(slots, chosen.top))
+        operands = [engine.register(0) for _ in range(count)]
+        results = _refreshed(engine, operands, reduction, into, out, period if narrow else None)
+        return Function(
+            f"refresh_{count}_{period}",
+            EngineParameters(slots, chosen.top),
+            ((0,),) * count,
+            tuple(engine.code),
+            tuple(one.number for one in results),
+            tuple(one.level for one in results),
+        )
+
+    return Circuit(recorded(1), recorded(2))
+
+
+@lru_cache(maxsize=16)
+def reduction_of(chosen: BootstrapSet, slots: int) -> Reduction:
+    """The modular reduction of a set, for the coefficients of so many slots."""
+    bound = choose_bound(2 * slots, chosen.secret_weight, chosen.log2_failure)
+    return make_reduction(chosen.degree, bound)
+
+
+def _refreshed(
+    engine: Recorder,
+    operands: list[Register],
+    reduction: Reduction,
+    into: list[Stage | float],
+    out: list[Stage | float],
+    period: int | None,
+) -> list[Register]:
+    """The operands at ``levels_left``. ``period``: of a narrow bootstrap."""
+    both, real = operands[0], len(operands) == 1
+    if not real:
+        both = engine.add(both, engine.times_i(operands[1]))
+    x = engine.raise_modulus(both)
+    if period:
+        numbers = sum(isinstance(stage, float) for stage in into)  # the first ones
+        x = _transformed(engine, x, into[:numbers])
+        for power in range((engine.slots // period).bit_length() - 1):
+            x = engine.add(x, engine.rotate(x, period << power))
+        x = _transformed(engine, x, into[numbers:])
+        x = _reduced(engine, engine.add(x, engine.conjugate(x)), reduction, False)
+        x = _transformed(engine, x, out[:1])
+        x = engine.add(x, engine.rotate(x, period))
+        half = _transformed(engine, x, out[1:])
+    else:
+        x = _transformed(engine, x, into)
+        conjugate = engine.conjugate(x)
+        lower = _reduced(engine, engine.add(x, conjugate), reduction, real)
+        if real:
+            x = lower
+        else:
+            upper = _reduced(engine, engine.times_i(engine.sub(conjugate, x)), reduction, False)
+            x = engine.add(lower, engine.times_i(upper))
+        half = _transformed(engine, x, out)
+    conjugate = engine.conjugate(half)
+    total = engine.add(half, conjugate)
+    if not real:
+        return [total, engine.times_i(engine.sub(conjugate, half))]
+    return [total if period else engine.add(total, total)]
+
+
+def _turned(stage: Stage | float, slots: int, period: int, quarters: int) -> Stage:
+    """A stage that multiplies its result by i^quarters in every other block of ``period`` slots."""
+    blocks = Table("blocks", lambda: np.array([0, quarters * slots]), slots // (2 * period))
+    turn = Slots.of(Root(4 * slots), (blocks, 0))
+    return Stage({0: turn * stage}, 1) if isinstance(stage, float) else stage.times(turn)
+
+
+def _transformed(engine: Recorder, x: Register, stages: list[Stage | float]) -> Register:
+    for stage in stages:
+        if isinstance(stage, float):
+            x = engine.mul_plain(x, stage)
+        else:
+            x = engine.transform(x, baby_giant(stage))
+    return x
+
+
+def _reduced(engine: Recorder, x: Register, reduction: Reduction, first_halved: bool) -> Register:
+    """EvalMod. ``first_halved``: the result has half in slot 0, which holds the coefficient of X^0:
+    a factor of all coefficients of the sum is one of the sum."""
+    first = Table("first", lambda: np.arange(engine.slots) == 0)
+
+    def plaintext(coefficient: Coefficient) -> Plaintext:
+        number = float(coefficient)
+        if not first_halved:
+            return number
+        return Slots((Term(number, ()),)) + Slots.where(first) * (-number / 2)
+
+    plan = plan_chebyshev(reduction.coefficients)
+    return evaluate_plan(engine, x, plan, plaintext)

@@ -1,0 +1,210 @@
+"""What a lowered program costs, read off the functions that its ops call.
+
+Equal ops are counted once, however many there are: the blocks of a model are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.program.counting_engine import (
+    CostKind,
+    CountingEngine,
+    Counts,
+    LiveEngine,
+    counts_of,
+)
+from atlasc.program.execute import Functions, execute
+from atlasc.program.function import EngineParameters, Function
+from atlasc.program.rotation_plan import RotationPlan
+
+PrimitiveCosts = Mapping[tuple[CostKind, int], float]
+"""Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""
+Profile = frozenset[tuple[tuple[CostKind, int], int]]
+"""((primitive, levels below the entry), calls) of an op."""
+Layer = int | None
+"""Index of a block; None is what lies outside of all blocks."""
+Key = TypeVar("Key")
+Engine = TypeVar("Engine", bound=CountingEngine)
+_TOP = 64
+"""A level that no kernel runs out of."""
+
+
+@dataclass
+class ProgramCosts:
+    """Counts of a ckks module by op."""
+
+    module: Module
+    per_op: dict[Op, Counts]
+
+    @cached_property
+    def total(self) -> Counts:
+        """Counts of the whole program."""
+        return merged(self.per_op.values())
+
+    def by(self, key: Callable[[Op], Key]) -> dict[Key, Counts]:
+        """Counts of the ops with equal keys, in the order of the program."""
+        groups: dict[Key, Counts] = {}
+        for op, counts in self.per_op.items():
+            groups.setdefault(key(op), Counts()).merge(counts)
+        return groups
+
+    def rotation_keys(self, counts: Counts | None = None) -> dict[int, int]:
+        """Keys behind the rotations of some counts, by default of all: amount and level."""
+        used = dict(sorted((self.total if counts is None else counts).rotation_levels.items()))
+        plan = RotationPlan.of(self.module)
+        return used if plan is None else plan.used(used)
+
+    @cached_property
+    def path(self) -> CriticalPath:
+        """The path that consumes most levels."""
+        return critical_path(self.module)
+
+    @cached_property
+    def live(self) -> Counter[int]:
+        """Ciphertexts by level at the moment that needs most memory."""
+        return live_ciphertexts(self.module)
+
+    @cached_property
+    def constants(self) -> int:
+        """Bytes of the program's arrays."""
+        return sum(array.nbytes for array in self.module.arrays_used().values())
+
+
+def live_ciphertexts(module: Module) -> Counter[int]:
+    """Ciphertexts by level at the moment that needs most memory, in a ckks module with levels.
+
+    Inputs and outputs are held to the end, every other value until its last use, and inside an op
+    what its kernel holds.
+    """
+    engine = LiveEngine(*_shape_of(module))
+    inputs = {
+        op.attributes["name"]: [
+            engine.encrypt(None, op.attributes.get("level"))
+            for _ in range(op.value.ciphertext.ciphertexts)
+        ]
+        for op in module.inputs
+    }
+    execute(engine, module, inputs)
+    return engine.at_peak
+
+
+def _shape_of(module: Module) -> EngineParameters:
+    """The least shape of engines for a ckks module, with or without levels."""
+    attributes = module.attributes
+    levels = attributes.get("levels") or 0
+    given = [op.attributes.get("level", 0) for op in module.inputs]
+    top = max(levels, *given, *module.depths().values())
+    return EngineParameters(
+        attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1)
+    )
+
+
+def _is_complete(module: Module) -> bool:
+    """Whether a program could run as it is. Its functions are recorded whole then, as whatever
+    comes next will want them. Before that, and without arrays, costs are enough.
+    """
+    used = (value for op in module.ops for value in op.attributes.values())
+    missing = (one for one in used if isinstance(one, Symbol) and one.name not in module.symbols)
+    return "rotations" in module.attributes and next(missing, None) is None
+
+
+def merged(parts: Iterable[Counts]) -> Counts:
+    """Sum of counts."""
+    result = Counts()
+    for counts in parts:
+        result.merge(counts)
+    return result
+
+
+def program_costs(module: Module) -> ProgramCosts:
+    """Count a ckks module (with or without levels placed).
+
+    Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
+    on nothing but itself.
+    """
+    functions = Functions(module, _shape_of(module), costs_only=not _is_complete(module))
+    per_op = {op: Counts() for op in module.ops}
+    return ProgramCosts(
+        module, per_op | {op: counts_of(function) for op, function in functions.calls()}
+    )
+
+
+class CriticalPath(NamedTuple):
+    """Levels along the deepest path: of the nonlinear ops, of all ops, and both by layer."""
+
+    nonlinear: int
+    total: int
+    per_layer: dict[Layer, tuple[int, int]]
+
+
+def critical_path(module: Module) -> CriticalPath:
+    """The path that consumes most levels from an input to an output.
+
+    An op counts as nonlinear when it was expanded from a nonlinear function (``part``).
+    """
+    deepest = module.depths()
+    ends = [op.operands[0] for op in module.outputs]
+    value: Value | None = max(ends, key=lambda end: deepest[end])
+    per_layer: dict[Layer, tuple[int, int]] = {}
+    while value is not None:
+        op = value.op
+        consumed = op.levels(module.symbols)
+        nonlinear, total = per_layer.get(op.layer, (0, 0))
+        counted = consumed if "part" in op.attributes else 0
+        per_layer[op.layer] = (nonlinear + counted, total + consumed)
+        value = max(op.operands, key=lambda operand: deepest[operand], default=None)
+    nonlinear, total = (sum(column) for column in zip(*per_layer.values(), strict=True))
+    return CriticalPath(nonlinear, total, per_layer)
+
+
+def op_profiles(module: Module) -> Callable[[Op], Profile]:
+    """Primitives of the ops of a packed module by levels below the level at which an op is entered.
+
+    All operands of an op arrive at one level, and a kernel never looks at which one it is: what
+    runs d levels below the entry does so wherever the entry is. So the module may have levels or
+    not.
+    """
+    functions = Functions(
+        module, EngineParameters(module.attributes["slots"], _TOP), costs_only=True
+    )
+
+    @cache
+    def below_top(function: Function) -> Profile:
+        counted = counts_of(function).primitives.items()
+        return frozenset(((name, _TOP - level), n) for (name, level), n in counted)
+
+    def profile(op: Op) -> Profile:
+        encrypted = [value.ciphertext for value in op.operands if value.encrypted]
+        return below_top(functions.of(op, [[_TOP] * kind.ciphertexts for kind in encrypted]))
+
+    return profile
+
+
+def seconds_by_level(
+    profile: Profile, depth: int, costs: PrimitiveCosts, levels: int
+) -> tuple[float, ...]:
+    """Seconds of an op by entry level 0..levels; infinite below its depth."""
+    total = np.zeros(levels + 1)
+    total[:depth] = np.inf
+    for (primitive, below), calls in profile:
+        for level in range(max(depth, below), levels + 1):
+            total[level] += calls * costs[primitive, level - below]
+    return tuple(total.tolist())
+
+
+def op_costs(
+    module: Module, costs: PrimitiveCosts, levels: int
+) -> Callable[[Op], tuple[float, ...]]:
+    """Seconds of the ops of a ckks module without levels, by entry level 0..levels."""
+    profile = op_profiles(module)
+    table = cache(lambda profile, depth: seconds_by_level(profile, depth, costs, levels))
+    return lambda op: table(profile(op), op.levels(module.symbols))

@@ -1,0 +1,338 @@
+"""An engine without data: it runs a lowered program at the speed of integers and counts what it
+would cost.
+
+A ciphertext is its level, and whether it was rescaled. Counts are kept by *scope*, a label that the
+caller sets (an op, a layer), so that one run yields the table of a whole model. Each primitive is
+counted with the level at which it runs, because that decides its cost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+from weakref import WeakKeyDictionary
+
+from atlasc.ir.errors import AtlasError
+from atlasc.program.engine import Engine, Vector, is_narrow
+from atlasc.program.function import Function
+from atlasc.program.plaintexts import Slots
+
+CostKind = Literal[
+    "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
+    "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
+    "bootstrap_one", "bootstrap_narrow",
+]  # fmt: skip
+"""What is counted. ``level`` is that of the (lower) operand; for ``bootstrap`` that of the
+result.
+
+Products are left at the squared scale, so that sums of them are rescaled once: the ``rescale`` of
+a ciphertext is counted where it first becomes a factor, and the costs of products are those of
+rescaled factors. ``mul`` and ``square`` are relinearised, ``mul_lazy`` is not: a term of a ``dot``
+but for its last one. A conjugation is counted as a ``rotate``.
+
+``rotate_hoisted`` is one rotation of a ``rotate_many`` of at least two, ``hoist`` its shared
+decomposition, counted once for such a call: a cost table gives the cost of the two apart, and 0
+for ``hoist`` where it does not.
+
+``bootstrap_one`` refreshes the last of an odd number of ciphertexts where a ``bootstrap`` refreshes
+two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, whose slots repeat.
+"""
+
+_SLOTS: Any = ()
+"""Stands for a vector; a number would be counted as another primitive."""
+
+COST_KINDS: tuple[CostKind, ...] = CostKind.__args__  # type: ignore[attr-defined]
+
+
+@dataclass
+class Counts:
+    """What one scope did.
+
+    Attributes:
+        primitives: calls by (primitive, level).
+        rotation_groups: calls by (level, amounts by which one ciphertext is rotated together), with
+            0 < amount < slots.
+        conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
+    """
+
+    primitives: Counter[tuple[CostKind, int]] = field(default_factory=Counter)
+    rotation_groups: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
+    conjugation_level: int = -1
+
+    def count(self, *primitives: CostKind) -> int:
+        """Calls of the given primitives, over all levels."""
+        return sum(n for (primitive, _), n in self.primitives.items() if primitive in primitives)
+
+    @property
+    def rotation_levels(self) -> dict[int, int]:
+        """The highest level at which each amount is used: the level of its key."""
+        groups = sorted(self.rotation_groups)
+        return {amount: level for level, amounts in groups for amount in amounts}
+
+    @property
+    def key_switches(self) -> int:
+        """Rotations, hoisted ones included, conjugations and relinearisations."""
+        return self.count("mul", "square", "rotate", "rotate_hoisted")
+
+    @property
+    def ciphertext_products(self) -> int:
+        """Products of two ciphertexts, and squares."""
+        return self.count("mul", "square", "mul_lazy")
+
+    @property
+    def plaintext_products(self) -> int:
+        """Products with a vector or with a number."""
+        return self.count("mul_plain", "mul_scalar")
+
+    @property
+    def bootstraps(self) -> int:
+        """Bootstraps."""
+        return self.count("bootstrap", "bootstrap_one", "bootstrap_narrow")
+
+    def seconds(self, costs: Mapping[tuple[CostKind, int], float]) -> float:
+        """Predicted time under a cost table (primitive, level) -> seconds of one call.
+
+        Raises:
+            AtlasError: the table has no cost for a primitive that occurs.
+        """
+        for (primitive, level), times in self.primitives.items():
+            if (primitive, level) not in costs:
+                raise AtlasError(
+                    f"the cost table has no entry for {primitive} at level {level}",
+                    why=f"the program uses it {times} times",
+                    remedy="measure the table again with this backend and these parameters",
+                )
+        return sum((times * costs[key] for key, times in self.primitives.items()), 0.0)
+
+    def merge(self, other: Counts) -> None:
+        """Add the counts of ``other`` to these."""
+        self.primitives.update(other.primitives)
+        self.rotation_groups.update(other.rotation_groups)
+        self.conjugation_level = max(self.conjugation_level, other.conjugation_level)
+
+
+class Counted:
+    """A ciphertext without data."""
+
+    __slots__ = ("level", "rescaled")
+
+    def __init__(self, level: int) -> None:
+        self.level, self.rescaled = level, False
+
+
+def _same_level(primitive: CostKind) -> Callable[..., Counted]:
+    """A method whose result has the lower level of its ciphertexts."""
+
+    def call(self: CountingEngine, one: Counted, other: Any = None) -> Counted:
+        level = min(one.level, other.level) if isinstance(other, Counted) else one.level
+        self._primitives[primitive, level] += 1
+        return self._new(level)
+
+    return call
+
+
+def _product(primitive: CostKind) -> Callable[..., Counted]:
+    """A method whose result is one below the lowest level of its ciphertexts."""
+
+    def call(self: CountingEngine, *factors: Counted) -> Counted:
+        level = min(factor.level for factor in factors)
+        if level < 1:
+            self._require_level(primitive, *factors)
+        for factor in factors:
+            if not factor.rescaled:
+                self._primitives["rescale", level] += 1
+                self._rescale(factor)
+        self._primitives[primitive, level] += 1
+        return self._new(level - 1)
+
+    return call
+
+
+class CountingEngine(Engine[Counted]):
+    """An engine with levels alone. It does not look at vectors.
+
+    Attributes:
+        counts: by scope.
+    """
+
+    def __init__(self, *shape: Any, **named: Any) -> None:
+        super().__init__(*shape, **named)
+        self.counts: dict[str, Counts] = {}
+        self.scope = ""
+
+    @property
+    def scope(self) -> str:
+        """The label under which calls are counted; assign to change it."""
+        return self._scope
+
+    @scope.setter
+    def scope(self, label: str) -> None:
+        self._scope = label
+        self._current = self.counts.setdefault(label, Counts())
+        self._primitives = self._current.primitives
+
+    def total(self) -> Counts:
+        """The counts of all scopes together."""
+        result = Counts()
+        for counts in self.counts.values():
+            result.merge(counts)
+        return result
+
+    def _new(self, level: int) -> Counted:
+        return Counted(level)
+
+    def _rescale(self, factor: Counted) -> None:
+        factor.rescaled = True
+
+    def _vector(self, value: Any, primitive: str) -> Any:
+        return value
+
+    def _made(self, slots: Slots, array: Any) -> Any:
+        return slots
+
+    def _encrypt(self, vector: Any, level: int) -> Counted:
+        self._primitives["encrypt", level] += 1
+        return self._new(level)
+
+    def decrypt(self, ciphertext: Counted) -> Vector:
+        """Refused, with the calls by primitive."""
+        total = self.total()
+        calls = {name: total.count(name) for name in sorted(COST_KINDS)}
+        raise AtlasError(
+            "the target count computes no answers",
+            why="the program took " + ", ".join(f"{n} {name}" for name, n in calls.items() if n),
+            remedy="use --target sim for answers without encryption",
+        )
+
+    add = sub = _same_level("add")
+    negate, times_i = _same_level("negate"), _same_level("times_i")
+    add_plain = _same_level("add_plain")
+    mul, square, _mul_lazy = _product("mul"), _product("square"), _product("mul_lazy")
+    _mul_vector, _mul_scalar = _product("mul_plain"), _product("mul_scalar")
+
+    def _dot(self, lefts: Sequence[Counted], rights: Sequence[Counted], level: int) -> Counted:
+        *rest, last = zip(lefts, rights, strict=True)
+        terms = [self._mul_lazy(*pair) for pair in rest]
+        total = self.mul(*last)
+        for term in terms:
+            total = self.add(total, term)
+        return total
+
+    def mul_plain(self, ciphertext: Counted, value: Any) -> Counted:
+        """A number counts as ``mul_scalar``, all else as ``mul_plain``."""
+        number = isinstance(value, (float, int))
+        return self._mul_scalar(ciphertext) if number else self._mul_vector(ciphertext)
+
+    def _rotate(self, ciphertext: Counted, amount: int) -> Counted:
+        return self.rotate_many(ciphertext, [amount])[0]
+
+    def rotate_many(self, ciphertext: Counted, amounts: Sequence[int]) -> list[Counted]:
+        """One rotation to the left for each amount, hoisted where there are several."""
+        used = [amount % self.slots for amount in amounts]
+        nonzero = [amount for amount in used if amount]
+        level = ciphertext.level
+        if len(nonzero) > 1:
+            self._primitives["hoist", level] += 1
+        if nonzero:
+            together: CostKind = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
+            self._primitives[together, level] += len(nonzero)
+            self._current.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
+        return [self._new(level) if amount else ciphertext for amount in used]
+
+    def conjugate(self, ciphertext: Counted) -> Counted:
+        """Conjugation, at the same level."""
+        level = ciphertext.level
+        self._primitives["rotate", level] += 1
+        self._current.conjugation_level = max(self._current.conjugation_level, level)
+        return self._new(level)
+
+    def transform(self, ciphertext: Counted, terms: Sequence[tuple[int, int, Any]]) -> Counted:
+        """See the base class. The division by the level's primes is the last step, so that the keys
+        of giant steps reach the operand's level, too.
+        """
+        rotated = self._babies(ciphertext, terms)
+        for giant in sorted({giant for _, giant, _ in terms} - {0}):
+            self.rotate(ciphertext, giant)
+        return self.dot_plain([rotated[baby] for baby, _, _ in terms], [_SLOTS] * len(terms))
+
+    def raise_modulus(self, ciphertext: Counted) -> Counted:
+        """Not counted: its two key switches are part of a ``bootstrap``, which is."""
+        return self._new(self.max_level)
+
+    def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
+        return self._new(level)
+
+    def _bootstrap(self, ciphertexts: Sequence[Counted], level: int, period: int) -> list[Counted]:
+        whole, rest = divmod(len(ciphertexts), self.bootstrap_batch)
+        if is_narrow(period, self.slots):
+            self._primitives["bootstrap_narrow", level] += whole + (rest > 0)
+        else:
+            if whole:
+                self._primitives["bootstrap", level] += whole
+            if rest:
+                self._primitives["bootstrap_one", level] += 1
+        return [self._new(level) for _ in ciphertexts]
+
+    def _refuse(self, primitive: str, why: str, remedy: str = "") -> NoReturn:
+        raise AtlasError(
+            f"{primitive} is impossible" + (f" in {self._scope}" if self._scope else ""),
+            where=self._scope,
+            why=why,
+            remedy="place a bootstrap before it, or choose parameters with more levels",
+        )
+
+
+_COUNTED: WeakKeyDictionary[Function, Counts] = WeakKeyDictionary()
+
+
+def counts_of(function: Function) -> Counts:
+    """What a function costs, as if nothing before it had rescaled its operands."""
+    if function not in _COUNTED:
+        engine = CountingEngine(*function.shape)
+        engine.play(function, [[Counted(level) for level in one] for one in function.levels])
+        _COUNTED[function] = engine.total()
+    return _COUNTED[function]
+
+
+class _Live(Counted):
+    """A ciphertext that tells its engine when it is let go."""
+
+    __slots__ = ("engine",)
+    engine: LiveEngine
+
+    def __del__(self) -> None:
+        self.engine.change(self.level, -2 if self.rescaled else -1)
+
+
+class LiveEngine(CountingEngine):
+    """Counts the ciphertexts that are alive. One at level l has l + 2 primes. One that was a factor
+    counts twice: engines keep its rescaled form.
+
+    Attributes:
+        at_peak: ciphertexts by level when they had most primes together.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self.live: Counter[int] = Counter()
+        self.at_peak: Counter[int] = Counter()
+        self.primes = self.peak = 0
+        super().__init__(*arguments)
+
+    def _new(self, level: int) -> Counted:
+        made = _Live(level)
+        made.engine = self
+        self.change(level, 1)
+        return made
+
+    def _rescale(self, factor: Counted) -> None:
+        super()._rescale(factor)
+        self.change(factor.level, 1)
+
+    def change(self, level: int, by: int) -> None:
+        """So many more ciphertexts are alive at a level."""
+        self.live[level] += by
+        self.primes += by * (level + 2)
+        if self.primes > self.peak:
+            self.peak, self.at_peak = self.primes, self.live.copy()

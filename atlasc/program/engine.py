@@ -1,0 +1,335 @@
+"""The base class of everything that evaluates CKKS ciphertexts, as the lowering uses it.
+
+One small set of primitives is enough for every macro op: linear transforms, Chebyshev sums,
+products of ciphertexts and rotate-and-sum are written once against :class:`Engine`. A recorder
+(:mod:`atlasc.program.record`) takes them down as functions, and a counter
+(:mod:`atlasc.program.counting_engine`), the runtime (:mod:`atlasc.runtime`) and libraries
+play these.
+
+Conventions that every implementation keeps, and that the conformance suite in
+``tests/atlasc/targets`` checks:
+
+* A ciphertext holds ``slots`` numbers; cleartext vectors are float64 arrays of exactly that length.
+  Between the ops of a program they are real. Inside an op a kernel may use the imaginary part for a
+  second vector (:meth:`Engine.times_i`, :meth:`Engine.conjugate`, complex plaintexts); it leaves
+  none behind, because the product of two imaginary parts would come back as a real error.
+* A **level** is the number of multiplications that are left: an integer from 0 to ``max_level``.
+  Every product, with a ciphertext, a vector or a number, costs one level: its result is
+  relinearised and rescaled. Additions and rotations cost none.
+* Operands at different levels are aligned to the lower one; dropping levels is free.
+* The scale is the engine's own affair. It is such that any two ciphertexts may be added, whatever
+  their history.
+* Every operation is a pure function: operands are never changed, so a ciphertext may be used any
+  number of times.
+* A product of a ciphertext at level 0, or a request for more levels than a ciphertext has, raises
+  :class:`atlasc.ir.errors.AtlasError`. So does a rotation by an amount for which an engine has no
+  key.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.program.function import Function
+from atlasc.program.plaintexts import DERIVED, Argument, Slots, built
+
+Vector: TypeAlias = NDArray[np.float64]
+"""Cleartext slots: float64 of shape ``(slots,)``."""
+
+Plaintext: TypeAlias = NDArray[np.float64] | NDArray[np.complex128] | float
+"""The other factor of a plaintext product: slots, complex or not, or one number for all."""
+
+Ct = TypeVar("Ct")
+"""A ciphertext of an engine: opaque to everything but that engine."""
+
+
+LEAST_COPIES = 16
+"""How often slots must repeat for a narrow bootstrap to pay on our engines: with fewer copies its
+plaintexts would take as much memory as a second bootstrap's, and it would save little."""
+
+
+def is_narrow(period: int, slots: int) -> bool:
+    """Whether slots that repeat after ``period`` of them can be bootstrapped narrowly."""
+    return 2 * period <= slots
+
+
+class Engine(ABC, Generic[Ct]):
+    """Arithmetic on packed ciphertexts, which have a ``level``.
+
+    Methods with an underscore are called with operands that are checked.
+
+    Attributes:
+        slots: real numbers in a ciphertext; a power of two.
+        max_level: multiplications that a fresh ciphertext allows.
+        bootstrap_level: multiplications that a ciphertext allows after :meth:`bootstrap`; None
+            when the engine cannot bootstrap.
+        bootstrap_batch: ciphertexts that one bootstrap of :meth:`bootstrap_many` refreshes: 2
+            where it takes two real ones as the parts of a complex one, else 1.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        max_level: int,
+        bootstrap_level: int | None = None,
+        bootstrap_batch: int = 1,
+    ) -> None:
+        self.slots, self.max_level = slots, max_level
+        self.bootstrap_level, self.bootstrap_batch = bootstrap_level, bootstrap_batch
+
+    def encrypt(self, vector: Vector | None, level: int | None = None) -> Ct:
+        """Encrypt ``slots`` numbers at ``level`` (default ``max_level``). Lower levels are
+        smaller and cheaper. An engine without data takes None.
+        """
+        level = self.max_level if level is None else level
+        if not 0 <= level <= self.max_level:
+            self._refuse("encrypt", f"level {level} is not in 0..{self.max_level}")
+        return self._encrypt(self._vector(vector, "encrypt"), level)
+
+    @abstractmethod
+    def decrypt(self, ciphertext: Ct) -> Vector:
+        """The real parts of the slots; needs the secret key where there is one."""
+
+    def level(self, ciphertext: Ct) -> int:
+        """The multiplications that ``ciphertext`` still allows."""
+        return int(ciphertext.level)  # type: ignore[attr-defined]
+
+    @abstractmethod
+    def add(self, left: Ct, right: Ct) -> Ct:
+        """Slot-wise ``left + right``, at the lower of the two levels."""
+
+    @abstractmethod
+    def sub(self, left: Ct, right: Ct) -> Ct:
+        """Slot-wise ``left - right``, at the lower of the two levels."""
+
+    @abstractmethod
+    def negate(self, ciphertext: Ct) -> Ct:
+        """Slot-wise ``-x``, at the same level."""
+
+    @abstractmethod
+    def add_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
+        """Add a vector slot by slot, complex or not, or one number to every slot, at the same
+        level.
+        """
+
+    def mul(self, left: Ct, right: Ct) -> Ct:
+        """Slot-wise product, one below the lower of the two levels: one key switch."""
+        return self._product("mul", [left], [right])
+
+    @abstractmethod
+    def square(self, ciphertext: Ct) -> Ct:
+        """Slot-wise square, one level lower: one key switch."""
+
+    def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
+        """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
+        return self._product("dot", lefts, rights)
+
+    @abstractmethod
+    def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
+        """Slot-wise product with a vector or a number, one level lower; no key switch."""
+
+    def dot_plain(self, ciphertexts: Sequence[Ct], values: Sequence[Plaintext]) -> Ct:
+        """Slot-wise ``Σ x · value`` over one pair or more, one below the lowest level; no key
+        switch. An engine may encode, add and rescale once for all of them.
+        """
+        return reduce(self.add, map(self.mul_plain, ciphertexts, values))
+
+    @abstractmethod
+    def times_i(self, ciphertext: Ct) -> Ct:
+        """Slot-wise ``i · x``, exactly, at the same level; no key switch."""
+
+    @abstractmethod
+    def conjugate(self, ciphertext: Ct) -> Ct:
+        """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
+
+    def rotate(self, ciphertext: Ct, amount: int) -> Ct:
+        """Rotate to the left, at the same level: ``numpy.roll(x, -amount)``.
+
+        Any integer is allowed. An amount that is 0 modulo ``slots`` returns the operand and costs
+        nothing; any other one costs a key switch.
+        """
+        amount %= self.slots
+        return self._rotate(ciphertext, amount) if amount else ciphertext
+
+    @abstractmethod
+    def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
+        """``[rotate(ciphertext, k) for k in amounts]``, hoisted where possible."""
+
+    def transform(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> Ct:
+        """A matrix by its diagonals, one level lower: the sum over (baby, giant, value) of
+        rotate(rotate(x, baby) · value, giant). Terms of a giant step are rotated together; an
+        engine may put off divisions to the end.
+        """
+        rotated = self._babies(ciphertext, terms)
+        giants: dict[int, list[tuple[Ct, Plaintext]]] = {}
+        for baby, giant, value in terms:
+            giants.setdefault(giant, []).append((rotated[baby], value))
+        return reduce(
+            self.add,
+            (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in giants.items()),
+        )
+
+    def drop_to(self, ciphertext: Ct, level: int) -> Ct:
+        """The same slots at ``level``, which is at most the level of ``ciphertext``."""
+        there = self.level(ciphertext)
+        if not 0 <= level <= there:
+            self._refuse("drop_to", f"a ciphertext at level {there} has no level {level}")
+        return ciphertext if level == there else self._drop_to(ciphertext, level)
+
+    def bootstrap(self, ciphertext: Ct) -> Ct:
+        """The same slots, refreshed to ``bootstrap_level``, from any level.
+
+        Slots must lie within the engine's bootstrap range, usually [-1, 1]: outside it the result
+        is garbage and nothing in the ciphertext tells.
+        """
+        return self.bootstrap_many([ciphertext])[0]
+
+    def bootstrap_many(self, ciphertexts: Sequence[Ct], period: int | None = None) -> list[Ct]:
+        """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
+
+        The levels are those of :meth:`bootstrap`: sharing one costs none. The last of an odd number
+        shares one with itself.
+
+        Args:
+            period: the slots of each ciphertext repeat after so many, a power of two. Where that is
+                half of all or less, an engine may use a narrow bootstrap, which costs and errs
+                less. It loses what does not repeat.
+        """
+        if self.bootstrap_level is None:
+            self._refuse("bootstrap", "these parameters do not allow a bootstrap")
+        used = self.slots if period is None else period
+        if used < 1 or self.slots % used:
+            self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
+        return self._bootstrap(ciphertexts, self.bootstrap_level, used)
+
+    def raise_modulus(self, ciphertext: Ct) -> Ct:
+        """A ciphertext at level 0 at ``max_level``, the top: the beginning of a bootstrap
+        (:mod:`atlasc.program.bootstrap.circuit`). Engines that leave their bootstrap to a
+        library have none.
+        """
+        self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
+
+    # --- functions
+
+    def play(
+        self,
+        function: Function,
+        operands: Sequence[Sequence[Ct]],
+        arrays: Sequence[NDArray[Any]] = (),
+    ) -> list[Ct]:
+        """The result of a recorded function, an instruction after the other.
+
+        Args:
+            function: of the engine's shape.
+            operands: ciphertexts of each encrypted operand.
+            arrays: one for each of the function's roles; a mask is ``[batch, tokens]``.
+        """
+        roles, known = dict(zip(function.roles, arrays)), dict[Argument, NDArray[Any]]()
+
+        def array(argument: Argument) -> NDArray[Any]:
+            if argument not in known:
+                found = roles[argument.role]
+                found = DERIVED[argument.derived](found) if argument.derived else found
+                known[argument] = np.asarray(found, dtype=np.float64).ravel()
+            return known[argument]
+
+        values = dict(enumerate(ciphertext for operand in operands for ciphertext in operand))
+        for instruction, released in zip(function.code, function.released, strict=True):
+            primitive, read, plaintexts, numbers, written = instruction
+            given = [values[number] for number in read]
+            others = [
+                self._made(one, array) if isinstance(one, Slots) else one for one in plaintexts
+            ]
+            values |= zip(written, self.call(primitive, given, others, numbers), strict=True)
+            for number in released:
+                del values[number]
+        return [values[number] for number in function.results]
+
+    def call(
+        self,
+        primitive: str,
+        operands: Sequence[Ct],
+        plaintexts: Sequence[Any] = (),
+        numbers: Sequence[int] = (),
+    ) -> list[Ct]:
+        """The results of a primitive, whose operands are those of an instruction."""
+        method = getattr(self, primitive)
+        if primitive == "dot":
+            half = len(operands) // 2
+            return [method(operands[:half], operands[half:])]
+        if primitive == "dot_plain":
+            return [method(operands, plaintexts)]
+        if primitive == "bootstrap_many":
+            return list(method(operands, *numbers))
+        if primitive == "rotate_many":
+            return list(method(operands[0], numbers))
+        if primitive == "transform":
+            terms = list(zip(numbers[::2], numbers[1::2], plaintexts, strict=True))
+            return [method(operands[0], terms)]
+        return [method(*operands, *plaintexts, *numbers)]
+
+    def _made(self, slots: Slots, array: Callable[[Argument], NDArray[Any]]) -> Any:
+        """What a primitive is given for a descriptor: its numbers. An engine without data takes the
+        descriptor.
+        """
+        return built(slots, self.slots, array)
+
+    def _babies(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> dict[int, Ct]:
+        """The operand of a ``transform``, rotated by the baby steps of its terms."""
+        amounts = sorted({baby for baby, _, _ in terms} - {0})
+        rotated = self.rotate_many(ciphertext, amounts)
+        return {0: ciphertext, **dict(zip(amounts, rotated, strict=True))}
+
+    # --- the arithmetic
+
+    @abstractmethod
+    def _encrypt(self, vector: NDArray[Any], level: int) -> Ct: ...
+
+    @abstractmethod
+    def _dot(self, lefts: Sequence[Ct], rights: Sequence[Ct], level: int) -> Ct:
+        """``level`` is the lowest of them all."""
+
+    @abstractmethod
+    def _rotate(self, ciphertext: Ct, amount: int) -> Ct:
+        """``amount`` is in 1..slots - 1."""
+
+    @abstractmethod
+    def _drop_to(self, ciphertext: Ct, level: int) -> Ct: ...
+
+    @abstractmethod
+    def _bootstrap(self, ciphertexts: Sequence[Ct], level: int, period: int) -> list[Ct]: ...
+
+    # --- checks
+
+    def _product(self, primitive: str, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
+        return self._dot(lefts, rights, self._require_level(primitive, *lefts, *rights))
+
+    def _require_level(self, primitive: str, *factors: Ct) -> int:
+        """The lowest level of factors; 0 is refused."""
+        level = min(map(self.level, factors))
+        if level < 1:
+            why = "the operand is at level 0: no multiplication is left"
+            remedy = "place a bootstrap before it, or choose parameters with more levels"
+            self._refuse(primitive, why, remedy)
+        return level
+
+    def _vector(self, value: Any, primitive: str) -> NDArray[Any]:
+        dtype = np.complex128 if np.iscomplexobj(value) else np.float64
+        vector = np.ascontiguousarray(value, dtype=dtype)
+        if vector.shape != (self.slots,):
+            why = f"a vector has {self.slots} slots, this one has shape {vector.shape}"
+            self._refuse(primitive, why)
+        return vector
+
+    def _plain(self, value: Plaintext, primitive: str) -> NDArray[Any] | float:
+        return float(value) if isinstance(value, float | int) else self._vector(value, primitive)
+
+    def _refuse(self, primitive: str, why: str, remedy: str = "") -> NoReturn:
+        raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)

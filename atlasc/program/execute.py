@@ -1,0 +1,263 @@
+"""Ops of a ckks module as functions, and a module on an engine, op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from threading import Lock
+from typing import Any, Generic
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import OBSERVED
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.program.counting_engine import CountingEngine
+from atlasc.program.engine import Ct, Engine
+from atlasc.program.function import EngineParameters, Function
+from atlasc.program.kernels import attention, elementwise, linear, rows
+from atlasc.program.kernels.context import Context
+from atlasc.program.plaintexts import MASK
+from atlasc.program.record import Register
+from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
+
+_NAMED = (
+    linear.linear_transform, elementwise.add_plain, elementwise.bootstrap, elementwise.chebyshev,
+    elementwise.double, elementwise.drop, elementwise.gather, elementwise.mul_plain,
+    elementwise.rotate_sum, elementwise.select, elementwise.spread, elementwise.square,
+    attention.ct_matmul_pv, attention.ct_matmul_qk,
+    rows.replicate, rows.row_context, rows.row_scores,
+)  # fmt: skip
+KERNELS: dict[str, Callable[..., list[Register]]] = {
+    **{f"ckks.{kernel.__name__}": kernel for kernel in _NAMED},
+    **dict.fromkeys(("ckks.add", "ckks.sub", "ckks.mul"), elementwise.binary),
+    "ckks.mask_zero": attention.fill_masked,
+}
+"""Kernels by op. A kernel takes a `Context`, the op, and of each encrypted operand its ciphertexts.
+It returns the ciphertexts of the result."""
+
+
+STORES = 8
+"""Shapes and rotation plans whose functions are kept: those of a program from its first layout on,
+with and without slots, and of a few programs that run beside it."""
+
+
+class _Store:
+    """The functions of ops by what they depend on, under one plan of rotations."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.functions: dict[tuple[Any, ...], Function] = {}
+        self.costs_only: dict[tuple[Any, ...], Function] = {}
+
+
+@lru_cache(STORES)
+def _store(slots: int, bootstrap_level: int | None, bootstrap_batch: int, plan: str) -> _Store:
+    """Of engines of any highest level: kernels never look at it."""
+    return _Store()
+
+
+class Functions:
+    """The functions of a program. Each is recorded when it is first wanted, and kept for whoever
+    asks for it again: passes, costs, keys, memory, emission, runs.
+
+    Attributes:
+        symbols: arrays of the program.
+        costs_only: the functions are for counting alone, and may have no slots.
+    """
+
+    def __init__(self, module: Module, shape: EngineParameters, costs_only: bool = False) -> None:
+        """Of a ckks module, with or without levels, for engines of a shape. With ``costs_only`` its
+        arrays may be missing.
+        """
+        self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
+        self._context = Context(shape, module, costs_only)
+        plan = repr([module.attributes.get(name) for name in PLAN_ATTRIBUTES])
+        self._store = _store(shape.slots, shape.bootstrap_level, shape.bootstrap_batch, plan)
+
+    def of(self, op: Op, levels: Sequence[Sequence[int]]) -> Function:
+        """The function of an op whose encrypted operands have ciphertexts of these levels.
+
+        Raises:
+            AtlasError: the op cannot be computed at these levels; says which op of which module.
+        """
+        key, store = (*_key(op, self.symbols), *map(tuple, levels)), self._store
+        with store.lock, _blaming(op):
+            known = store.costs_only if self.costs_only else store.functions
+            found = store.functions.get(key) or known.get(key)
+            if found is None:
+                found = known[key] = self._record(op, tuple(map(tuple, levels)))
+        return found
+
+    def calls(self) -> Iterator[tuple[Op, Function]]:
+        """The ops of the module that have kernels, each with its function. Inputs without a level
+        have the highest one.
+        """
+        levels: dict[Value, tuple[int, ...]] = {}
+        for op in self._module.ops:
+            if op.name == "ckks.input":
+                level = op.attributes.get("level", self._context.shape.max_level)
+                levels[op.value] = (level,) * op.value.ciphertext.ciphertexts
+            elif op.result is not None and op.name != "ckks.public_input":
+                function = self.of(op, [levels[one] for one in op.operands if one in levels])
+                levels[op.value] = function.result_levels
+                yield op, function
+
+    def named(self) -> dict[Op, Function]:
+        """As :meth:`calls`, with a name for each function that no other one of the program has."""
+        names, numbers = dict[Function, Function](), dict[str, int]()
+        calls = dict(self.calls())
+        for function in calls.values():
+            if function not in names:
+                number = numbers[function.name] = numbers.get(function.name, 0) + 1
+                names[function] = function.named(f"{function.name}_{number}")
+        return {op: names[function] for op, function in calls.items()}
+
+    def text(self) -> str:
+        """The whole program in primitives: its functions, and what each op calls."""
+        lines, calls = [], self.named()
+        for op, function in calls.items():
+            operands = [f"%{value.name}" for value in op.operands if value.encrypted]
+            arrays = map("{} = {}".format, function.roles, function.arrays(op))
+            given = ", ".join([*operands, *arrays])
+            place = f"  # {op.location}" if op.location else ""
+            lines.append(f"%{op.value.name} = {function.name}({given}){place}")
+        functions = (one.text() for one in dict.fromkeys(calls.values()))
+        return "\n\n".join([*functions, "\n".join(lines)]) + "\n"
+
+    def _record(self, op: Op, levels: tuple[tuple[int, ...], ...]) -> Function:
+        if op.name not in KERNELS:
+            raise AtlasError(
+                f"{op.name} cannot be run",
+                where=op.location,
+                why="it stands for what a server returns, in the client's view of a program",
+                remedy="give the server's program",
+            )
+        context = self._context
+        context.begin()
+        operands = [[context.recorder.register(level) for level in one] for one in levels]
+        result = KERNELS[op.name](context, op, *operands)
+        return Function(
+            op.name.removeprefix("ckks."),
+            context.shape,
+            levels,
+            tuple(context.recorder.code),
+            tuple(one.number for one in result),
+            tuple(one.level for one in result),
+        )
+
+
+def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What the function of an op at given levels depends on: its types and attributes, with a
+    symbol's shape (for coefficients its values) in place of its name.
+    """
+    parts = [op.name, str(op.value.type), *(str(value.type) for value in op.operands)]
+    for name, value in sorted(op.attributes.items()):
+        if isinstance(value, Symbol):
+            array = symbols[value.name]
+            value = array.tobytes() if name == "coefficients" else array.shape
+        if name not in OBSERVED:
+            parts.append(f"{name}={value!r}")
+    return tuple(parts)
+
+
+@contextmanager
+def _blaming(op: Op) -> Iterator[None]:
+    """Errors inside name the op and its module."""
+    try:
+        yield
+    except AtlasError as error:
+        raise AtlasError(
+            f"{op.name} %{op.value.name}: {error.what}",
+            where=op.location or error.where,
+            why=error.why,
+            remedy=error.remedy,
+        ) from None
+
+
+class Executor(Generic[Ct]):
+    """An engine that computes ops of a program, by playing their functions.
+
+    Attributes:
+        engine: evaluates the primitives; of the functions' shape.
+    """
+
+    def __init__(self, engine: Engine[Ct], functions: Functions) -> None:
+        self.engine, self._functions = engine, functions
+
+    def apply(self, op: Op, operands: Sequence[Any]) -> list[Ct]:
+        """The result of an op that has a kernel.
+
+        Args:
+            op: of the module.
+            operands: ciphertexts, or the array of a public operand.
+
+        Raises:
+            AtlasError: the engine refused it; says which op of which module.
+        """
+        encrypted: list[list[Ct]] = []
+        masks: list[np.ndarray] = []
+        for value, operand in zip(op.operands, operands, strict=True):
+            (encrypted if value.encrypted else masks).append(operand)
+        levels = [[self.engine.level(one) for one in operand] for operand in encrypted]
+        function = self._functions.of(op, levels)
+        arrays: list[np.ndarray] = []
+        if not self._functions.costs_only:
+            site = op.site(self._functions.symbols)
+            arrays = [masks[0] if r == MASK else site.constant(r) for r in function.roles]
+        with _blaming(op):
+            return self.engine.play(function, encrypted, arrays)
+
+
+def execute(
+    engine: Engine[Ct],
+    program: Module,
+    encrypted: Mapping[str, list[Ct]],
+    public: Mapping[str, np.ndarray] | None = None,
+    before: Callable[[Op], None] | None = None,
+    observe: Callable[[Op, list[Any]], None] | None = None,
+) -> dict[str, list[Ct]]:
+    """Run a ckks module.
+
+    Args:
+        encrypted: ciphertexts by input name.
+        public: arrays of public inputs by name.
+        before: called before every op (scopes, timing), such as `atlasc.run.timing.Pace`.
+        observe: called after every op with its ciphertexts (progress, comparison, timing).
+
+    Returns:
+        encrypted outputs by name.
+
+    Raises:
+        AtlasError: an input is missing, or the engine refused an op (level, key, memory).
+    """
+    given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
+    counts = isinstance(engine, CountingEngine)
+    executor = Executor(engine, Functions(program, EngineParameters.of(engine), costs_only=counts))
+    last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
+    values: dict[Value, Any] = {}
+    outputs: dict[str, list[Ct]] = {}
+    # On sim an input outside the ranges overflows; decryption then says so, in one message.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for position, op in enumerate(program.ops):
+            if before is not None:
+                before(op)
+            if op.result is None:
+                outputs[op.attributes["name"]] = values[op.operands[0]]
+            else:
+                if op.name not in given:
+                    values[op.result] = executor.apply(op, [values[one] for one in op.operands])
+                elif (name := op.attributes["name"]) in given[op.name]:
+                    values[op.result] = given[op.name][name]
+                elif counts and op.name == "ckks.public_input":
+                    values[op.result] = None
+                else:
+                    raise AtlasError(f"input {name!r} is missing", where=op.location)
+                if observe is not None:
+                    observe(op, values[op.result])
+            for operand in op.operands:
+                if last_use[operand] == position:
+                    values.pop(operand, None)
+    return outputs

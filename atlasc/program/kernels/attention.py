@@ -1,0 +1,203 @@
+"""Products of two ciphertexts in attention, with scores packed by diagonals.
+
+The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i. The
+diagonal takes the place of the feature d; its high bits number ciphertexts. So a row sum of the
+softmax is a sum over the top slot bits, which wraps around and needs no mask.
+
+With cycle(x, r)[t] = x[t + r mod n] over the n tokens, diagonal s of the scores is
+Σ_d q[d, t] · k[d, t + s], and the context is Σ_s p[s, t] · v[d, t + s]. Three things make them
+cheap:
+
+* *Skewed copies.* B diagonals, s = start + baby, are computed together; ``baby`` takes the place of
+  the low bits of d. Copy r of k has its feature d cycled by (d − r) mod B tokens. Its product with
+  q holds one feature of each of the B diagonals. The sum of all B products, each rotated by r along
+  d, holds the B diagonals. They take B products and one relinearisation; a diagonal at a time would
+  take B of both, and B sums over d.
+* *Two halves of the diagonals in one ciphertext*: s in the real and s + n/2 in the imaginary part.
+* Only ``start`` cycles q (and p), so n/2B cycles are enough.
+
+A cycle is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
+The cycle back shares its masks with the packing of the diagonals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Op
+from atlasc.program.kernels.context import Context, has_mask, layout_of
+from atlasc.program.kernels.scores import Scores
+from atlasc.program.plaintexts import Slots
+from atlasc.program.record import Register
+
+
+class _Diagonals(Scores):
+    """Scores, with the moves of queries, keys and values to where their diagonals want them."""
+
+    def __init__(self, ctx: Context, layout: Layout) -> None:
+        super().__init__(ctx, layout)
+        self.engine = ctx.engine
+
+    def skewed(self, x: Register, direction: int, unit: complex) -> list[Register]:
+        """B copies of x, halved: in the real part of copy r, token t of feature d is token t + j of
+        x with j = (d + direction · r) mod B, and in the imaginary part ``unit`` times token
+        t + j + n/2.
+        """
+        moves = [
+            (j, unit if part else 1.0, rotation)
+            for part, offset in enumerate(self.halves)
+            for j in range(self.baby)
+            for rotation in self.token_rotations(j + offset)
+        ]
+        rotated = self.engine.rotate_many(x, [move[2] * self.stride for move in moves])
+
+        def chosen(r: int, j: int, factor: complex, rotation: int) -> Slots:
+            skew = (j - direction * r) % self.baby
+            real, width = self.layout.extent("t"), np.arange(self.width)
+            low = self.mask(f"feature mod {self.baby} = {skew}", lambda: width % self.baby == skew)
+            keys = self.mask(
+                f"real key({rotation})", lambda: (self.token + rotation) % self.tokens < real
+            )
+            return self.served(rotation) * keys * low * (factor / len(self.halves))
+
+        return [
+            self.engine.dot_plain(rotated, [self.ctx.slots(chosen, r, *move) for move in moves])
+            for r in range(self.baby)
+        ]
+
+    def cycle(self, x: Register, amount: int, start: int | None = None) -> Register:
+        """cycle(x, amount); with ``start`` only of the diagonals from there on, 0 elsewhere."""
+        if amount == 0 and start is None:
+            return x
+        turns = self.token_rotations(amount)
+        rotated = self.engine.rotate_many(x, [rotation * self.stride for rotation in turns])
+
+        def inside(rotation: int) -> Slots:
+            served = self.served(rotation)
+            if start is None:
+                return served
+            first = self.mask("first copy", lambda: np.arange(self.width) < self.inner)
+            return served * self.block(start) * first
+
+        vectors = [self.ctx.slots(inside, rotation) for rotation in turns]
+        return self.engine.dot_plain(rotated, vectors)
+
+    def by_feature(self, x: Register) -> list[Register]:
+        """x rotated by 0 … B − 1 features."""
+        amounts = [r * self.top_stride for r in range(self.baby)]
+        return self.engine.rotate_many(x, amounts)
+
+    def sum_over_groups(self, x: Register) -> Register:
+        """Σ over the features that are equal modulo B, in all of them."""
+        groups, stride = self.width // self.baby, self.top_stride
+        return self.ctx.double_and_add(x, stride * self.baby, groups.bit_length() - 1)
+
+    def placed(self, op: Op, total: Register, start: int) -> Register:
+        """The diagonals from ``start`` on, cycled back; 0 in other places and for masked keys.
+
+        Where the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
+        """
+        full = self.layout.extent("t") == self.tokens
+        alike = not has_mask(op) and not op.attributes.get("causal") and full
+        sources = [total] if alike else [total, self.engine.conjugate(total)]
+
+        def cycled(rotation: int, part: int) -> Slots:
+            first = start - start % self.inner
+            one, *others = [self.kept(op, first + half) * 0.5 for half in self.halves]
+            both = one + (others[-1] if others else one) * (-1.0 if part else 1.0)
+            return (self.served(rotation) * self.block(start) * both).rolled(rotation * self.stride)
+
+        terms = []
+        for rotation in self.token_rotations(start):
+            vectors = [self.ctx.slots(cycled, rotation, part) for part in range(len(sources))]
+            both = self.engine.dot_plain(sources, vectors)
+            terms.append(self.engine.rotate(both, rotation * self.stride))
+        return self.ctx.total(terms)
+
+    def apart(self, first: int, both: Register) -> list[tuple[int, Register]]:
+        """(first diagonal, ciphertext) of what lies in the two parts of a ciphertext."""
+        if len(self.halves) == 1:
+            return [(first, both)]
+        half, other = self.halves[1], self.engine.conjugate(both)
+        low, high = self.engine.add(both, other), self.engine.times_i(self.engine.sub(other, both))
+        if self.inner == self.tokens:  # both halves share a ciphertext
+            moved = self.engine.rotate(high, -half * self.top_stride)
+            return [(first, self.engine.add(low, moved))]
+        return [(first, low), (first + half, high)]
+
+    def together(self, weights: list[Register], index: dict[str, int], first: int) -> Register:
+        """The inverse of ``apart``: weights of two halves of the diagonals in one ciphertext."""
+        low = weights[self.number(index, first)]
+        if len(self.halves) == 1:
+            return low
+        half = self.halves[1]
+        if self.inner == self.tokens:
+            high = self.engine.rotate(low, half * self.top_stride)
+        else:
+            high = weights[self.number(index, first + half)]
+        return self.engine.add(low, self.engine.times_i(high))
+
+
+def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.ct_matmul_qk``."""
+    engine, at = ctx.engine, _Diagonals(ctx, layout_of(op.value))
+    result: dict[int, Register] = {}
+    for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
+        copies = [
+            engine.rotate(copy, r * at.top_stride)
+            for r, copy in enumerate(at.skewed(k[column], -1, 1j))
+        ]
+        packed: dict[int, Register] = {}
+        for start in at.starts:
+            query = at.cycle(q[column], -start)
+            product = engine.dot(at.by_feature(query), copies)
+            total = at.sum_over_groups(product)
+            placed = at.placed(op, total, start)
+            first = start - start % at.inner
+            packed[first] = engine.add(packed[first], placed) if first in packed else placed
+        for first, both in packed.items():
+            for diagonal, part in at.apart(first, both):
+                result[at.number(index, diagonal)] = part
+    complete = [result[number] for number in sorted(result)]
+    return fill_masked(ctx, op, complete)
+
+
+def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Where the query may not see the key, add the ``fill`` of scores, and elsewhere what
+    ``poly.mask_fill`` adds; or (the kernel of ``ckks.mask_zero``) subtract the ``value`` that
+    masked and padding keys are known to hold.
+    """
+    scores, flags = Scores(ctx, layout_of(op.value)), op.attributes
+    fill = flags["fill"] if "fill" in flags else -flags["value"]
+    log_keys = flags.get("log_keys", 0.0)
+
+    def offsets(first: int) -> Slots:
+        kept = scores.kept(op, first)
+        result = scores.mask("everywhere", lambda: np.array([True])) * fill + kept * -fill
+        return result + kept * scores.log_hidden(op) * log_keys if log_keys else result
+
+    firsts = (outer.get("s", 0) for outer in scores.layout.ciphertext_index)
+    pairs = zip(x, firsts, strict=True)
+    return [ctx.engine.add_plain(one, ctx.slots(offsets, first)) for one, first in pairs]
+
+
+def ct_matmul_pv(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.ct_matmul_pv``."""
+    engine, at, result = ctx.engine, _Diagonals(ctx, layout_of(op.operands[0])), []
+    for column, index in enumerate(layout_of(op.operands[1]).ciphertext_index):
+        copies = at.skewed(v[column], 1, -1j)
+        both: dict[int, Register] = {}
+        terms = []
+        for start in at.starts:
+            first = start - start % at.inner
+            if first not in both:
+                both[first] = at.together(p, index, first)
+            group = at.sum_over_groups(at.cycle(both[first], -start, start))
+            product = engine.dot(at.by_feature(group), copies)
+            terms.append(at.cycle(product, start))
+        total = ctx.total(terms)
+        if len(at.halves) > 1:
+            total = engine.add(total, engine.conjugate(total))
+        result.append(total)
+    return result

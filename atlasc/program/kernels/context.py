@@ -1,0 +1,148 @@
+"""What all kernels share: the recorder, a program's constants, and how tensors become slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial, reduce
+from typing import Any, TypeVar
+
+import numpy as np
+
+from atlasc.ir.layout import UNUSED, Layout
+from atlasc.ir.module import Module, Op, Value
+from atlasc.program.function import EngineParameters
+from atlasc.program.plaintexts import Argument, Literal, Slots, Table
+from atlasc.program.record import Recorder, Register
+from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
+
+Key = TypeVar("Key", bound=Hashable)
+
+KEY_SWITCH = 20
+"""Rough cost of a key switch, in products with a plaintext (its encoding included). Plans of linear
+transforms and of attention are chosen by it."""
+ROWS = ("b", "t")
+"""Axes whose padding copies index 0. A padding row is then as harmless as a real one; a row of
+zeros would have variance 0 and leave every calibrated range."""
+NOTHING = Slots(())
+"""What stands for the slots of a function that is recorded for its costs alone."""
+
+
+class Context:
+    """What the kernels of a program write to, and what they read.
+
+    Attributes:
+        recorder: takes the instructions of one function.
+        engine: the recorder; its rotations follow the plan of the program.
+        symbols: the module's arrays.
+        costs_only: functions are recorded for their costs alone: slots are left out, and arrays may
+            be missing.
+    """
+
+    def __init__(self, shape: EngineParameters, module: Module, costs_only: bool = False) -> None:
+        self.shape, self.symbols, self.costs_only = shape, module.symbols, costs_only
+        self._plan, self._tables = RotationPlan.of(module), dict[tuple[Any, ...], Any]()
+        self.begin()
+
+    def begin(self) -> None:
+        """A new function."""
+        self.recorder = Recorder(self.shape)
+        plan = self._plan
+        self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
+
+    def slots(self, function: Callable[..., Slots], *arguments: Any) -> Slots:
+        """The plaintext ``function(*arguments)``."""
+        return NOTHING if self.costs_only else function(*arguments)
+
+    def table(self, name: str, of: Hashable, make: Callable[[], np.ndarray]) -> Table:
+        """The table of that name for a layout, or whatever else it depends on; made once."""
+        return self._tables.setdefault((name, of), Table(name, make))
+
+    def array_slots(self, op: Op, array: Argument | Literal, shape: tuple[int, ...]) -> list[Slots]:
+        """An array ``[..., F]`` of that shape in the layout of an op's result, one plaintext a
+        ciphertext; the flags of the op say what its padding holds. Without features of its own
+        (extent 1) an array is the same for all, padding included.
+        """
+        layout, flags = layout_of(op.value), op.attributes
+        if self.costs_only:
+            return [NOTHING] * layout.ciphertexts
+        repeat: tuple[str, ...] = ("b",) if flags.get("zero_padding") else ROWS
+        repeat = (*ROWS, "g") if flags.get("copy_padding") else repeat
+        features = shape[-1] > 1
+        shape = shape if features else (*shape, 1)
+        tables = self.places(layout, shape, repeat, features, bool(flags.get("first_row")))
+        return [Slots.of(array, (table, 0)) for table in tables]
+
+    def places(
+        self,
+        layout: Layout,
+        shape: tuple[int, ...],
+        repeat: tuple[str, ...],
+        features: bool = False,
+        first_row: bool = False,
+    ) -> list[Table]:
+        """Where each slot finds its element in an array, one table a ciphertext.
+
+        Args:
+            shape: of the array, which broadcasts to the layout's; with ``features`` its last axis
+                stands for blocks and features of a block.
+            repeat: axes whose padding copies index 0.
+            first_row: other tokens than the first find nothing.
+        """
+        key = (layout, shape, repeat, features, first_row)
+        if key not in self._tables:
+            numbers = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
+            packed = layout.pack(blocked(numbers, layout) if features else numbers, repeat)
+            packed = packed * (first_rows(layout) if first_row else 1.0)
+            self._tables[key] = [
+                Table(f"element.{out}", partial(np.subtract, places, 1))
+                for out, places in enumerate(packed.astype(np.int32))
+            ]
+        return list(self._tables[key])
+
+    def total(self, terms: Iterable[Register]) -> Register:
+        """The sum of ciphertexts."""
+        return reduce(self.engine.add, terms)
+
+    def totals(self, terms: Iterable[tuple[Key, Register]]) -> dict[Key, Register]:
+        """The sum of the ciphertexts of each key."""
+        sums: dict[Key, Register] = {}
+        for key, term in terms:
+            sums[key] = self.engine.add(sums[key], term) if key in sums else term
+        return sums
+
+    def double_and_add(self, x: Register, stride: int, bits: int) -> Register:
+        """Σ over 2**bits neighbours at a stride: x[i] + x[i + stride] + …"""
+        for bit in range(bits):
+            x = self.engine.add(x, self.engine.rotate(x, stride << bit))
+        return x
+
+
+def layout_of(value: Value) -> Layout:
+    """Layout of a ciphertext value."""
+    return value.ciphertext.layout
+
+
+def has_mask(op: Op) -> bool:
+    """Whether an op is given a public mask."""
+    return any(not value.encrypted for value in op.operands)
+
+
+def place_of(layout: Layout, index: Mapping[str, int]) -> tuple[int, int]:
+    """Ciphertext and slot of an element; along axes without an index, of the first one."""
+    at = {axis: index.get(axis, 0) for axis, _ in layout.extents}
+    return int(layout.ciphertext_of(at)), int(layout.slot_of(at))
+
+
+def first_rows(layout: Layout) -> np.ndarray:
+    """1 in the slots of token 0 and 0 elsewhere, ``[slots]``, for a layout without its tokens."""
+    unused = layout.field(UNUSED)
+    tokens = 1 << unused.bits if unused is not None else 1
+    return (np.arange(layout.slots) % tokens == 0).astype(np.float64)
+
+
+def blocked(vector: np.ndarray, layout: Layout) -> np.ndarray:
+    """A tensor over the features ``[..., F]`` as ``[..., g, d]`` of a layout, zero-padded."""
+    blocks, width = layout.extent("g"), layout.extent("d")
+    padding = [(0, 0)] * (vector.ndim - 1) + [(0, blocks * width - vector.shape[-1])]
+    return np.pad(vector, padding).reshape(*vector.shape[:-1], blocks, width)

@@ -1,0 +1,174 @@
+"""Kernels of elementwise ops, sums, changes of level, and of moves between ciphertexts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Op
+from atlasc.ir.opdef import Symbol
+from atlasc.program.kernels.context import Context, has_mask, layout_of, place_of
+from atlasc.program.paterson_stockmeyer import (
+    ChebyshevPlan,
+    Coefficient,
+    evaluate_plan,
+    plan_chebyshev,
+)
+from atlasc.program.plaintexts import MASK, Argument, Literal, Plaintext, Slots, Table
+from atlasc.program.record import Register
+
+
+def binary(ctx: Context, op: Op, x: list[Register], y: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.add``, ``ckks.sub`` and ``ckks.mul``: the engine's method of that name. A
+    reduced operand is repeated.
+    """
+    method, full = getattr(ctx.engine, op.name.removeprefix("ckks.")), layout_of(op.value)
+    one, other = (full.ciphertexts_of(layout_of(operand)) for operand in op.operands)
+    return [method(x[i], y[j]) for i, j in zip(one, other, strict=True)]
+
+
+def square(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.square``."""
+    return [ctx.engine.square(ciphertext) for ciphertext in x]
+
+
+def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
+    """The constant of an op in the layout of its result, one plaintext a ciphertext."""
+    value, layout = op.attributes["value"], layout_of(op.value)
+    if has_mask(op):
+        tables = ctx.places(layout, (layout.extent("b"), layout.extent("t"), 1, 1), ("b",))
+        return [Slots.of(Argument(MASK, "shares"), (table, 0)) * value for table in tables]
+    if isinstance(value, Symbol):
+        shape = op.site(ctx.symbols).constant_shape("value") or (1,)
+        return ctx.array_slots(op, Argument("value"), shape)
+    if op.attributes.get("zero_padding") or op.attributes.get("first_row"):
+        return ctx.array_slots(op, Literal(np.array([value], dtype=np.float64)), (1,))
+    return [float(value)] * layout.ciphertexts
+
+
+def add_plain(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.add_plain``."""
+    return [ctx.engine.add_plain(*pair) for pair in zip(x, _constant(ctx, op), strict=True)]
+
+
+def mul_plain(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.mul_plain``."""
+    sources = layout_of(op.value).ciphertexts_of(layout_of(op.operands[0]))
+    pairs = zip((x[i] for i in sources), _constant(ctx, op), strict=True)
+    return [ctx.engine.mul_plain(*pair) for pair in pairs]
+
+
+def double(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.double``."""
+    for _ in range(op.attributes["times"]):
+        x = [ctx.engine.add(ciphertext, ciphertext) for ciphertext in x]
+    return x
+
+
+def chebyshev(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.chebyshev``; coefficients ``[F, degree + 1]`` differ by feature, and are 0
+    in the padding.
+    """
+    coefficients = op.site(ctx.symbols).constant("coefficients")
+    if not np.isfinite(coefficients).all():
+        raise AtlasError("a coefficient is not finite", remedy="compile the model again")
+    by_feature = coefficients.ndim > 1
+    if ctx.costs_only and (by_feature or not coefficients.any()):
+        coefficients = _outlined(coefficients)
+    if not by_feature:
+        plan = _plan(tuple(coefficients.tolist()))
+        return [evaluate_plan(ctx.engine, ciphertext, plan) for ciphertext in x]
+    plan, known = plan_chebyshev(coefficients), dict[int, list[Slots]]()
+
+    def evaluated(position: int) -> Register:
+        def plaintext(coefficient: Coefficient) -> Slots:
+            if id(coefficient) not in known:
+                numbers = np.asarray(coefficient)
+                known[id(coefficient)] = ctx.array_slots(op, Literal(numbers), numbers.shape)
+            return known[id(coefficient)][position]
+
+        return evaluate_plan(ctx.engine, x[position], plan, plaintext)
+
+    return [evaluated(position) for position in range(len(x))]
+
+
+def _outlined(coefficients: np.ndarray) -> np.ndarray:
+    """Coefficients of the same cost, of one feature: a module without its arrays has costs too."""
+    present = coefficients.reshape(-1, coefficients.shape[-1]).any(axis=0)
+    numbers = 1.0 / np.arange(1, coefficients.shape[-1] + 1)  # no two are equal, as in real ones
+    if present.any():
+        numbers *= present
+    return numbers if coefficients.ndim == 1 else numbers[None]
+
+
+@lru_cache(maxsize=512)
+def _plan(coefficients: tuple[float, ...]) -> ChebyshevPlan:
+    return plan_chebyshev(coefficients)
+
+
+def rotate_sum(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.rotate_sum``: over ciphertexts by additions, then over slots by doubling."""
+    source = layout_of(op.operands[0])
+    fields = [field for field in source.fields if field.axis in op.attributes["axes"]]
+    groups = source.ciphertexts_of(layout_of(op.value))
+    result = []
+    for total in ctx.totals(zip(groups, x, strict=True)).values():
+        for field in fields:
+            total = ctx.double_and_add(total, 1 << source.offset(field), field.bits)
+        result.append(total)
+    return result
+
+
+def select(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.select``: rotate the wanted index to index 0 of its field."""
+    stride = layout_of(op.operands[0]).stride(op.attributes["axis"])
+    amount = op.attributes["index"] * stride
+    return [ctx.engine.rotate(ciphertext, amount) if amount else ciphertext for ciphertext in x]
+
+
+def drop(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.drop``."""
+    return [ctx.engine.drop_to(ciphertext, op.attributes["level"]) for ciphertext in x]
+
+
+def bootstrap(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.bootstrap``; a lower target than the engine's is reached by dropping."""
+    return drop(ctx, op, ctx.engine.bootstrap_many(x, op.attributes.get("period")))
+
+
+def gather(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.gather``: the ciphertexts of a sum, which is the same in all copies along
+    its axis, take the places of copies in one ciphertext. Places without a ciphertext hold the
+    first one, so that a polynomial stays in its range there.
+    """
+    masks = [Slots.where(place) for place in _places(ctx, layout_of(op.operands[0]))]
+    everywhere = ctx.table("everywhere", None, lambda: np.array([True]))
+    masks[0] = sum((mask * -1.0 for mask in masks[1:]), Slots.where(everywhere))
+    return [ctx.engine.dot_plain(x, masks)]
+
+
+def spread(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.spread``, the inverse of ``gather``."""
+    layout = layout_of(op.value)
+    bits = sum(field.bits for field in layout.outer)
+    result = []
+    for mask in _places(ctx, layout):
+        one = ctx.engine.mul_plain(x[0], Slots.where(mask))
+        result.append(ctx.double_and_add(one, layout.slots >> bits, bits))
+    return result
+
+
+def _places(ctx: Context, layout: Layout) -> list[Table]:
+    """For every ciphertext, the mask of its place in the one that holds them all."""
+    assert layout.gathered is not None
+    places = 1 << sum(field.bits for field in layout.outer)
+    firsts = [place_of(layout.gathered, index)[1] for index in layout.ciphertext_index]
+    numbers = [first * places // layout.slots for first in firsts]
+    return [
+        ctx.table(f"place.{number}", places, partial(np.equal, np.arange(places), number))
+        for number in numbers
+    ]

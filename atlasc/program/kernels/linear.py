@@ -1,0 +1,229 @@
+"""Linear transforms over the packed features, by the diagonal method.
+
+The features occupy the top slot bits. So a rotation by a multiple of their stride is cyclic over
+the whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby and giant steps
+of CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and the
+rotation rot(x, r)[i] = x[i + r]:
+
+    y = Σ_giant rot( Σ_baby rot(diag_k, −giant·B) ⊙ rot(x, baby), giant·B )
+    diag_k[p] = W[p, p + k]
+
+Two diagonals can share a complex plaintext: with P positions and z = x + i·rot(x, P/2),
+
+    y = Re Σ_{k < P/2} (diag_k − i·diag_{k + P/2}) ⊙ rot(z, k),
+
+half the products and half the positions to rotate by, for a rotation and a conjugation.
+
+An operand that is replicated over the bits below its features may have a result whose features lie
+anywhere: each slot p has all positions of x in reach. diag_k[p] is then the weight between what p
+is to hold and what x has k places after p. That is how the values of one token get from one
+arrangement of their blocks to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Op
+from atlasc.program.kernels.context import (
+    KEY_SWITCH,
+    ROWS,
+    Context,
+    blocked,
+    first_rows,
+    layout_of,
+)
+from atlasc.program.plaintexts import NOWHERE, Argument, Slots, TableRotation
+from atlasc.program.record import Register
+
+Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
+"""Numbers k of diagonals by [target ciphertext][source ciphertext]."""
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """Where the features of a layout lie: ``feature[ciphertext, position]``, −1 for padding.
+
+    With ``copy_padding`` the padding blocks hold the features of block 0.
+    """
+
+    layout: Layout
+    features: int
+    copy_padding: bool = False
+
+    @cached_property
+    def stride(self) -> int:
+        """Slots of one feature position: all bits below the feature fields."""
+        lowest = [field for field in self.layout.fields if field.axis in ("d", "g")][-1]
+        return 1 << self.layout.offset(lowest)
+
+    @cached_property
+    def positions(self) -> int:
+        """Feature positions in a ciphertext."""
+        return self.layout.slots // self.stride
+
+    @cached_property
+    def feature(self) -> np.ndarray:
+        """Feature at every position, ``[ciphertexts, positions]``, −1 where there is none."""
+        numbers = blocked(np.arange(1, self.features + 1), self.layout)
+        packed = self.layout.pack(numbers, ("g",) if self.copy_padding else ())
+        return packed[:, :: self.stride].astype(int) - 1
+
+    def occupied(self, stride: int) -> np.ndarray:
+        """Which places of ``stride`` slots hold a feature, ``[ciphertexts, places]``."""
+        table = self.feature >= 0
+        if stride < self.stride:
+            return np.repeat(table, self.stride // stride, axis=1)
+        return np.asarray(table.reshape(len(table), -1, stride // self.stride).any(axis=2))
+
+
+@lru_cache(maxsize=512)
+def _diagonals(source: FeatureMap, target: FeatureMap, paired: bool) -> Diagonals:
+    """Diagonals that can be nonzero; of two that share a plaintext the lower one."""
+    period = source.positions // 2 if paired else source.positions
+
+    def between(outputs: np.ndarray, inputs: np.ndarray) -> tuple[int, ...]:
+        # A circular correlation of the two occupancies counts the elements of each diagonal.
+        spectrum = np.conj(np.fft.fft(outputs)) * np.fft.fft(inputs)
+        present = np.flatnonzero(np.fft.ifft(spectrum).real > 0.5)
+        return tuple(np.unique(present % period).tolist())
+
+    inputs = source.occupied(source.stride)
+    return tuple(
+        tuple(between(outputs, one) for one in inputs) for outputs in target.occupied(source.stride)
+    )
+
+
+class DiagonalPlan(NamedTuple):
+    """How the diagonals are shared out.
+
+    Attributes:
+        baby_steps: B, rotations of the operand.
+        paired: two diagonals, P/2 apart, share a complex plaintext.
+    """
+
+    baby_steps: int
+    paired: bool
+
+
+@lru_cache(maxsize=256)
+def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> DiagonalPlan:
+    """The cheapest plan for a weight ``[outputs, inputs]``; B is a power of two."""
+    one, other = FeatureMap(source, inputs), FeatureMap(target, outputs)
+
+    def cost(plan: DiagonalPlan) -> int:
+        table, steps = _diagonals(one, other, plan.paired), plan.baby_steps
+        columns = [{k % steps for cell in set(column) for k in cell} for column in zip(*table)]
+        rows = [{k // steps for cell in set(row) for k in cell} for row in table]
+        rotations = sum(len(amounts - {0}) for amounts in columns + rows)
+        pairing = len(columns) + len(rows) if plan.paired else 0
+        return KEY_SWITCH * (rotations + pairing) + sum(len(cell) for row in table for cell in row)
+
+    halved = (False, True)[: one.positions]
+    bits = range(one.positions.bit_length())
+    return min((DiagonalPlan(1 << bit, paired) for paired in halved for bit in bits), key=cost)
+
+
+def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.linear_transform``."""
+    outputs, inputs = ctx.symbols[op.attributes["weight"].name].shape
+    source = FeatureMap(layout_of(op.operands[0]), inputs)
+    target = FeatureMap(layout_of(op.value), outputs, op.attributes.get("copy_padding", False))
+    steps, paired = op.attributes["baby_steps"], op.attributes.get("paired", False)
+    table, engine = _diagonals(source, target, paired), ctx.engine
+    babies = []
+    for column, ciphertext in enumerate(x):
+        if paired:
+            half = engine.rotate(ciphertext, source.positions // 2 * source.stride)
+            ciphertext = engine.add(ciphertext, engine.times_i(half))
+        amounts = sorted({k % steps for row in table for k in row[column]})
+        rotated = engine.rotate_many(ciphertext, [a * source.stride for a in amounts])
+        babies.append(dict(zip(amounts, rotated, strict=True)))
+    weights, result = _Weights(ctx, op, source, target), []
+    for out, row in enumerate(table):
+        by_giant: dict[int, list[tuple[int, int]]] = {}
+        for column, cell in enumerate(row):
+            for k in cell:
+                by_giant.setdefault(k // steps, []).append((column, k))
+        turned = []
+        for giant, terms in by_giant.items():
+            operands = [babies[column][k % steps] for column, k in terms]
+            slots = [ctx.slots(weights.diagonal, out, *term) for term in terms]
+            inner = engine.dot_plain(operands, slots)
+            turned.append(engine.rotate(inner, giant * steps * source.stride))
+        total = ctx.total(turned)
+        result.append(engine.add(total, engine.conjugate(total)) if paired else total)
+    if "bias" not in op.attributes:
+        return result
+    biases = [ctx.slots(weights.bias, out) for out in range(len(result))]
+    return [engine.add_plain(*pair) for pair in zip(result, biases, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The plaintexts of one linear transform.
+
+    A rotary embedding turns rows of weight and bias: row r becomes cos · r + sin · s, with s the
+    row half a head further on, negative for the first half of a head.
+    """
+
+    ctx: Context
+    op: Op
+    source: FeatureMap
+    target: FeatureMap
+
+    def bias(self, out: int) -> Slots:
+        """The bias in a ciphertext."""
+        return self._turned(out, 1, lambda row: Slots.of(Argument("bias"), row))
+
+    def diagonal(self, out: int, into: int, k: int) -> Slots:
+        """Diagonal k between a target and a source ciphertext, for its giant step; of two that
+        share a plaintext, halved.
+        """
+        source, steps = self.source, self.op.attributes["baby_steps"]
+        column = self.ctx.table(f"column.{into}", source, lambda: source.feature[into])
+
+        def one(k: int) -> Slots:
+            places = (column, k * source.stride)
+            weight = Argument("weight")
+            return self._turned(out, source.features, lambda row: Slots.of(weight, row, places))
+
+        found = one(k)
+        if self.op.attributes.get("paired"):
+            found = found * 0.5 + one(k + source.positions // 2) * -0.5j
+        return found.rolled(k // steps * steps * source.stride)
+
+    def _turned(self, out: int, columns: int, of: Callable[[TableRotation], Slots]) -> Slots:
+        """Slots of a ciphertext, from those of its rows in an array of so many columns."""
+        ctx, layout, feature = self.ctx, self.target.layout, self.target.feature[out]
+
+        def rows(name: str, found: np.ndarray) -> Slots:
+            def make() -> np.ndarray:
+                return np.where(found < 0, NOWHERE, found * columns)
+
+            return of((ctx.table(f"{name}.{out}", (self.target, columns), make), 0))
+
+        result = rows("row", feature)
+        if "cos" in self.op.attributes:
+            half = layout.extent("d") // 2
+            low, there = feature % (2 * half) < half, feature >= 0
+            behind = rows("row+half", np.where(low & there, feature + half, NOWHERE))
+            before = rows("row-half", np.where(~low & there, feature - half, NOWHERE))
+            cos, sin = (self._factor(name, out) for name in ("cos", "sin"))
+            result = result * cos + (behind * -1.0 + before) * sin
+        if self.op.attributes.get("first_row"):
+            first = ctx.table("first row", layout, lambda: first_rows(layout) > 0)
+            result = result * Slots.where(first)
+        return result
+
+    def _factor(self, name: str, out: int) -> Slots:
+        """A rotary table ``[t, d]``, the same for all blocks."""
+        tokens, width = self.op.site(self.ctx.symbols).constant_shape(name)
+        places = self.ctx.places(self.target.layout, (tokens, 1, width), (*ROWS, "g"))
+        return Slots.of(Argument(name), (places[out], 0))

@@ -1,0 +1,152 @@
+"""Kernels of values of one token, and of attention with one query.
+
+The slots of the other tokens are free. They hold copies, so that every slot-wise op does the same
+in all of them. Their top bits number *places* (:attr:`~atlasc.ir.layout.Layout.one_row`) for the
+blocks that otherwise would lie in other ciphertexts.
+
+The query lies in the slots of all tokens. Its scores are Σ_d q[d] · k[d, t]: one product for each
+column of heads, and a sum over the features, which wraps around the ciphertext. The scores then lie
+along the tokens, where a sum of the softmax would need a mask and a level each. So they move to the
+place of the features, as diagonals do where there are many queries: at feature s, only token t = s
+is kept; a sum over the tokens brings it to the first one, from which it is copied to all.
+
+The context goes the same way back. At feature s, only what p has at token t = s is kept. The sum
+over the features holds the weight p[t] in all features, and its product with the values is summed
+over the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Op
+from atlasc.program.kernels.attention import fill_masked
+from atlasc.program.kernels.context import Context, layout_of, place_of
+from atlasc.program.kernels.scores import Scores
+from atlasc.program.plaintexts import Slots
+from atlasc.program.record import Register
+
+
+def replicate(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.replicate``."""
+    target, source = layout_of(op.value), layout_of(op.operands[0])
+    places = (place_of(target, index) for index in source.ciphertext_index)
+    return _in_places(ctx, target, zip(x, places, strict=True))
+
+
+def _in_places(
+    ctx: Context, target: Layout, rows: Iterable[tuple[Register, tuple[int, int]]]
+) -> list[Register]:
+    """Ciphertexts of a layout from rows: ciphertexts that hold one token, 0 elsewhere, and the
+    (ciphertext, slot) where each is copied to.
+    """
+    totals = ctx.totals((number, ctx.engine.rotate(row, -slot)) for row, (number, slot) in rows)
+    copies = target.fields[-1].bits
+    return [ctx.double_and_add(totals[number], -1, copies) for number in sorted(totals)]
+
+
+class _Row:
+    """Geometry of the scores of one query, beside keys or values of all tokens.
+
+    Attributes:
+        scores: where each key of each head is.
+        keys: layout of keys or values.
+        token: of every slot among the keys.
+        bits: of each axis in the slots of the keys.
+        copies: of a place among the scores.
+    """
+
+    def __init__(self, scores: Scores, keys: Layout) -> None:
+        self.scores, self.keys, self.token = scores, keys, keys.slot_index("t")
+        self.bits = {field.axis: field.bits for field in keys.fields}
+        self.copies = 1 << scores.layout.fields[-1].bits
+
+    def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
+        """1 where ``make()`` is true, 0 elsewhere."""
+        return Slots.where(self.scores.ctx.table(name, (self.keys, self.scores.layout), make))
+
+    def at(self, token: int) -> Slots:
+        """1 in the slots of a token."""
+        return self.mask(f"token = {token}", lambda: self.token == token)
+
+    def at_key(self, start: int) -> Slots:
+        """1 where the token is the key, in the ciphertext whose first key is ``start``."""
+        diagonal = self.scores.layout.slot_index("s")
+        return self.mask(f"token = key({start})", lambda: self.token == start + diagonal)
+
+    def places(self, start: int) -> list[tuple[int, list[int]]]:
+        """Ciphertext and slots of each column of heads: its own; of the first one in a ciphertext
+        also those that no column has, so that a polynomial stays in its range there.
+        """
+        layout = self.scores.layout
+        columns = [
+            (place_of(layout, {**index, "s": start})[0], place_of(layout, index)[1])
+            for index in self.keys.ciphertext_index
+        ]
+        every = set(range(0, 1 << self.bits["t"], self.copies))
+        free = {n: sorted(every - {at for m, at in columns if m == n}) for n, _ in columns}
+        return [(n, [place, *free.pop(n, [])]) for n, place in columns]
+
+
+def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.row_scores``."""
+    engine, keys, scores = ctx.engine, layout_of(op.operands[1]), Scores(ctx, layout_of(op.value))
+    row = _Row(scores, keys)
+    diagonals = scores.inner.bit_length() - 1
+
+    def chosen(start: int) -> Slots:
+        return scores.kept(op, start) * row.at_key(start)
+
+    rows = []
+    for column in range(keys.ciphertexts):
+        total = engine.mul(q[column], k[column])
+        total = ctx.double_and_add(total, keys.stride("d"), row.bits["d"])
+        for start in scores.parts:
+            one = engine.mul_plain(total, ctx.slots(chosen, start))
+            one = ctx.double_and_add(one, 1, diagonals)
+            one = engine.mul_plain(one, ctx.slots(row.at, start))
+            number, places = row.places(start)[column]
+            rows += [(one, (number, place - start)) for place in places]
+    return fill_masked(ctx, op, _in_places(ctx, scores.layout, rows))
+
+
+def row_context(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
+    """Kernel of ``ckks.row_context``."""
+    scores, values = Scores(ctx, layout_of(op.operands[0])), layout_of(op.operands[1])
+    row, target, engine = _Row(scores, values), layout_of(op.value), ctx.engine
+    moves: list[list[tuple[int, int, int, int]]] = [[] for _ in values.ciphertext_index]
+    for column, of_column in enumerate(moves):
+        for start in scores.parts:
+            number, (place, *_) = row.places(start)[column]
+            first = start // row.copies * row.copies
+            for there in range(first, start + scores.inner, row.copies):
+                of_column.append((number, place - there, start, there))
+    moved: dict[tuple[int, int], Register] = {}
+    for number, ciphertext in enumerate(p):
+        amounts = sorted({by for of_column in moves for n, by, *_ in of_column if n == number})
+        rotated = engine.rotate_many(ciphertext, amounts)
+        moved |= {(number, by): one for by, one in zip(amounts, rotated, strict=True)}
+
+    def chosen(start: int, there: int) -> Slots:
+        place = there // row.copies
+
+        def make() -> np.ndarray:
+            inside = (row.token // row.copies == place) & (row.token < scores.real)
+            return np.asarray(inside & (scores.feature < scores.inner))
+
+        return row.at_key(start) * row.mask(f"keys of place {place}", make)
+
+    rows = []
+    for column, index in enumerate(values.ciphertext_index):
+        weights = engine.dot_plain(
+            [moved[move[:2]] for move in moves[column]],
+            [ctx.slots(chosen, *move[2:]) for move in moves[column]],
+        )
+        weights = ctx.double_and_add(weights, values.stride("d"), row.bits["d"])
+        one = ctx.double_and_add(engine.mul(weights, v[column]), 1, row.bits["t"])
+        one = engine.mul_plain(one, ctx.slots(row.at, 0))
+        rows.append((one, place_of(target, index)))
+    return _in_places(ctx, target, rows)

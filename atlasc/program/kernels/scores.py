@@ -1,0 +1,175 @@
+"""Where packed scores lie: which (batch, head, diagonal, query) each slot is, and which diagonals
+are computed together. How they are computed is in
+:mod:`atlasc.program.kernels.attention`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from atlasc.ir.layout import REPLICATED, Field, Layout
+from atlasc.ir.module import Op
+from atlasc.program.kernels.context import KEY_SWITCH, Context, has_mask, place_of
+from atlasc.program.plaintexts import MASK, Argument, Literal, Slots, log_hidden
+
+
+def score_layout(hidden: Layout, heads: int) -> Layout:
+    """Layout of the scores ``[b, g, s, t]`` of queries in a ``hidden`` layout ``[b, t, g, d]``."""
+    bits = {field.axis: field.bits for field in hidden.fields}
+    inner = min(bits["d"], bits["t"])
+    copies = (Field(REPLICATED, bits["d"] - inner),) if bits["d"] > inner else ()
+    rest = (field for field in hidden.fields if field.axis != "d")
+    spilled = (Field("s", bits["t"] - inner, inner),) if bits["t"] > inner else ()
+    extents = {"b": hidden.extent("b"), "g": heads, "s": 1 << bits["t"], "t": hidden.extent("t")}
+    fields = (*copies, Field("s", inner), *rest)
+    return Layout(fields, (*hidden.outer, *spilled), tuple(extents.items()))
+
+
+def row_score_layout(keys: Layout, heads: int) -> Layout:
+    """Layout of the scores ``[b, g, s]`` of one query and keys in a ``hidden`` layout; ``s`` is the
+    key.
+    """
+    layout = score_layout(keys, heads).one_row
+    extents = [(axis, keys.extent("t") if axis == "s" else n) for axis, n in layout.extents]
+    return Layout(layout.fields, layout.outer, tuple(extents))
+
+
+class Scores:
+    """Geometry of packed scores.
+
+    Attributes:
+        tokens: padded number of tokens = number of diagonals.
+        real: number of tokens; scores of one query number its keys by ``s``.
+        inner: diagonals in one ciphertext.
+        parts: first diagonal of each ciphertext.
+        stride: slots between neighbouring tokens; 0 where there is one query.
+        top_stride: slots between neighbouring features.
+        width: padded number of features in a block; the diagonals lie in their place.
+        baby: B, the diagonals that are computed together.
+        starts: first diagonals of the groups that are computed together.
+        halves: what a diagonal in the real and in the imaginary part adds to ``start + baby``.
+        token, feature: of every slot; the feature is the index of its block's top bits.
+    """
+
+    def __init__(self, ctx: Context, layout: Layout) -> None:
+        self.ctx, self.layout = ctx, layout
+        bits = [field.bits for field in (*layout.fields, *layout.outer) if field.axis == "s"]
+        self.tokens, self.inner = 1 << sum(bits), 1 << bits[0]
+        self.real = layout.extent("t" if layout.field("t") else "s")
+        self.parts = range(0, layout.extent("s"), self.inner)
+        self.stride = layout.stride("t") if layout.field("t") else 0
+        self.top_stride = layout.stride("s")
+        self.width = layout.slots // self.top_stride
+        self.baby = baby_steps(self.tokens, self.inner, self.width)
+        self.starts = range(0, max(self.tokens // 2, 1), self.baby)
+        self.halves = (0, self.tokens // 2) if self.tokens > 1 else (0,)
+        self.token = layout.slot_index("t")
+        self.feature = np.arange(layout.slots) // self.top_stride
+
+    def number(self, index: dict[str, int], diagonal: int) -> int:
+        """Which ciphertext of the scores holds a diagonal of the heads at an index."""
+        return place_of(self.layout, {**index, "s": diagonal})[0]
+
+    def token_rotations(self, amount: int) -> list[int]:
+        """Rotations in tokens that ``cycle(x, amount)`` is made of; ``served`` has their slots."""
+        other = amount - self.tokens if amount > 0 else amount + self.tokens
+        return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
+
+    def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
+        """1 where ``make()`` is true, 0 elsewhere."""
+        return Slots.where(self.ctx.table(name, self.layout, make))
+
+    def served(self, rotation: int) -> Slots:
+        """1 where the token stays within the border when it is rotated so far."""
+
+        def make() -> np.ndarray:
+            source = self.token + rotation
+            return (source >= 0) & (source < self.tokens)
+
+        return self.mask(f"stays({rotation})", make)
+
+    def block(self, start: int) -> Slots:
+        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext."""
+        number = start % self.inner // self.baby
+        return self.mask(
+            f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
+        )
+
+    def kept(self, op: Op, first: int) -> Slots:
+        """1 where the query may see the key; padding rows act as row 0. A public mask of the op,
+        boolean ``[batch, tokens]``, has the keys that may be seen.
+
+        Args:
+            op: ``causal``: a key must not come after the query; ``query``: the token of the one
+                query, in scores that number keys.
+            first: diagonal of the slots where the index of ``s`` is 0.
+        """
+        causal = op.attributes.get("causal", False)
+
+        def make() -> np.ndarray:
+            key = self._key(first)
+            return (key < self.real) & ((key <= self._last(op)) if causal else True)
+
+        seen = f"visible({first})" if causal else f"real({first})"
+        kept = Slots.where(self.ctx.table(seen, (self.layout, self._query(op)), make))
+        if not has_mask(op):
+            return kept
+        keys = self.ctx.table(
+            f"key({first})",
+            self.layout,
+            lambda: self._input * self.real + np.minimum(self._key(first), self.real - 1),
+        )
+        return kept * Slots.of(Argument(MASK), (keys, 0))
+
+    def log_hidden(self, op: Op) -> Slots:
+        """log(keys / visible keys) of the query of every slot; see `kept`."""
+        causal, masked = op.attributes.get("causal", False), has_mask(op)
+
+        def make() -> np.ndarray:
+            last = self._last(op) if causal else np.array([self.real - 1])
+            return last + self._input * self.real if masked else last
+
+        name = "last visible key" if causal else "last key"
+        keys = self.ctx.table(name, (self.layout, self._query(op), masked), make)
+        every = Literal(log_hidden(np.ones((1, self.real)))[0])
+        return Slots.of(Argument(MASK, "log_hidden") if masked else every, (keys, 0))
+
+    def _key(self, first: int) -> np.ndarray:
+        """The key of every slot, where the first diagonal is that one."""
+        return (self.token + first + self.layout.slot_index("s")) % self.tokens
+
+    @property
+    def _input(self) -> np.ndarray:
+        """Input of every slot; padding of the batch acts as input 0."""
+        batch = self.layout.slot_index("b")
+        return np.where(batch < self.layout.extent("b"), batch, 0)
+
+    def _query(self, op: Op) -> int:
+        return int(op.attributes.get("query", 0))
+
+    def _last(self, op: Op) -> np.ndarray:
+        """The last key that the query of every slot may see if it is causal."""
+        return np.where(self.token < self.real, self.token, 0) + self._query(op)
+
+
+@lru_cache(maxsize=256)
+def baby_steps(tokens: int, inner: int, width: int) -> int:
+    """The power of two B for which the two products of attention cost least.
+
+    Args:
+        tokens: n, a power of two.
+        inner: diagonals in a ciphertext.
+        width: padded number of features in a block.
+    """
+    candidates = [1 << bit for bit in range(max(min(tokens // 2, inner), 1).bit_length())]
+
+    def cost(baby: int) -> int:
+        starts = max(tokens // 2, 1) // baby
+        sums = (width // baby).bit_length() - 1
+        key_switches = 5 * baby + starts * (2 + baby - 1 + 1 + sums + 2)
+        return KEY_SWITCH * key_switches + 4 * baby * baby
+
+    return min(candidates, key=cost)

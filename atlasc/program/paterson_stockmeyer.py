@@ -1,0 +1,241 @@
+"""Depth-optimal evaluation of a Chebyshev sum on a ciphertext, by baby steps and giant steps.
+
+A sum of degree d is P = Q T_g + R with g the largest power of two up to d, so Q has half the depth
+to spend and R at least one level of slack. Only the chain of leading quotients has no slack and is
+split down to degree 1; every other piece of degree below 2^b is a linear combination of baby steps
+T_1 .. T_{2^b - 1}. The argument being in [-1, 1], degree d takes ceil(log2(d + 1)) levels, products
+by scalars included.
+
+A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertexts: 13 for degree 31,
+18 for 63, 53 for 511 and the best b. The products of one sum are relinearised together, which
+leaves 10, 15 and 38 relinearisations. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
+Chebyshev basis); Bossuat et al. 2021, section 3 (the leading quotients).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.program.engine import Ct, Engine
+
+Coefficient: TypeAlias = float | NDArray[np.float64]
+"""A number, or one for each channel."""
+
+
+class Sum(NamedTuple):
+    """sum of factor T_index, of quotient T_giant, and of a constant, all available at one depth.
+
+    Attributes:
+        depth: levels below the argument at which the value is; its products happen one level above.
+        constant: the coefficient of T_0.
+        terms: (factor, index) pairs, each one product by a plaintext.
+        products: (quotient, giant) pairs, each one product of ciphertexts; quotient is the position
+            of an earlier Sum.
+    """
+
+    depth: int
+    constant: Coefficient
+    terms: list[tuple[Coefficient, int]]
+    products: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class ChebyshevPlan:
+    """How to evaluate one Chebyshev sum: powers, then sums; the last sum is the result.
+
+    Attributes:
+        powers: index -> (left, right) in order of computation, with index = left + right and
+            left >= right: T_index = 2 T_left T_right - T_(left - right).
+        sums: see `Sum`.
+    """
+
+    powers: dict[int, tuple[int, int]]
+    sums: list[Sum]
+
+    @property
+    def levels(self) -> int:
+        """Levels from the argument to the result."""
+        return self.sums[-1].depth
+
+    @property
+    def ciphertext_products(self) -> int:
+        """Products of two ciphertexts."""
+        return len(self.powers) + sum(len(s.products) for s in self.sums)
+
+    @property
+    def relinearisations(self) -> int:
+        """One for each power, and one for each sum that has products."""
+        return len(self.powers) + sum(bool(s.products) for s in self.sums)
+
+    @property
+    def scalar_products(self) -> int:
+        """Products of a ciphertext and a coefficient."""
+        return sum(len(s.terms) for s in self.sums)
+
+
+def depth_of_power(index: int) -> int:
+    """Levels below its argument at which T_index is: ceil(log2(index))."""
+    return (index - 1).bit_length() if index > 1 else 0
+
+
+def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> ChebyshevPlan:
+    """The cheapest plan over all baby-step counts: the one with the fewest relinearisations, each
+    worth about three products, and products.
+
+    Coefficients that are exactly zero cost nothing, so odd and even polynomials are cheaper. The
+    number of levels is that of the nominal degree, even where leading coefficients vanish.
+
+    Args:
+        coefficients: [degree + 1], or [channels, degree + 1]: one plan serves all channels, its
+            coefficients being vectors.
+
+    Raises:
+        ValueError: no coefficients, or one that is not finite.
+    """
+    values = np.asarray(coefficients, dtype=np.float64).T
+    if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
+        raise ValueError("coefficients must be non-empty vectors of finite numbers")
+    levels = (len(values) - 1).bit_length()
+    plans = [_plan(values, levels, 2**baby - 1) for baby in range(1, max(levels, 1) + 1)]
+    return min(
+        plans, key=lambda p: (3 * p.relinearisations + p.ciphertext_products, p.scalar_products)
+    )
+
+
+def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> ChebyshevPlan:
+    """The plan for coefficients [degree + 1, ...] with so many baby steps."""
+    sums: list[Sum] = []
+    needed: set[int] = set()
+
+    def split(c: NDArray[np.float64], depth: int) -> int:
+        """Add the sums for these coefficients, available at `depth`; position of the last."""
+        products: list[tuple[int, int]] = []
+        lone: list[tuple[Coefficient, int]] = []
+        while (top := max(_present(c), default=0)) > 0:
+            if top <= largest_baby and depth_of_power(top) < depth:
+                break
+            giant = 1 << (top.bit_length() - 1)
+            # c = quotient T_giant + remainder, from T_(g+j) = 2 T_g T_j - T_(g-j).
+            quotient, c = 2.0 * c[giant : top + 1], c.copy()
+            quotient[0], c[giant:] = c[giant], 0.0
+            if top == giant:  # the quotient is a number: one more term, not a product
+                lone.append((_coefficient(quotient, 0), giant))
+                continue
+            c[2 * giant - top : giant] -= quotient[:0:-1] / 2.0
+            products.append((split(quotient, depth - 1), giant))
+            needed.add(giant)
+        terms = [(_coefficient(c, j), j) for j in _present(c) if j > 0] + lone
+        needed.update(index for _, index in terms)
+        sums.append(Sum(depth, _coefficient(c, 0), terms, products))
+        return len(sums) - 1
+
+    split(coefficients, levels)
+    return ChebyshevPlan(_powers(needed), sums)
+
+
+def _coefficient(c: NDArray[np.float64], index: int) -> Coefficient:
+    return float(c[index]) if c.ndim == 1 else c[index].copy()
+
+
+def _present(c: NDArray[np.float64]) -> list[int]:
+    """Terms that are not zero in all channels."""
+    found: list[int] = np.flatnonzero(c.reshape(len(c), -1).any(axis=1)).tolist()
+    return found
+
+
+def _powers(needed: set[int]) -> dict[int, tuple[int, int]]:
+    """The needed T_j and what they are made of, each at its least depth."""
+    made: dict[int, tuple[int, int]] = {}
+
+    def missing(index: int) -> bool:
+        return index > 1 and index not in made
+
+    def make(index: int) -> None:
+        if not missing(index):
+            return
+        splits = [
+            (left, index - left)
+            for left in range((index + 1) // 2, index)
+            if max(depth_of_power(left), depth_of_power(index - left)) < depth_of_power(index)
+        ]
+        left, right = min(
+            splits,
+            key=lambda s: (missing(s[0]) + missing(s[1]) + missing(s[0] - s[1]), s[0] - s[1]),
+        )
+        for part in (left - right, right, left):
+            make(part)
+        made[index] = left, right
+
+    for index in sorted(needed):
+        make(index)
+    return made
+
+
+def evaluate_plan(
+    engine: Engine[Ct],
+    ct: Ct,
+    plan: ChebyshevPlan,
+    plaintext: Callable[[Coefficient], Any] = lambda coefficient: coefficient,
+) -> Ct:
+    """The Chebyshev sum of a ciphertext whose slots are in [-1, 1].
+
+    Each operation is done at the lowest level that its result allows, where it is cheapest.
+
+    Args:
+        plaintext: what the engine is given for a coefficient.
+
+    Returns:
+        a ciphertext `plan.levels` levels below `ct`.
+
+    Raises:
+        AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
+    """
+    top, powers, sums = engine.level(ct), {1: ct}, list[Ct]()
+    dropped: dict[tuple[int, int], Ct] = {}
+
+    def at(index: int, level: int) -> Ct:
+        """A power at a level."""
+        if (index, level) not in dropped:
+            power = powers[index]
+            same = engine.level(power) == level
+            dropped[index, level] = power if same else engine.drop_to(power, level)
+        return dropped[index, level]
+
+    def power(left: int, right: int) -> Ct:
+        one, other = powers[left], powers[right]
+        product = engine.square(one) if left == right else engine.mul(one, other)
+        doubled = engine.add(product, product)
+        if left == right:
+            return engine.add_plain(doubled, -1.0)
+        return engine.sub(doubled, powers[left - right])
+
+    def total(step: Sum) -> Ct:
+        level = top - step.depth
+        parts = []
+        if step.terms:
+            operands = [at(index, level + 1) for _, index in step.terms]
+            factors = [plaintext(factor) for factor, _ in step.terms]
+            parts.append(engine.dot_plain(operands, factors))
+        if step.products:
+            quotients = [sums[quotient] for quotient, _ in step.products]
+            giants = [at(giant, level + 1) for _, giant in step.products]
+            parts.append(engine.dot(quotients, giants))
+        if not parts:
+            argument = at(1, level)
+            parts.append(engine.sub(argument, argument))
+        result = reduce(engine.add, parts)
+        if not np.any(step.constant):
+            return result
+        return engine.add_plain(result, plaintext(step.constant))
+
+    for index, parts in plan.powers.items():
+        powers[index] = power(*parts)
+    for step in plan.sums:
+        sums.append(total(step))
+    return sums[-1]

@@ -1,0 +1,141 @@
+"""A recorder of functions: an engine that writes down what a kernel asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from atlasc.program.engine import Engine, Vector
+from atlasc.program.function import EngineParameters, Instruction, Primitive
+from atlasc.program.plaintexts import Plaintext
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A ciphertext while an op is recorded."""
+
+    number: int
+    level: int
+
+
+class Recorder(Engine[Register]):
+    """An engine that writes down what it is asked for. It takes descriptors for plaintexts.
+
+    Attributes:
+        code: the instructions so far.
+    """
+
+    def __init__(self, shape: EngineParameters) -> None:
+        super().__init__(*shape)
+        self.code: list[Instruction] = []
+        self._registers = 0
+
+    def register(self, level: int) -> Register:
+        """A new register."""
+        self._registers += 1
+        return Register(self._registers - 1, level)
+
+    def _write(
+        self,
+        primitive: Primitive,
+        operands: Sequence[Register],
+        level: int,
+        plaintexts: Sequence[Plaintext] = (),
+        numbers: Sequence[int] = (),
+        results: int = 1,
+    ) -> list[Register]:
+        made = [self.register(level) for _ in range(results)]
+        read, written = (tuple(one.number for one in some) for some in (operands, made))
+        self.code.append(Instruction(primitive, read, tuple(plaintexts), tuple(numbers), written))
+        return made
+
+    def _encrypt(self, vector: Any, level: int) -> Register:
+        self._refuse("encrypt", "a function has no keys")
+
+    def decrypt(self, ciphertext: Register) -> Vector:
+        """Refused."""
+        self._refuse("decrypt", "a function has no keys")
+
+    def add(self, left: Register, right: Register) -> Register:
+        """Written down, as all that follows."""
+        return self._write("add", [left, right], min(left.level, right.level))[0]
+
+    def sub(self, left: Register, right: Register) -> Register:
+        """Difference."""
+        return self._write("sub", [left, right], min(left.level, right.level))[0]
+
+    def negate(self, ciphertext: Register) -> Register:
+        """Negative."""
+        return self._write("negate", [ciphertext], ciphertext.level)[0]
+
+    def times_i(self, ciphertext: Register) -> Register:
+        """Product with i."""
+        return self._write("times_i", [ciphertext], ciphertext.level)[0]
+
+    def conjugate(self, ciphertext: Register) -> Register:
+        """Conjugate."""
+        return self._write("conjugate", [ciphertext], ciphertext.level)[0]
+
+    def add_plain(self, ciphertext: Register, value: Any) -> Register:
+        """Sum with slots or a number."""
+        return self._write("add_plain", [ciphertext], ciphertext.level, [value])[0]
+
+    def square(self, ciphertext: Register) -> Register:
+        """Square."""
+        level = self._require_level("square", ciphertext)
+        return self._write("square", [ciphertext], level - 1)[0]
+
+    def mul_plain(self, ciphertext: Register, value: Any) -> Register:
+        """Product with slots or a number."""
+        level = self._require_level("mul_plain", ciphertext)
+        return self._write("mul_plain", [ciphertext], level - 1, [value])[0]
+
+    def dot_plain(self, ciphertexts: Sequence[Register], values: Sequence[Any]) -> Register:
+        """Sum of products with slots or numbers."""
+        level = self._require_level("dot_plain", *ciphertexts)
+        return self._write("dot_plain", ciphertexts, level - 1, values)[0]
+
+    def mul(self, left: Register, right: Register) -> Register:
+        """Product."""
+        level = self._require_level("mul", left, right)
+        return self._write("mul", [left, right], level - 1)[0]
+
+    def _dot(self, lefts: Sequence[Register], rights: Sequence[Register], level: int) -> Register:
+        return self._write("dot", [*lefts, *rights], level - 1)[0]
+
+    def _rotate(self, ciphertext: Register, amount: int) -> Register:
+        return self._write("rotate", [ciphertext], ciphertext.level, numbers=[amount])[0]
+
+    def rotate_many(self, ciphertext: Register, amounts: Sequence[int]) -> list[Register]:
+        """Rotations; each amount once."""
+        used = [amount % self.slots for amount in amounts]
+        distinct = sorted({amount for amount in used if amount})
+        rotated = {0: ciphertext}
+        if len(distinct) == 1:
+            rotated[distinct[0]] = self._rotate(ciphertext, distinct[0])
+        elif distinct:
+            level, count = ciphertext.level, len(distinct)
+            made = self._write("rotate_many", [ciphertext], level, (), distinct, count)
+            rotated |= zip(distinct, made, strict=True)
+        return [rotated[amount] for amount in used]
+
+    def transform(self, ciphertext: Register, terms: Sequence[tuple[int, int, Any]]) -> Register:
+        """Product with a matrix."""
+        level = self._require_level("transform", ciphertext)
+        values = [value for _, _, value in terms]
+        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
+        return self._write("transform", [ciphertext], level - 1, values, numbers)[0]
+
+    def raise_modulus(self, ciphertext: Register) -> Register:
+        """To the top."""
+        return self._write("raise_modulus", [ciphertext], self.max_level)[0]
+
+    def _drop_to(self, ciphertext: Register, level: int) -> Register:
+        return self._write("drop_to", [ciphertext], level, numbers=[level])[0]
+
+    def _bootstrap(
+        self, ciphertexts: Sequence[Register], level: int, period: int
+    ) -> list[Register]:
+        count = len(ciphertexts)
+        return self._write("bootstrap_many", ciphertexts, level, numbers=[period], results=count)

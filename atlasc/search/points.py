@@ -1,0 +1,245 @@
+"""Settings, the space of them (the paper's section on the search space), and what they cost.
+
+A point is a setting and what it was found to cost; a front is the points that no other dominates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import STRICT, Amount, Count
+from atlasc.polynomials.parametrisation import EXACT, PAPER, Parametrisation
+from atlasc.simulation.agreement import LEAST_AGREEMENT, Measure
+
+T = TypeVar("T")
+Cost = Literal["depth", "levels", "latency"]
+COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")
+SettingInteger = Annotated[int, Field(ge=-1, le=63)]
+"""Below 1 where there is no polynomial."""
+Error = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=True),
+    BeforeValidator(lambda value: math.inf if value == "inf" else value),
+]
+"""Infinite where values explode."""
+Share = Annotated[float, Field(ge=0, le=1)]
+Settings = tuple[tuple[int, ...], ...]
+"""The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""
+
+EXPERT_LAYER = (5, 5, 5, 5, 7, 9, 9, 9)
+"""The setting `is` of every layer; its cost is the reference cost of hypervolumes."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Vectors of the integers of all layers, 8 L in the paper.
+
+    Attributes:
+        layers: L, the number of blocks.
+        parametrisation: what the integers of a layer stand for.
+    """
+
+    layers: int
+    parametrisation: Parametrisation = PAPER
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise AtlasError("the model has no block to search settings for")
+
+    @property
+    def variables(self) -> int:
+        """Length of a vector."""
+        return self.parametrisation.variables * self.layers
+
+    @property
+    def lower(self) -> np.ndarray:
+        """Least values, one for each variable."""
+        return self.shared(self.parametrisation.lower)
+
+    @property
+    def upper(self) -> np.ndarray:
+        """Greatest values, one for each variable."""
+        return self.shared(self.parametrisation.upper)
+
+    def decode(self, vector: Sequence[int] | np.ndarray) -> Settings:
+        """The settings of a vector, in canonical form.
+
+        Raises:
+            AtlasError: the wrong length, or a value out of bounds.
+        """
+        values = np.asarray(vector)
+        if values.shape != (self.variables,):
+            raise AtlasError(
+                f"{self.layers} layers have {self.variables} settings, not {values.size}",
+                remedy=f"give {self.parametrisation.variables} integers for each layer",
+            )
+        outside = np.flatnonzero(
+            ((values < self.lower) | (values > self.upper)) & (values != EXACT)
+        )
+        if len(outside):
+            first = int(outside[0])
+            layer, index = divmod(first, self.parametrisation.variables)
+            raise AtlasError(
+                f"{self.parametrisation.names[index]} of layer {layer} cannot be {values[first]}",
+                why=f"it goes from {self.lower[first]} to {self.upper[first]}",
+            )
+        rows = values.reshape(self.layers, -1).tolist()
+        return tuple(self.parametrisation.canonical(row) for row in rows)
+
+    def encode(self, settings: Sequence[Sequence[int]]) -> np.ndarray:
+        """The vector of settings.
+
+        Raises:
+            AtlasError: as `decode`.
+        """
+        flat = [int(value) for layer in settings for value in layer]
+        return np.array(self.decode(flat), dtype=np.int64).ravel()
+
+    def random(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """Uniform vectors, [count, variables]."""
+        return generator.integers(self.lower, self.upper + 1, size=(count, self.variables))
+
+    def shared(self, layer: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The vector in which all layers have the same integers."""
+        return np.tile(np.asarray(layer, dtype=np.int64), self.layers)
+
+
+def is_partial(settings: Settings) -> bool:
+    """Whether some op is left exact, so that the setting is a probe and no program."""
+    return any(EXACT in layer for layer in settings)
+
+
+def expert(layers: int) -> Settings:
+    """The setting `is` in the paper's integers."""
+    return (EXPERT_LAYER,) * layers
+
+
+def expert_layer(parametrisation: Parametrisation = PAPER) -> tuple[int, ...]:
+    """The integers that stand for the setting `is` of a layer: its degrees, or where the ladder
+    lacks one the next higher degree, or the highest.
+    """
+    ladder = [parametrisation.degree(index) for index in range(1, max(parametrisation.upper) + 1)]
+    indices = [
+        next((index for index, degree in enumerate(ladder, 1) if degree >= PAPER.degree(p)), high)
+        for p, high in zip(EXPERT_LAYER, parametrisation.upper)
+    ]
+    others = parametrisation.lower[len(indices) :]
+    return (*map(min, indices, parametrisation.upper), *others)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting and what it was found to cost, and the schema of its JSON form.
+
+    Attributes:
+        depth: of the blocks, in the paper's convention.
+        levels: of the blocks once folded, by formula.
+        error: mean absolute error against the cleartext model; infinite where values explode.
+        settings: the integers of each layer; see `Front.parametrisation`.
+        seconds: predicted latency of one encrypted run; None where it was not predicted.
+        held_back_error: as `error`, on the inputs that calibration held back; None where it was not
+            measured.
+        unsafe: how many of these would get a wrong answer; None likewise.
+        agreement: share of these, or of labelled inputs, whose answer agrees with the model's
+            (`atlasc.simulation.agreement`); None likewise.
+        accuracy: on labelled inputs: the share of right classes, or the correlation of values; None
+            likewise.
+        exploded_at: where values explode, as "module path: op"; None where they stay finite.
+    """
+
+    __pydantic_config__ = STRICT
+
+    depth: Count
+    levels: Count
+    error: Error
+    settings: tuple[tuple[SettingInteger, ...], ...]
+    seconds: Amount | None = None
+    held_back_error: Error | None = None
+    unsafe: Count | None = None
+    agreement: Share | None = None
+    accuracy: Annotated[float, Field(ge=-1, le=1)] | None = None
+    exploded_at: str | None = None
+
+    def cost(self, kind: Cost) -> float:
+        """Depth, levels, or predicted seconds: infinite where they are not known."""
+        if kind == "latency":
+            return math.inf if self.seconds is None else self.seconds
+        return self.depth if kind == "depth" else self.levels
+
+    def agrees(self, measure: Measure) -> bool:
+        """Whether its answers agree with the model's, as far as anybody measured."""
+        return self.agreement is None or self.agreement >= LEAST_AGREEMENT[measure]
+
+    def trusted(self, measure: Measure) -> bool:
+        """Whether its answers agree with the model's and no held-back input is unsafe."""
+        return self.agrees(measure) and not self.unsafe
+
+    @property
+    def valid(self) -> bool:
+        """Whether all values stayed finite."""
+        return math.isfinite(self.error)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values, without what was not measured; an infinite error is the text "inf"."""
+        values = {name: getattr(self, name) for name in POINT_FIELDS}
+        values["settings"] = [list(layer) for layer in self.settings]
+        return {
+            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def __str__(self) -> str:
+        seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
+        measured = [
+            f", {name} {share:.2%}"
+            for name, share in (("agreement", self.agreement), ("accuracy", self.accuracy))
+            if share is not None
+        ]
+        return (
+            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
+            f"{''.join(measured)}"
+        )
+
+
+POINT_FIELDS = tuple(field.name for field in fields(Point))
+
+
+def cheap_to_accurate(items: Iterable[T], key: Callable[[T], tuple[Any, ...]]) -> list[T]:
+    """The items that no other one dominates, from cheap to accurate; equals appear once.
+
+    Args:
+        key: cost and error of an item, and what decides between equals. Infinite errors are left
+            out.
+    """
+    front: list[T] = []
+    least = math.inf
+    for item in sorted(items, key=key):
+        error = key(item)[1]
+        if error < least:
+            least = error
+            front.append(item)
+    return front
+
+
+def non_dominated(points: Iterable[Point], cost: Cost = "depth") -> list[Point]:
+    """The valid points that no other one dominates, from cheap to accurate; equals appear once."""
+    return cheap_to_accurate(points, lambda p: (p.cost(cost), p.error, p.settings))
+
+
+def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float]) -> float:
+    """Area that points of (cost, error) dominate below a reference point, over its cost."""
+    at_cost, least = reference
+    area = 0.0
+    for cost, error in sorted(points):
+        if cost < at_cost and error < least:
+            area += (at_cost - cost) * (least - error)
+            least = error
+    return area / at_cost

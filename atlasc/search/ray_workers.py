@@ -1,0 +1,202 @@
+"""Evaluations spread over processes and machines by Ray. Its actors are called workers here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from atlasc.ir.errors import AtlasError
+from atlasc.search.points import Point, Settings
+from atlasc.search.search_problem import AUTO, RayWorkers, SearchProblem, silent
+
+GPU_BATCH = 32
+"""Settings that a worker with a GPU gets at once; others get one, so that none is known late."""
+DEATHS = 3
+"""Workers that one setting may cost."""
+PATIENCE = 30.0
+"""Seconds without any worker, after which a note says what the search waits for."""
+CONNECT_SECONDS = 10.0
+STORE_MEMORY = 200 << 20
+"""Bytes of a local object store beside what the problem takes."""
+
+
+class RemoteObjective:
+    """What a worker runs: the objectives of one problem, made when they are first needed."""
+
+    def __init__(self, problem: SearchProblem) -> None:
+        self._objective_of = cache(problem.objective)
+
+    def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> tuple[int, list[Point]]:
+        """The process, and points of the whole model or of its first layers."""
+        return os.getpid(), list(self._objective_of(layers).points(settings)) if settings else []
+
+
+@dataclass
+class _Worker:
+    actor: Any = None
+    share: deque[Settings] = field(default_factory=deque)
+    process: int | None = None  # once it runs
+
+
+class RayPool(AbstractContextManager["RayPool"]):
+    """Workers that hold one problem; used as a context.
+
+    Settings with equal first layers go to one worker, which reuses the values that they share. A
+    worker without work takes half of the longest share. A worker that dies is replaced, and its
+    settings are evaluated again.
+
+    Raises:
+        AtlasError: Ray is not installed, or its cluster cannot be reached.
+    """
+
+    def __init__(self, problem: SearchProblem, workers: RayWorkers) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise AtlasError(
+                "workers need Ray, which is not installed",
+                remedy="pip install 'atlasc[ray]', or search with --workers serial",
+            ) from None
+        self._ray, self._note = ray, problem.note
+        self._own = not ray.is_initialized()
+        if self._own:
+            _connect(ray, workers, sum(a.nbytes for a in problem.module.symbols.values()))
+        resources = ray.cluster_resources()
+        gpus = 0 if problem.device == "cpu" else int(resources.get("GPU", 0))
+        processors = int(resources.get("CPU", 1)) // workers.threads
+        count = workers.count or gpus or max(1, processors)
+        self._batch = GPU_BATCH if gpus else 1
+        # Without a GPU of its own a worker must not take one that it happens to see.
+        device = "cpu" if problem.device == AUTO and not gpus else problem.device
+        theirs = replace(problem, threads=workers.threads, device=device)
+        self._problem = ray.put(replace(theirs, journal=None, workers=None, note=silent))
+        self._class = ray.remote(
+            num_cpus=workers.threads,
+            num_gpus=1 / -(-count // gpus) if gpus else 0,
+            max_restarts=0,
+            max_task_retries=0,
+        )(RemoteObjective)
+        self._running: dict[Any, tuple[_Worker, list[Settings]]] = {}
+        self._deaths: Counter[Settings | None] = Counter()
+        self._workers = [_Worker() for _ in range(count)]
+        for worker in self._workers:
+            self._start(worker)
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self._workers:
+            self._ray.kill(worker.actor)
+        if self._own:
+            self._ray.shutdown()
+
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the workers that have started, each on its machine."""
+        return [worker.process for worker in self._workers if worker.process is not None]
+
+    def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> Iterator[Point]:
+        """Points as they become known.
+
+        Args:
+            layers: of the proxy; None for the whole model.
+            settings: in an order that puts those with equal first layers next to each other.
+
+        Raises:
+            AtlasError: of an evaluation, or workers die again and again.
+        """
+        count, left = len(self._workers), len(settings)
+        for index, worker in enumerate(self._workers):
+            first, last = (left * i // count for i in (index, index + 1))
+            worker.share = deque(settings[first:last])
+            self._give(worker, layers)
+        while left:
+            worker, points = self._next()
+            self._give(worker, layers)
+            left -= len(points)
+            yield from points
+
+    def _next(self) -> tuple[_Worker, list[Point]]:
+        """Wait for a worker that has points, has started, or was replaced."""
+        ready: list[Any] = []
+        while not ready:
+            ready, _ = self._ray.wait(list(self._running), timeout=PATIENCE)
+            if not ready and not self.processes:
+                self._note("no worker has started yet: the cluster has no processor free for one")
+        worker, task = self._running.pop(ready[0])
+        errors = self._ray.exceptions
+        try:
+            worker.process, points = self._ray.get(ready[0])
+        except errors.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, Exception) else error) from None
+        except errors.RayError as error:
+            self._replace(worker, task, error)
+            return worker, []
+        if not task:
+            del self._deaths[None]
+        return worker, points
+
+    def _give(self, worker: _Worker, layers: int | None) -> None:
+        """Give a worker that is idle its next setting."""
+        if worker.process is None:
+            return
+        if not worker.share:
+            longest = max((other.share for other in self._workers), key=len)
+            half = [longest.pop() for _ in range((len(longest) + 1) // 2)]
+            worker.share.extend(reversed(half))
+        task: list[Settings] = []
+        while worker.share and len(task) < self._batch:
+            # A setting that a worker died of, or may have died of, is evaluated alone.
+            if task and (self._deaths[task[0]] or self._deaths[worker.share[0]]):
+                break
+            task.append(worker.share.popleft())
+        if task:
+            self._running[worker.actor.evaluate.remote(layers, task)] = worker, task
+
+    def _start(self, worker: _Worker) -> None:
+        worker.actor, worker.process = self._class.remote(self._problem), None
+        self._running[worker.actor.evaluate.remote(None, [])] = worker, []
+
+    def _replace(self, worker: _Worker, task: list[Settings], error: Exception) -> None:
+        blamed: list[Settings | None] = [*task] or [None]
+        self._deaths.update(blamed)
+        if self._deaths[blamed[0]] >= DEATHS:
+            what = f"on one setting, {task[0]}" if task else "while they started"
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise AtlasError(
+                f"{DEATHS} workers died {what}",
+                why=lines[-1] if lines else "",
+                remedy="fewer workers leave each of them more memory; on a cluster, install this "
+                "atlasc on every machine",
+            )
+        self._note("a worker died and is replaced; what it was evaluating is evaluated again")
+        worker.share.extendleft(reversed(task))
+        self._ray.kill(worker.actor)
+        self._start(worker)
+
+
+def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
+    """Reach a cluster, or start one on this machine, that prints nothing among our results."""
+    address = workers.address or os.environ.get("RAY_ADDRESS") or "local"
+    local: dict[str, Any] = {}
+    if address == "local":
+        local = {
+            "num_cpus": workers.threads * workers.count if workers.count else None,
+            "include_dashboard": False,
+            "object_store_memory": STORE_MEMORY + problem_bytes,
+        }
+    try:
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise AtlasError(
+            f"the Ray cluster at {address} cannot be reached",
+            why=str(error).strip().partition("\n")[0],
+            remedy="give --ray-address or RAY_ADDRESS as HOST:PORT of a running cluster",
+        ) from error

@@ -1,0 +1,315 @@
+"""What is searched, and the objective: what a setting costs and how wrong its output is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc.calibration.calibrate import Calibration
+from atlasc.calibration.measure import kept_tokens
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.ir.text.storage import print_module
+from atlasc.latency.model import LatencyModel, LatencyTarget
+from atlasc.passes.approximation.approximate import (
+    NonlinearPlace,
+    approximation_for,
+    layer_count,
+    places,
+    settings_approximations,
+)
+from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.parametrisation import PAPER, Parametrisation
+from atlasc.search.points import Cost, Point, SearchSpace, Settings, expert, is_partial
+from atlasc.simulation.agreement import variation
+from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.simulator import Simulation, Simulator
+from atlasc.simulation.torch_simulator import TorchSimulator
+
+AUTO = "auto"
+REFERENCE_ERROR = 0.2
+SNAPSHOT_MEMORY = 256 << 20
+
+
+def silent(text: str) -> None:
+    """A note that is shown to no user."""
+
+
+@dataclass(frozen=True)
+class RayWorkers:
+    """Processes of Ray that evaluate: on the GPUs of a cluster if it has some, or else on its
+    processors.
+
+    Attributes:
+        count: workers; None for one on each GPU, or for as many as there are processors for.
+        threads: of each worker.
+        address: of a running cluster with this atlasc installed on every machine; None for the
+            environment variable RAY_ADDRESS, and without it for processes on this machine.
+    """
+
+    count: int | None = None
+    threads: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.count is not None and self.count < 1) or self.threads < 1:
+            raise AtlasError("a search needs at least 1 worker with 1 thread")
+
+
+@dataclass(frozen=True)
+class SearchProblem:
+    """A model, its ranges, the inputs on which settings are compared, and how they are evaluated.
+
+    Attributes:
+        module: an nn module; approximations that it carries are not looked at.
+        calibration: its ranges.
+        arrays: search inputs by name, [N, ...] each; about 10 are enough (the paper's surrogate),
+            more make the error truer and the search slower.
+        cost: what is minimised beside the error.
+        parametrisation: what the integers of settings stand for.
+        dtype: float32 or float64; a GPU evaluates in float32.
+        threads: among which the inputs are divided; None for the number of processors.
+        memory: bytes for values that settings with equal first layers share.
+        journal: a file in which evaluations are kept, so that an interrupted search goes on where
+            it stopped; None keeps nothing.
+        workers: evaluate in other processes; None for this process alone.
+        device: on which settings are evaluated: "cpu", "cuda", or "auto" for a GPU if there is one.
+        target: its parameters and costs predict latencies; needed where latency is the cost.
+        note: called with a sentence for the user about the journal or the workers.
+        shares: weight of each input in the error; None for equal ones.
+        aim: greatest error of the setting that will be taken, if that is known: the strategy hybrid
+            ends its search near it. None for the whole front.
+    """
+
+    module: Module
+    calibration: Calibration
+    arrays: Mapping[str, np.ndarray]
+    cost: Cost = "depth"
+    parametrisation: Parametrisation = PAPER
+    dtype: Any = np.float32
+    threads: int | None = None
+    memory: int = SNAPSHOT_MEMORY
+    journal: Path | None = None
+    workers: RayWorkers | None = None
+    device: str = AUTO
+    target: LatencyTarget | None = None
+    note: Callable[[str], None] = silent
+    shares: tuple[float, ...] | None = None
+    aim: float | None = None
+
+    @property
+    def processors(self) -> int:
+        """Threads that this process may use."""
+        return self.threads or os.cpu_count() or 1
+
+    def objective(self, layers: int | None = None) -> Objective:
+        """The objective, on the whole model or on its first layers."""
+        return Objective(self, layers)
+
+    def reference(self, objective: Objective) -> tuple[float, float]:
+        """Reference point of hypervolumes: the cost of the setting `is`, and an error of 0.2."""
+        if self.cost == "latency":
+            assert self.latency_model is not None
+            return self.latency_model.seconds(self._expert_approximations()), REFERENCE_ERROR
+        approximations = settings_approximations(self.module, expert(objective.space.layers), None)
+        depth, levels = objective.costs(approximations)
+        return float(depth if self.cost == "depth" else levels), REFERENCE_ERROR
+
+    @cached_property
+    def latency_model(self) -> LatencyModel | None:
+        """Predicts the seconds of settings; None without a target."""
+        if self.target is None:
+            return None
+        return LatencyModel(self.module, self.target, self._expert_approximations())
+
+    def _expert_approximations(self) -> dict[str, Approximation]:
+        settings = expert(layer_count(self.module))
+        return settings_approximations(self.module, settings, self.calibration)
+
+    @cached_property
+    def _weights_digest(self) -> str:
+        return _digest(self.module.symbols)
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that an evaluation depends on: JSON values, SHA-256 (hex) of what is large."""
+        ranges = json.dumps(self.calibration.to_dict()["ranges"])
+        return {
+            "model": hashlib.sha256(print_module(self.module).encode()).hexdigest(),
+            "weights": self._weights_digest,
+            "calibration": hashlib.sha256(ranges.encode()).hexdigest(),
+            "search_inputs": _digest(self.arrays),
+            "shares": None if self.shares is None else list(self.shares),
+            "parametrisation": self.parametrisation.to_dict(),
+            "dtype": np.dtype(self.dtype).name,
+            "cost": self.cost,
+            **({} if self.latency_model is None else {"costs": self.latency_model.digest()}),
+        }
+
+
+def simulator(problem: SearchProblem) -> Simulator:
+    """What evaluates settings: NumPy on processors, or torch on a GPU.
+
+    Raises:
+        AtlasError: there is no such device, or it does not evaluate in the problem's dtype.
+    """
+    device, single = problem.device, np.dtype(problem.dtype) == np.float32
+    if device == "cpu" or (device == AUTO and not (single and _has_gpu())):
+        return PolynomialSimulator(problem.module, problem.dtype, problem.threads, problem.memory)
+    if device != AUTO and not single:
+        raise AtlasError(f"{device} evaluates in float32 only", remedy="leave the device out")
+    if device != AUTO and not _has_gpu():
+        raise AtlasError(
+            f"there is no device {device!r}",
+            why="torch sees no GPU",
+            remedy="leave the device out, or install torch with CUDA",
+        )
+    return TorchSimulator(problem.module, "cuda" if device == AUTO else device)
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+class Objective:
+    """Evaluates settings of a problem in this process.
+
+    What a setting costs does not depend on what was evaluated before, nor on which process does it.
+
+    Args:
+        layers: the early-layer proxy: compare the values after that many blocks instead of the
+            outputs. None for the whole model.
+    """
+
+    def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
+        self._problem, self.layers, module = problem, layers, problem.module
+        self.space = SearchSpace(layer_count(module), problem.parametrisation)
+        self._places = places(module)
+        self._simulator = simulator(problem)
+        self._inputs = self._simulator.prepare(problem.arrays)
+        self._reference = self._simulator.cleartext(self._inputs, layers=layers)
+        self._weights = {
+            name: error_weights(module, problem.arrays, array, problem.shares)
+            for name, array in self._reference.items()
+        }
+        self._chosen: dict[tuple[str, Any], Approximation | None] = {}
+
+    @property
+    def variation(self) -> float:
+        """How the exact outputs vary from input to input; see ``variation``."""
+        return variation(self._reference, self._weights)
+
+    def evaluate(self, settings: Settings) -> Point:
+        """Depth, levels and error of a setting in canonical form."""
+        return next(self.points([settings]))
+
+    def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
+        """Evaluate different settings; those with equal first layers one after the other."""
+        ordered = sorted(settings, key=self.prefix)
+        batch = map(self.approximations, ordered)
+        simulations = self._simulator.run_all(self._inputs, batch, layers=self.layers)
+        return map(self._point, ordered, simulations)
+
+    def prefix(self, settings: Settings) -> list[int]:
+        """A sort key that puts settings with equal first layers next to each other."""
+        return self._simulator.prefix(self.approximations(settings))
+
+    def _point(self, settings: Settings, simulated: Simulation) -> Point:
+        depth, levels = self.costs(self.approximations(settings))
+        error, seconds = float("inf"), None
+        if simulated.finite:
+            error = output_error(simulated.outputs, self._reference, self._weights)
+            seconds = self.seconds(settings)
+        return Point(depth, levels, error, settings, seconds, exploded_at=simulated.exploded_at)
+
+    def seconds(self, settings: Settings) -> float | None:
+        """Predicted seconds; None without a latency model, and where ops are left exact."""
+        latency = self._problem.latency_model
+        if latency is None or is_partial(settings):
+            return None
+        return latency.seconds(self.approximations(settings))
+
+    def costs(self, approximations: Mapping[str, Approximation]) -> tuple[int, int]:
+        """Depth and levels of the blocks; ops that are exact cost nothing."""
+        inside = {p.op.value.name: p.op.name for p in self._places if p.block is not None}
+        chosen = [(inside[n], one) for n, one in approximations.items() if n in inside]
+        return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
+
+    def approximations(
+        self, settings: Settings, places: Sequence[NonlinearPlace] | None = None
+    ) -> dict[str, Approximation]:
+        """The approximations of a setting at some places, or at all, by result name; an op that is
+        left exact has none.
+        """
+        wanted = self._places if places is None else places
+        parametrisation = self._problem.parametrisation
+        layers = {
+            block: None if block is None else parametrisation.canonical(settings[block])
+            for block in {place.block for place in wanted}
+        }
+        found = {p.op.value.name: self._approximation(p, layers[p.block]) for p in wanted}
+        return {name: chosen for name, chosen in found.items() if chosen is not None}
+
+    def _approximation(
+        self, place: NonlinearPlace, setting: tuple[int, ...] | None
+    ) -> Approximation | None:
+        key = place.op.value.name, setting
+        if key not in self._chosen:
+            self._chosen[key] = approximation_for(
+                place, setting, self._problem.calibration, self._problem.parametrisation
+            )
+        return self._chosen[key]
+
+
+def output_error(
+    outputs: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    weights: Mapping[str, np.ndarray | None],
+) -> float:
+    """Mean absolute error of outputs, by name; infinite where a value is not finite. Weights are
+    broadcast to each output; see ``error_weights``.
+    """
+    total = weight = 0.0
+    for name, expected in reference.items():
+        difference = np.abs(outputs[name] - expected)
+        kept = weights[name]
+        total += float(np.sum(difference if kept is None else difference * kept, dtype=float))
+        weight += expected.size if kept is None else float(kept.sum()) * expected.size / kept.size
+    error = total / weight
+    return error if np.isfinite(error) else float("inf")
+
+
+def error_weights(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    output: np.ndarray,
+    shares: Sequence[float] | None = None,
+) -> np.ndarray | None:
+    """Weights of the values of an output [B, ...]: those of kept tokens, times the share of its
+    input; None for equal ones.
+    """
+    kept = kept_tokens(module, arrays, output)
+    if shares is None:
+        return kept
+    each = np.reshape(shares, (-1, *[1] * (output.ndim - 1))).astype(output.dtype)
+    return each if kept is None else kept * each
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.data)
+    return digest.hexdigest()

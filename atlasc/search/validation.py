@@ -1,0 +1,310 @@
+"""Points of a front on inputs that no search has seen: are their answers right?"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from atlasc.calibration.measure import input_count
+from atlasc.ir.files import arrays_digest
+from atlasc.ir.module import Module
+from atlasc.polynomials.description import Approximation
+from atlasc.search.front import Front
+from atlasc.search.journal import Journal
+from atlasc.search.points import Point, Settings
+from atlasc.search.search_problem import error_weights, output_error
+from atlasc.simulation.agreement import Measure, compared, promised, variation
+from atlasc.simulation.scores import score
+from atlasc.simulation.simulate import PolynomialSimulator
+
+MEMORY = 512 << 20
+"""Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
+80 texts of 64 tokens."""
+
+ProgressCallback = Callable[[str, int, int | None], None]
+"""``progress(what, done, total)``; the total is None where it is not known."""
+TRIED = ("held_back_error", "unsafe", "agreement", "accuracy")
+"""Members of a point that are measured on held-back inputs."""
+OfSettings = Callable[[Settings], Mapping[str, Approximation]]
+"""From settings to approximations by result name."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What inputs do under one setting.
+
+    Attributes:
+        error: mean absolute error of the outputs; infinite where an input explodes.
+        unsafe: inputs that explode, or whose answer is not the model's although the model decides.
+        exploded: inputs of which a value grows beyond bounds or is not finite.
+        agreement: share of the inputs whose answer agrees with the model's.
+        accuracy: on the labelled ones; None where there are none.
+    """
+
+    error: float
+    unsafe: int
+    exploded: int
+    agreement: float
+    accuracy: float | None = None
+
+
+class Validator:
+    """Runs settings of one module on its inputs.
+
+    It is the simulator of the search, which tells which inputs explode, and starts where a setting
+    differs from those before.
+
+    Args:
+        module: an nn module; approximations that it carries are not looked at.
+        arrays: inputs by name, [N, ...] each.
+        threads: None for the number of processors.
+        shares: weight of each input in the error; None for equal ones. An input without weight and
+            label counts in no share.
+        progress: called with the number of inputs of which the exact outputs are known.
+        measure: by what an answer agrees with the model's.
+        varying: how the model's outputs vary from input to input; None measures it on these.
+        labels: [N] true classes or values; NaN for inputs without one.
+
+    Attributes:
+        inputs: how many there are.
+        labelled: how many have a label.
+        digest: of the inputs and all that is measured on them, SHA-256 (hex).
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        arrays: Mapping[str, np.ndarray],
+        threads: int | None = None,
+        shares: Sequence[float] | None = None,
+        progress: Callable[[int], None] | None = None,
+        *,
+        measure: Measure = "values",
+        varying: float | None = None,
+        labels: np.ndarray | None = None,
+    ) -> None:
+        self.inputs = input_count(module, arrays)
+        self._labels = np.full(self.inputs, np.nan) if labels is None else labels
+        self.labelled = int(np.isfinite(self._labels).sum())
+        facts = shares, measure, varying, self._labels.tolist()
+        self.digest = arrays_digest(arrays, json.dumps(facts))
+        self._arrays, self.measured_by = arrays, measure
+        counted = np.ones(self.inputs, bool) if shares is None else np.asarray(shares) > 0
+        self._counted = counted | np.isfinite(self._labels)
+        self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
+        self._prepared = self._simulator.prepare(arrays, watched=True)
+        exact = self._simulator.run(self._prepared, {}, progress=progress)
+        self._reference = exact.outputs
+        self._weights = {
+            name: error_weights(module, arrays, array, shares)
+            for name, array in self._reference.items()
+        }
+        self.variation = varying or variation(self._reference, self._weights)
+
+    @property
+    def model_accuracy(self) -> float | None:
+        """Of the model in the clear, on the labelled inputs."""
+        return score(self.measured_by, next(iter(self._reference.values())), self._labels)
+
+    def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
+        """A sort key that puts settings with equal first layers next to each other."""
+        return self._simulator.prefix(approximations)
+
+    def measure(
+        self,
+        approximations: Mapping[str, Approximation],
+        error: float = np.inf,
+        progress: Callable[[int], None] | None = None,
+    ) -> Validation:
+        """What the inputs do under approximations, given by result name.
+
+        Args:
+            error: of the setting on the search inputs, from which follows what it promises.
+            progress: called with the number of inputs that are done.
+        """
+        answers = self._answers(approximations, error, progress)
+        found = np.inf
+        if not answers.lost.any():
+            found = output_error(answers.outputs, self._reference, self._weights)
+        agreement = answers.agreement[self._counted]
+        return Validation(
+            found,
+            int(answers.wrong.sum()),
+            int(answers.lost.sum()),
+            float(agreement.mean()) if len(agreement) else 1.0,
+            score(self.measured_by, next(iter(answers.outputs.values())), self._labels),
+        )
+
+    def wrong(
+        self, approximations: Mapping[str, Approximation], error: float = np.inf
+    ) -> np.ndarray:
+        """Which inputs [N] explode, or get another answer than the model's although it decides.
+
+        Args:
+            approximations, error: see `measure`; an op without one is computed exactly.
+        """
+        return self._answers(approximations, error).wrong
+
+    def only(self, rows: np.ndarray) -> Validator:
+        """Of some of the inputs."""
+        return Validator(
+            self._simulator.module,
+            {name: array[rows] for name, array in self._arrays.items()},
+            self._simulator.threads,
+            measure=self.measured_by,
+            varying=self.variation,
+        )
+
+    def _answers(
+        self,
+        approximations: Mapping[str, Approximation],
+        error: float,
+        progress: Callable[[int], None] | None = None,
+    ) -> _Answers:
+        """See `measure`."""
+        simulated = self._simulator.run(self._prepared, approximations, progress=progress)
+        lost, outputs = simulated.exploded, simulated.outputs
+        assert lost is not None
+        promise = promised(self.measured_by, error, self.variation)
+        module = self._simulator.module
+        beside = compared(promise, module, self._arrays, outputs, self._reference)
+        agreement = np.where(lost, 0.0, beside.agreement(promise))
+        return _Answers(outputs, lost, lost | beside.wrong(promise), agreement)
+
+
+class _Answers(NamedTuple):
+    """Outputs under one setting, by name, and [N] each: which inputs exploded, which get a wrong
+    answer, and how far the answers agree with the model's.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    lost: np.ndarray
+    wrong: np.ndarray
+    agreement: np.ndarray
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Trials of points on inputs that no search has seen.
+
+    Attributes:
+        validator: on these inputs.
+        approximations: of settings.
+        journal: of the search; holds trials that need not be repeated, and gets new ones as soon as
+            they are known. None keeps nothing.
+        progress: called with (what, points done, all points); of `validated_pick` nobody knows how
+            many there will be.
+    """
+
+    validator: Validator
+    approximations: OfSettings
+    journal: Journal | None = None
+    progress: ProgressCallback | None = None
+
+    def known(self, point: Point) -> Point | None:
+        """The point with what was measured on these inputs, if the journal has it."""
+        key = self.validator.digest, point.settings
+        found = None if self.journal is None else self.journal.trials.get(key)
+        return (
+            None
+            if found is None
+            else replace(point, **{name: getattr(found, name) for name in TRIED})
+        )
+
+    def tried(self, point: Point, done: int = 0, total: int | None = None) -> Point:
+        """The point with what is measured on these inputs.
+
+        Args:
+            done, total: for the progress, points before this one and in all.
+        """
+
+        def report(inputs: int) -> None:
+            self.report(f"{inputs} of {self.validator.inputs} inputs", done, total)
+
+        if (known := self.known(point)) is not None:
+            return known
+        found = self.validator.measure(self.approximations(point.settings), point.error, report)
+        point = replace(
+            point,
+            held_back_error=found.error,
+            unsafe=found.unsafe,
+            agreement=found.agreement,
+            accuracy=found.accuracy,
+        )
+        if self.journal is not None:
+            self.journal.add_trial(point, self.validator.digest)
+        return point
+
+    def prefix(self, point: Point) -> list[int]:
+        """A sort key that puts points with equal first layers next to each other."""
+        return self.validator.prefix(self.approximations(point.settings))
+
+    def report(self, what: str, done: int, total: int | None) -> None:
+        """Say how far the trials are."""
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+def validated(front: Front, trials: Trials) -> Front:
+    """The front with what is measured on held-back inputs at each of its points, and the expert's.
+
+    Points with equal first layers are tried one after the other. An interrupt from the keyboard
+    leaves the rest of the points as they are.
+    """
+    experts = [] if front.expert is None else [front.expert]
+    points, complete = [*front.points, *experts], front.complete
+    try:
+        points = [trials.known(point) or point for point in points]
+        new = [i for i, point in enumerate(points) if point.unsafe is None]
+        new.sort(key=lambda i: trials.prefix(points[i]))
+        for done, index in enumerate(new, len(points) - len(new)):
+            points[index] = trials.tried(points[index], done, len(points))
+        trials.report("settings", len(points), len(points))
+    except KeyboardInterrupt:
+        complete = False
+    own = len(front.points)
+    return replace(
+        _of_trials(front, trials),
+        points=tuple(points[:own]),
+        expert=points[own] if experts else None,
+        complete=complete,
+    )
+
+
+def _of_trials(front: Front, trials: Trials) -> Front:
+    """The front with what its trials are measured on."""
+    of = trials.validator
+    return replace(
+        front,
+        held_back=of.inputs,
+        measure=of.measured_by,
+        labelled=of.labelled,
+        model_accuracy=of.model_accuracy,
+    )
+
+
+def validated_pick(front: Front, trials: Trials, pick: Callable[[Front], Point]) -> Front:
+    """The front with what was measured for the point that `pick` takes of it.
+
+    A point is tried when it would be taken. Where inputs are unsafe under it, another one may be
+    taken, which is tried in turn. An interrupt from the keyboard ends that.
+
+    `pick` must pass points that were not validated.
+    """
+    front = _of_trials(front, trials)
+    try:
+        for done in itertools.count():
+            point = pick(front)
+            if point.unsafe is not None:
+                return front
+            found = trials.tried(point, done)
+            points = tuple(found if other == point else other for other in front.points)
+            front = replace(front, points=points)
+    except KeyboardInterrupt:
+        pass
+    return replace(front, complete=False)

@@ -1,0 +1,40 @@
+"""How well answers fit the true labels of inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.simulation.agreement import Measure
+
+
+def right(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Which answers [N, K], scores of classes, have the true class [N]."""
+    return np.isfinite(answers).all(axis=1) & (answers.argmax(axis=1) == labels)
+
+
+def score(measure: Measure, answers: np.ndarray, labels: np.ndarray) -> float | None:
+    """The share of right classes, or of values the correlation (Pearson) with the labels.
+
+    Args:
+        answers: [N, ...] of one output.
+        labels: [N] numbers of classes, or values; NaN for inputs without one.
+
+    None where fewer than two inputs have a label, where a label says nothing (of the classes of
+    tokens, and of vectors), or where it is not defined.
+    """
+    known = np.isfinite(labels)
+    answers, labels = answers[known], labels[known]
+    if len(labels) < 2 or measure == "tokens":
+        return None
+    answers = answers.reshape(len(answers), -1)
+    if measure == "class":
+        return float(right(answers, labels).mean())
+    return correlation(answers[:, 0], labels) if answers.shape[1] == 1 else None
+
+
+def correlation(values: np.ndarray, labels: np.ndarray) -> float | None:
+    """Pearson's, of [N] values; None where one side does not vary, or is not finite."""
+    both = np.stack([values, labels]).astype(np.float64)
+    if not np.isfinite(both).all() or (np.ptp(both, axis=1) == 0).any():
+        return None
+    return float(np.clip(np.asarray(np.corrcoef(both))[0, 1], -1, 1))

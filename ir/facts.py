@@ -1,0 +1,63 @@
+"""Analyses of a module, whose results are attributes: what calibration saw of values, and the keys.
+
+A pass says which of them it needs, keeps and makes (``passes/framework/pass_base.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from atlasc.ir.module import IRLevel, Module, Op
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Declares which attributes hold facts; see `Pass` for who needs and who keeps them.
+
+    Attributes:
+        name: as tables of the pipeline show it.
+        level: of the modules from which it is computed.
+        of_ops, of_module: attributes of ops, and of the module, that hold its result.
+    """
+
+    name: str
+    level: IRLevel
+    of_ops: tuple[str, ...] = ()
+    of_module: tuple[str, ...] = ()
+
+    @property
+    def symbol(self) -> str:
+        """Its name in this module."""
+        return self.name.upper().replace(" ", "_")
+
+    def is_known(self, module: Module) -> bool:
+        """Whether a module carries its result."""
+        return any(name in module.attributes for name in self.of_module) or any(
+            name in op.attributes for op in module.ops for name in self.of_ops
+        )
+
+
+MAGNITUDES = Analysis("magnitudes", "poly", ("magnitude", "holds", "bound"))
+NOISE_GAINS = Analysis("noise gains", "poly", ("mean", "noise_gain"))
+KEY_PLAN = Analysis(
+    "key plan",
+    "ckks",
+    of_module=(
+        "rotations",
+        "bootstrap_rotations",
+        "composed_rotations",
+        "relinearization_level",
+        "conjugation_level",
+        "key_memory",
+    ),
+)
+ANALYSES = (MAGNITUDES, NOISE_GAINS, KEY_PLAN)
+
+OBSERVED = (*MAGNITUDES.of_ops, *NOISE_GAINS.of_ops)
+"""Attributes that tell what calibration saw of a result. They change nothing that it computes."""
+
+
+def observed(op: Op) -> dict[str, Any]:
+    """The attributes of an op that tell what calibration saw of its result."""
+    return {name: op.attributes[name] for name in OBSERVED if name in op.attributes}

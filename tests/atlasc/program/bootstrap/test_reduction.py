@@ -1,0 +1,121 @@
+"""The modular reduction: its range, its fit, and its error bound against direct evaluation."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from ckks_ring import polynomial_of, slots_of
+
+from atlasc.program.bootstrap.reduction import (
+    Reduction,
+    choose_bound,
+    log2_failure,
+    make_reduction,
+)
+from atlasc.program.paterson_stockmeyer import plan_chebyshev
+
+DEGREE, BOUND = 65536, 16
+
+
+@pytest.fixture(scope="module")
+def reduction() -> Reduction:
+    return make_reduction(127, BOUND)
+
+
+@pytest.mark.parametrize(("weight", "bound"), [(32, 12), (32, 14), (32, 16), (64, 20), (16, 8)])
+def test_probability_of_failure(weight: int, bound: int) -> None:
+    # Irwin-Hall by its integral, not by its alternating sum: the characteristic function of one
+    # uniform number is a sinc.
+    mpmath.mp.dps = 60
+    count, points = weight + 1, 400
+    # P(|sum| <= K) by the periodic Poisson summation, exact where the period covers the range.
+    period = mpmath.mpf(2 * count)
+    inside = mpmath.mpf(2 * bound) / period
+    for k in range(1, 40 * points):
+        turn = 2 * mpmath.pi * k / period
+        term = (mpmath.sin(turn / 2) / (turn / 2)) ** count
+        inside += 4 * term * mpmath.sin(turn * bound) / turn / period
+    expected = mpmath.log(2 * DEGREE * (1 - inside) / 2, 2)
+    assert log2_failure(DEGREE, weight, bound) == pytest.approx(float(expected), abs=1e-3)
+
+
+def test_bound_of_the_encapsulated_secret() -> None:
+    # Weight 32 and K = 16 fail with 2^-138.7, the figure of Bossuat et al. 2022 at N = 2^16.
+    assert log2_failure(DEGREE, 32, 16) == pytest.approx(-138.7, abs=0.05)
+    assert choose_bound(DEGREE, 32, -128) == 16
+    assert choose_bound(DEGREE, 32, -60) == 14
+    assert log2_failure(DEGREE, 32, 17) == -np.inf
+
+
+def test_probability_against_random_secrets() -> None:
+    rng = np.random.default_rng(3)
+    sums = np.zeros(2**20)
+    for _ in range(33):
+        sums += rng.uniform(-0.5, 0.5, sums.size)
+    share = np.mean(np.abs(sums) > 5)
+    assert np.log2(share) == pytest.approx(log2_failure(1, 32, 5), abs=0.1)
+
+
+def test_it_is_the_sum_of_its_coefficients(reduction: Reduction) -> None:
+    x = np.array([-16.0, -7.001, 0.0, 0.02, 3.0, 15.99, 16.03])
+    for at, value in zip(x, reduction(x), strict=True):
+        angle = mpmath.acos(mpmath.mpf(at) / reduction.domain)
+        total = mpmath.fsum(c * mpmath.cos(k * angle) for k, c in enumerate(reduction.coefficients))
+        assert float(total / (2 * mpmath.pi)) == pytest.approx(value, abs=2e-12)
+    assert not reduction.coefficients[::2].any()
+
+
+def test_products_of_the_sum(reduction: Reduction) -> None:
+    plan = plan_chebyshev(reduction.coefficients)
+    assert (plan.levels, plan.ciphertext_products, plan.relinearisations) == (7, 26, 19)
+
+
+@pytest.mark.parametrize(("log_ratio", "amplitude"), [(6, 1.0), (10, 1.0), (10, 8.0), (12, 1.0)])
+def test_error_bound_holds_for_every_message(
+    reduction: Reduction, log_ratio: int, amplitude: float
+) -> None:
+    degree, ratio = 2048, 2.0**log_ratio
+    bound = reduction.error_bound(degree, ratio, amplitude)
+    rng = np.random.default_rng(4)
+    slots = degree // 2
+    messages = {
+        "constant": np.full(slots, amplitude),
+        "one coefficient": slots_of(amplitude * np.eye(1, degree, 5)[0]),
+        "four coefficients": slots_of(amplitude / 4 * np.isin(np.arange(degree), (0, 1, 7, 1030))),
+        "random signs": amplitude * rng.choice((-1.0, 1.0), slots),
+        "random phases": amplitude * np.exp(2j * np.pi * rng.uniform(size=slots)),
+    }
+    for name, message in messages.items():
+        m = polynomial_of(message.astype(complex))
+        for integers in (rng.integers(-BOUND, BOUND + 1, degree), np.full(degree, BOUND)):
+            found = ratio * reduction(integers + m / ratio)
+            error = np.abs(slots_of(found) - message).max()
+            assert error <= bound, (name, error, bound)
+            if name == "constant" and log_ratio < 12:
+                assert error > 0.9 * bound  # so the bound is tight: the sine's worst message
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "bits"), [(5, 7.3), (6, 9.3), (8, 13.3), (10, 17.2), (11, 19.0)]
+)
+def test_bits_of_the_documented_table(reduction: Reduction, log_ratio: int, bits: float) -> None:
+    bound = reduction.error_bound(DEGREE, 2.0**log_ratio)
+    assert -np.log2(bound) == pytest.approx(bits, abs=0.15)
+
+
+def test_values_and_slopes_at_the_integers_are_exact(reduction: Reduction) -> None:
+    # Without that correction the error of this fit is 2^-22, everywhere.
+    integers = np.arange(-BOUND, BOUND + 1.0)
+    assert np.abs(reduction(integers)).max() < 1e-14
+    step = 1e-4
+    slopes = reduction(integers + step) - reduction(integers - step)
+    assert np.abs(slopes / (2 * step) - 1).max() < 1e-6
+    between = np.linspace(-BOUND, BOUND, 10001)
+    sine = np.sin(2 * np.pi * between) / (2 * np.pi)
+    assert np.abs(reduction(between) - sine).max() < 2.0**-19
+
+
+def test_a_degree_that_is_too_low_is_refused() -> None:
+    with pytest.raises(ValueError, match="higher degree than 63"):
+        make_reduction(63, BOUND)

@@ -1,0 +1,137 @@
+"""CoeffsToSlots and SlotsToCoeffs: sparse stages against the dense transform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from ckks_ring import Complexes, polynomial_of, powers_of_five, slots_of
+
+from atlasc.program.bootstrap.stages import (
+    Stage,
+    baby_giant,
+    coeffs_to_slots,
+    slots_to_coeffs,
+)
+from atlasc.program.plaintexts import Slots, built
+
+SIZES = [
+    (log_slots, stages)
+    for log_slots in (1, 2, 3, 5, 6, 9)
+    for stages in sorted({1, 2, 3, 4, log_slots})
+    if stages <= log_slots
+]
+
+
+def embedding(slots: int) -> Complexes:
+    """U: complex coefficients c_k = m_k + i m_(k + slots) to slots."""
+    exponents = np.outer(powers_of_five(2 * slots), np.arange(slots))
+    return np.exp(1j * np.pi * exponents / (2 * slots))
+
+
+def bit_reversal(slots: int) -> np.ndarray:
+    """Where coefficient k is between the transforms."""
+    bits = slots.bit_length() - 1
+    return np.array([int(f"{k:0{bits}b}"[::-1], 2) for k in range(slots)])
+
+
+def numbers(plaintext: Slots, slots: int) -> Complexes:
+    def no_array(argument: Any) -> Any:
+        raise AssertionError(argument)
+
+    return np.asarray(built(plaintext, slots, no_array))
+
+
+def dense(stage: Stage | float, slots: int) -> Complexes:
+    rows = np.arange(slots)
+    matrix = np.zeros((slots, slots), complex)
+    if isinstance(stage, float):
+        return matrix + stage * np.eye(slots)
+    for offset, plaintext in stage.diagonals.items():
+        matrix[rows, (rows + offset) % slots] += numbers(plaintext, slots)
+    return matrix
+
+
+def product(stages: list[Stage | float], slots: int) -> Complexes:
+    result = np.eye(slots, dtype=complex)
+    for stage in stages:
+        result = dense(stage, slots) @ result
+    return result
+
+
+def test_embedding_is_the_ring_s() -> None:
+    # The oracle itself: U is what evaluates a polynomial at the roots of unity.
+    m = np.random.default_rng(1).normal(size=32)
+    assert np.allclose(embedding(16) @ (m[:16] + 1j * m[16:]), slots_of(m), atol=1e-12)
+    assert np.allclose(polynomial_of(slots_of(m)), m, atol=1e-14)
+
+
+@pytest.mark.parametrize(("log_slots", "stages"), SIZES)
+def test_product_of_the_stages_is_the_dense_transform(log_slots: int, stages: int) -> None:
+    slots = 2**log_slots
+    order, u = bit_reversal(slots), embedding(slots)
+    to_coeffs = product(slots_to_coeffs(slots, stages, 0.375, slots), slots)
+    to_slots = product(coeffs_to_slots(slots, stages, 0.375, slots), slots)
+    assert np.allclose(to_coeffs, 0.375 * u[:, order], atol=1e-12)
+    assert np.allclose(to_slots, 0.375 * u.conj().T[order] / slots, atol=1e-12)
+
+
+@pytest.mark.parametrize(("log_slots", "stages"), SIZES)
+def test_stages_of_slots_that_repeat_are_the_smaller_transform(log_slots: int, stages: int) -> None:
+    slots = 2**log_slots
+    for period in (1 << power for power in range(log_slots)):
+        order, u = bit_reversal(period), embedding(period)
+        copies = np.tile(np.eye(period), (slots // period, 1))
+        to_slots = product(coeffs_to_slots(slots, stages, 0.375, period), slots) @ copies
+        # The sum of all blocks beforehand, as many times as much, undoes halves that are left out.
+        expected = 0.375 * u.conj().T[order] / period / (slots // period)
+        assert np.allclose(to_slots, np.tile(expected, (slots // period, 1)), atol=1e-12)
+        to_coeffs = product(slots_to_coeffs(slots, stages, 0.375, period), slots) @ copies
+        assert np.allclose(to_coeffs, np.tile(0.375 * u[:, order], (slots // period, 1)))
+        first = slots_to_coeffs(slots, stages, 1.0, period)[0]
+        if isinstance(first, Stage):  # each block by itself
+            rows, columns = np.nonzero(np.abs(dense(first, slots)) > 1e-12)
+            assert np.array_equal(rows // period, columns // period)
+
+
+@pytest.mark.parametrize(("log_slots", "stages"), [(6, 3), (8, 3), (9, 2), (9, 4)])
+def test_diagonals_and_rotations_are_as_few_as_predicted(log_slots: int, stages: int) -> None:
+    slots = 2**log_slots
+    groups = [log_slots // stages + (i < log_slots % stages) for i in range(stages)]
+    counts = [2 ** (g + 1) - 1 for g in groups]
+    counts[0] = 2 ** groups[0]  # the butterfly over all slots wraps around
+    for transform, expected in ((coeffs_to_slots, counts), (slots_to_coeffs, counts[::-1])):
+        found = transform(slots, stages, 1.0, slots)
+        assert [len(stage.diagonals) for stage in found] == expected
+        for stage, count in zip(found, expected, strict=True):
+            terms = baby_giant(stage)
+            babies, giants = ({term[part] for term in terms} - {0} for part in (0, 1))
+            assert len(babies) + len(giants) <= 2 * np.sqrt(2 * count) - 1
+
+
+@pytest.mark.parametrize("transform", [coeffs_to_slots, slots_to_coeffs])
+def test_baby_and_giant_steps_are_the_stages(transform: Any) -> None:
+    slots = 64
+    rows = np.arange(slots)
+    for stage in transform(slots, 2, 1.0, slots):
+        matrix = np.zeros((slots, slots), complex)
+        for baby, giant, plaintext in baby_giant(stage):
+            rotated = np.roll(numbers(plaintext, slots), -giant)
+            matrix[rows, (rows + giant + baby) % slots] += rotated
+        assert np.allclose(matrix, dense(stage, slots), atol=1e-14)
+
+
+def test_full_size_is_precise() -> None:
+    # N = 2^16: complex coefficients to slots, errors of double precision only.
+    slots = 2**15
+    rng = np.random.default_rng(2)
+    c = rng.normal(size=slots) + 1j * rng.normal(size=slots)
+    z = slots_of(np.concatenate([c.real, c.imag]))
+    for stage in coeffs_to_slots(slots, 3, 1.0, slots):
+        parts = (
+            numbers(plaintext, slots) * np.roll(z, -offset)
+            for offset, plaintext in stage.diagonals.items()
+        )
+        z = sum(parts, np.zeros(slots, complex))
+    assert np.abs(z - c[bit_reversal(slots)]).max() < 1e-14

@@ -1,0 +1,116 @@
+"""Counts per scope, levels, keys and costs, without data."""
+
+from __future__ import annotations
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.program.counting_engine import Counted, CountingEngine
+from atlasc.program.engine import Engine
+
+
+def test_is_an_engine() -> None:
+    assert isinstance(CountingEngine(8, 3), Engine)
+
+
+def test_counts_by_scope_and_level() -> None:
+    engine = CountingEngine(slots=16, max_level=5, bootstrap_level=4)
+    ct = engine.encrypt(None)
+    engine.scope = "layer.0"
+    product = engine.mul(ct, engine.drop_to(ct, 3))
+    assert product.level == 2
+    engine.square(product)
+    engine.mul_plain(ct, object())
+    engine.mul_plain(ct, 0.5)
+    engine.add(ct, product)
+    engine.sub(ct, ct)
+    engine.scope = "layer.1"
+    engine.rotate(ct, 3)
+    engine.rotate(product, 3 - 16)
+    engine.rotate(ct, 16)
+    assert [c.level for c in engine.rotate_many(product, [0, 1, 2, 17])] == [2, 2, 2, 2]
+    assert [c.level for c in engine.rotate_many(ct, [0, 5])] == [5, 5]
+    assert engine.bootstrap(product).level == 4
+
+    first, second = engine.counts["layer.0"], engine.counts["layer.1"]
+    assert first.primitives == {
+        ("mul", 3): 1,
+        ("rescale", 3): 2,
+        ("square", 2): 1,
+        ("rescale", 2): 1,
+        ("mul_plain", 5): 1,
+        ("mul_scalar", 5): 1,
+        ("add", 2): 1,
+        ("add", 5): 1,
+    }
+    assert (first.key_switches, first.ciphertext_products, first.plaintext_products) == (2, 2, 2)
+    assert first.count("rescale") == 3
+    assert second.primitives == {
+        ("rotate", 5): 2,
+        ("rotate", 2): 1,
+        ("hoist", 2): 1,
+        ("rotate_hoisted", 2): 3,
+        ("bootstrap", 4): 1,
+    }
+    assert second.key_switches == 6
+    assert second.bootstraps == 1
+    groups = [(5, (3,)), (2, (3,)), (2, (1, 2)), (5, (5,))]
+    assert second.rotation_groups == dict.fromkeys(groups, 1)
+    assert second.rotation_levels == {3: 5, 1: 2, 2: 2, 5: 5}
+
+    total = engine.total()
+    assert total.key_switches == 8
+    assert total.rotation_levels == second.rotation_levels
+    assert engine.counts[""].primitives == {("encrypt", 5): 1}
+
+
+def test_dot_is_relinearised_once() -> None:
+    engine = CountingEngine(16, 5)
+    a, b = Counted(5), Counted(4)
+    engine.dot([a, b, a], [b, b, a])
+    counts = engine.total()
+    assert counts.ciphertext_products == 3
+    assert counts.key_switches == 1
+    assert (counts.count("mul_lazy"), counts.count("mul"), counts.count("add")) == (2, 1, 2)
+    assert counts.count("rescale") == 2
+
+
+def test_conjugations_need_a_key_of_their_own() -> None:
+    engine = CountingEngine(16, 5)
+    assert engine.total().conjugation_level == -1
+    engine.conjugate(engine.times_i(engine.encrypt(None, 3)))
+    engine.conjugate(Counted(2))
+    assert engine.total().conjugation_level == 3
+    assert engine.total().key_switches == 2
+    assert not engine.total().rotation_levels
+
+
+def test_seconds() -> None:
+    engine = CountingEngine(16, 5)
+    ct = engine.encrypt(None, 2)
+    engine.rotate(engine.mul(ct, ct), 1)
+    costs = {("encrypt", 2): 1.0, ("rescale", 2): 2.0, ("mul", 2): 0.5, ("rotate", 1): 0.25}
+    assert engine.total().seconds(costs) == 3.75
+    with pytest.raises(AtlasError, match="no entry for rotate at level 1"):
+        engine.total().seconds({("encrypt", 2): 1.0, ("rescale", 2): 2.0, ("mul", 2): 0.5})
+
+
+def test_underflow_names_the_scope() -> None:
+    engine = CountingEngine(16, 1)
+    bottom = engine.encrypt(None, 0)
+    engine.scope = "encoder.layer.3.attention"
+    for product in (
+        lambda: engine.mul(bottom, bottom),
+        lambda: engine.square(bottom),
+        lambda: engine.mul_plain(bottom, 2.0),
+    ):
+        with pytest.raises(AtlasError, match=r"in encoder\.layer\.3\.attention"):
+            product()
+    with pytest.raises(AtlasError, match="no level 1"):
+        engine.drop_to(bottom, 1)
+    with pytest.raises(AtlasError, match="bootstrap is impossible"):
+        engine.bootstrap(bottom)
+    with pytest.raises(AtlasError, match="computes no answers"):
+        engine.decrypt(bottom)
+    with pytest.raises(AtlasError, match=r"not in 0\.\.1"):
+        engine.encrypt(None, 2)
