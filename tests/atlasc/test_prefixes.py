@@ -18,7 +18,7 @@ from atlasc.compilation.search import _trials, _tried_inputs, search_inputs
 from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.approximation import fitted
+from atlasc.polynomials import fitted
 from atlasc.polynomials.parametrisation import Parametrisation
 from atlasc.search.front import Front
 from atlasc.search.points import expert

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from small_transformers import SHAPES, Builder, arguments, inputs_for
 
+from atlasc.calibration import measure as measuring
 from atlasc.calibration.calibrate import calibrate, read_calibration
 from atlasc.calibration.ranges import RISK, tail_bound
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.calibration import measure as measuring
 
 
 def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:
