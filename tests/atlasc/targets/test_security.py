@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.bootstrap.sets import SETS
-from atlasc.targets import phantom
+from atlasc.targets.ckks import parameters as ckks_parameters
 from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import (
     MAX_LOG_QP,
@@ -154,7 +154,7 @@ def test_the_estimator_confirms_the_table_at_every_ring_in_use() -> None:
 def test_a_sparse_secret_without_an_estimate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PhantomParameters.choose(60) == ON_PHANTOM
     thin = {"fourteen_levels": replace(SETS["fourteen_levels"], secret_weight=16)}
-    monkeypatch.setattr(phantom, "SETS", thin)
+    monkeypatch.setattr(ckks_parameters, "SETS", thin)
     assert ON_PHANTOM.security_bits == 0
     assert estimates_of(ON_PHANTOM.secrets)["estimate_bits"] is None
     with pytest.raises(AtlasError, match="about 0 bits of security; 128 are required"):
