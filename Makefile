@@ -40,7 +40,7 @@ help:
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
+$(STAMP): pyproject.toml plugins/pyproject.toml setup.py constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "atlasc needs Python 3.10 or newer, found: $$($(PYTHON) --version 2>&1)." \
 	       "Choose another with: make install PYTHON=/path/to/python3.11" >&2; exit 2; }
