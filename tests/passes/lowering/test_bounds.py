@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed import folded, run_packed
 from small_transformers import SHAPES, Builder, Shape, approximate, inputs_for
-from test_transformers import LEVELS, shapes, usable_program
 
 from atlasc.analyses.bounds import ROOM, greatest_errors
 from atlasc.ir.interpreter import interpret
@@ -26,6 +25,7 @@ from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.passes.pipeline import Lowered, lower_nn
 from atlasc.targets.sim import SimEngine
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
+from tests.passes.lowering.test_transformers import LEVELS, shapes, usable_program
 
 
 @settings(max_examples=40)
