@@ -175,7 +175,7 @@ def write_bundle(
         save_module(getattr(client, name), draft / "client" / f"{name}.air")
     # What the client needs to read its inputs: no weights, no code.
     copied = ["config.json", *PROCESSOR_FILES]
-    if model.tokenizer is None or not write_tokenizer(model.tokenizer, draft / "client/model"):
+    if not _wrote_tokenizer(model, draft / "client" / "model"):
         copied += [*TOKENIZER_FILES, *FURTHER_FILES]
     for name in copied:
         if (model.directory / name).is_file():
@@ -191,6 +191,14 @@ def write_bundle(
         "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
     }
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _wrote_tokenizer(model: LoadedModel, folder: Path) -> bool:
+    """Whether the model has a tokenizer that could be written for the client."""
+    try:
+        return model.tokenizer is not None and write_tokenizer(model.tokenizer, folder)
+    except AtlasError:  # it cannot be read, and whoever gives ids or images needs none
+        return False
 
 
 def load_bundle(folder: Path, role: Role | None = None) -> Bundle:

@@ -45,25 +45,17 @@ std::map<std::string, Array> arrays_of(const NamedSlots& slots) {
     return arrays;
 }
 
-/// For each row of inputs how far it reaches; the greatest of all inputs.
-Vector reaches_of(const Interface& interface, const std::map<std::string, Array>& arrays) {
-    Vector reached;
-    for (const EncryptedInput& input : interface.inputs) {
-        const Vector rows = reaches(tensor_of(arrays.at(input.name)), input);
-        reached.resize(rows.size(), 0.0);
-        for (std::size_t row = 0; row < rows.size(); ++row) {
-            reached[row] = std::max(reached[row], rows[row]);
-        }
-    }
-    return reached;
-}
-
 }  // namespace
 
 void define_client(py::module_& module) {
     module.attr("OUTSIDE") = outside_factor;
     module.attr("LARGE") = large_factor;
-    module.def("reaches", reaches_of, py::arg("interface"), py::arg("arrays"));
+    module.def(
+        "reaches",
+        [](const Interface& interface, const std::map<std::string, Array>& arrays) {
+            return reaches(interface, tensors_of(arrays));
+        },
+        py::arg("interface"), py::arg("arrays"));
     module.def(
         "packed",
         [](const Interface& interface, const std::map<std::string, Array>& arrays,

@@ -55,9 +55,9 @@ struct Answers {
 void require_shape(const Shape& found, const std::string& name, const Shape& shape,
                    std::size_t& count);
 
-/// For each row of an input, [rows, ...]: the greatest number that is encrypted of it, in units of what
-/// the calibration saw; infinite where one is not finite.
-Vector reaches(const Tensor& tensor, const EncryptedInput& input);
+/// For each row of inputs by name, [rows, ...]: the greatest number that is encrypted of it, in units of
+/// what the calibration saw; infinite where one is not finite.
+Vector reaches(const Interface& interface, const Tensors& inputs);
 
 /// Slots of inputs by name, [count, ...] of 1 to a batch. Throws Error: one is missing, of another
 /// shape, not finite or, unless `unchecked`, far above what the calibration saw; a mask has another

@@ -41,6 +41,9 @@ struct SerializedMessage {
 /// Most bytes of a ciphertext at a level.
 using CiphertextBytes = std::function<std::uint64_t(int level)>;
 
+/// Those of an engine, which must live as long.
+CiphertextBytes saved_bytes(const Engine& engine);
+
 /// Most bytes of a message of this program, of either kind.
 std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most);
 

@@ -68,7 +68,7 @@ Client::Query Client::encrypt(const Tensors& inputs, bool unchecked, const std::
 }
 
 Answers Client::decrypt(PlainFile answer) {
-    const auto most = [this](int level) { return engine_->saved_size(level); };
+    const CiphertextBytes most = saved_bytes(*engine_);
     // Read once: the ledger has the digest of the very bytes that are decrypted.
     answer.hold(message_bytes(interface_, most));
     SerializedMessage read = read_message(TensorFile(std::move(answer)), "answer", interface_, most);

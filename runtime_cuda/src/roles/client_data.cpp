@@ -64,16 +64,16 @@ Tensor prepared(Tensor tensor, const EncryptedInput& input) {
     return tensor;
 }
 
-Vector reaches_of(const Tensor& prepared, const EncryptedInput& input) {
+/// Raises what each row reaches to what it reaches in one more input.
+void raise_to(Vector& reached, const Tensor& prepared, const EncryptedInput& input) {
     const double known = std::max(input.magnitude.value_or(INFINITY), 1e-300);
-    Vector reached(prepared.shape[0], 0.0);
+    reached.resize(prepared.shape[0], 0.0);
     const std::size_t row = prepared.values.size() / std::max<std::size_t>(reached.size(), 1);
     for (std::size_t at = 0; at < prepared.values.size(); ++at) {
         const double value = std::abs(prepared.values[at]);
         double& greatest = reached[at / row];
         greatest = std::max(greatest, std::isfinite(value) ? value / known : INFINITY);
     }
-    return reached;
 }
 
 std::string three_digits(double number) {
@@ -201,8 +201,12 @@ void require_shape(const Shape& found, const std::string& name, const Shape& sha
     count = found[0];
 }
 
-Vector reaches(const Tensor& tensor, const EncryptedInput& input) {
-    return reaches_of(prepared(tensor, input), input);
+Vector reaches(const Interface& interface, const Tensors& inputs) {
+    Vector reached;
+    for (const EncryptedInput& input : interface.inputs) {
+        raise_to(reached, prepared(inputs.at(input.name), input), input);
+    }
+    return reached;
 }
 
 Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked) {
@@ -213,10 +217,7 @@ Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked)
         // Sets the count.
         tensors.push_back(
             prepared(whole_batch(inputs, input.name, input.shape, result.count), input));
-        const Vector rows = reaches_of(tensors.back(), input);
-        reached.resize(rows.size(), 0.0);
-        std::transform(rows.begin(), rows.end(), reached.begin(), reached.begin(),
-                       [](double left, double right) { return std::max(left, right); });
+        raise_to(reached, tensors.back(), input);
     }
     reached.resize(result.count);  // the others are copies
     result.doubt = doubt_of(reached, unchecked);

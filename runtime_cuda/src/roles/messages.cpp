@@ -123,6 +123,10 @@ bool is_mask(const Tensor& tensor) {
 
 }  // namespace
 
+CiphertextBytes saved_bytes(const Engine& engine) {
+    return [&engine](int level) { return engine.saved_size(level); };
+}
+
 std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most) {
     std::uint64_t bytes = 0;
     for (const char* kind : {"query", "answer"}) {
@@ -223,8 +227,7 @@ Message deserialized(SerializedMessage message, const Interface& interface, cons
 
 Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
                      const Engine& engine) {
-    const auto most = [&engine](int level) { return engine.saved_size(level); };
-    return deserialized(read_message(file, kind, interface, most), interface, engine);
+    return deserialized(read_message(file, kind, interface, saved_bytes(engine)), interface, engine);
 }
 
 void write_message(const std::string& path, const std::string& kind, const Interface& interface,

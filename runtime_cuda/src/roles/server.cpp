@@ -72,8 +72,7 @@ Server::Server(const Interface& interface, Program program, PlainFile keys,
 }
 
 Bytes Server::execute(PlainFile query) {
-    const auto most = [this](int level) { return engine_->saved_size(level); };
-    query.hold(message_bytes(interface_, most));
+    query.hold(message_bytes(interface_, saved_bytes(*engine_)));
     const Message answer = execute(
         read_message(TensorFile(std::move(query)), "query", interface_, *engine_), nullptr);
     return message_writer(interface_, serialized(answer, "answer", *engine_)).sealed();

@@ -81,6 +81,17 @@ def test_a_tokenizer_that_is_missing_is_said(pairs: atlasc.Program, tmp_path: Pa
     assert "pip install tokenizers" in done.stderr
 
 
+def test_a_tokenizer_that_nobody_can_read_hinders_no_images(tiny: Tiny, tmp_path: Path) -> None:
+    archive = tmp_path / tiny.archive.name
+    archive.write_bytes(tiny.archive.read_bytes())
+    (tmp_path / "tokenizer.json").write_text("no tokenizer")
+    program = atlasc.compile(str(archive), tiny.data, batch=2, target="sim", recipe="is")
+    client = program.folder / "client" / "model"
+    assert (client / "tokenizer.json").read_text() == "no tokenizer"
+    with np.load(tiny.data) as file:
+        assert not program.run({"pixel_values": file["pixel_values"][:1]}).refused
+
+
 def test_compiling_names_the_extra(tiny: Tiny, tmp_path: Path) -> None:
     body = "import atlasc\natlasc.compile(sys.argv[2], sys.argv[3], target='sim')\n"
     script = SCRIPT[: SCRIPT.index("import numpy, atlasc")] + body
