@@ -60,4 +60,4 @@ OBSERVED = (*MAGNITUDES.of_ops, *NOISE_GAINS.of_ops)
 
 def observed(op: Op) -> dict[str, Any]:
     """The attributes of an op that tell what calibration saw of its result."""
-    return {name: op.attributes[name] for name in OBSERVED if name in op.attributes}
+    return op.chosen(*OBSERVED)

@@ -12,8 +12,8 @@ import numpy as np
 from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, require, symbols_in
-from atlasc.ir.ops import ckks, nn, poly  # noqa: F401  (the registry)
-from atlasc.ir.ops.names import OpName
+from atlasc.ir.ops import ckks, nn, poly, tensors  # noqa: F401  (the registry)
+from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
@@ -61,7 +61,7 @@ class Op:
 
     definition: OpDef
     operands: tuple[Value, ...]
-    attributes: dict[str, Any]
+    attributes: Attributes
     location: str = ""
     result: Value | None = None
 
@@ -89,6 +89,10 @@ class Op:
         """The result of an op that has one."""
         assert self.result is not None, f"{self.name} has no result"
         return self.result
+
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Those of its attributes that have these names."""
+        return {name: value for name, value in self.attributes.items() if name in names}
 
     def levels(self, symbols: Mapping[str, np.ndarray]) -> int:
         """Levels that the op consumes."""
@@ -150,7 +154,7 @@ class Module:
                 where=location,
                 remedy=f"ops of this level: {', '.join(ops_of(self.level))}",
             )
-        op = Op(definition, tuple(operands), dict(attributes or {}), location)
+        op = Op(definition, tuple(operands), cast(Attributes, dict(attributes or {})), location)
         try:
             result_type = infer_type(op, self.symbols)
         except RuleError as error:
@@ -271,3 +275,11 @@ def op_name(text: str) -> OpName:
 def ops_of(level: str) -> list[str]:
     """Names of all ops declared at an IR level."""
     return [name for name in OPS if name.startswith(f"{level}.")]
+
+
+def family_of(op_name: str) -> str:
+    """The family of approximations that an nn op takes; raises AtlasError for any other op."""
+    definition = OPS.get(op_name)
+    if definition is None or not definition.family:
+        raise AtlasError(f"{op_name} takes no approximation")
+    return definition.family

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir import bounds
+from atlasc.ir.approximation import ApproximationAttribute
 from atlasc.ir.layout import Layout
 from atlasc.ir.types import Type
 
@@ -63,21 +64,50 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-KINDS: dict[str, Callable[[Any], bool]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": _is_number,
-    "string": lambda value: isinstance(value, str),
-    "layout": lambda value: isinstance(value, Layout),
-    "name": lambda value: isinstance(value, str) and bounds.is_name(value),
-    "symbol": lambda value: isinstance(value, Symbol),
-    "scalar or symbol": lambda value: isinstance(value, Symbol) or _is_number(value),
-    "ints": lambda value: isinstance(value, list) and all(KINDS["int"](item) for item in value),
-    "floats": lambda value: isinstance(value, list) and all(map(_is_number, value)),
-    "floats or symbol": lambda value: KINDS["floats"](value) or isinstance(value, Symbol),
-    "strings": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
-    "dict": lambda value: isinstance(value, dict),
+@dataclass(frozen=True)
+class Kind:
+    """A kind of attributes: its Python type as an annotation, and which values are of it."""
+
+    annotation: str
+    includes: Callable[[Any], bool]
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_one, value))
+
+
+def _is(*types: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types)
+
+
+def number(value: float | Symbol) -> float:
+    """The value of an attribute that may be a symbol in other ops, but not here."""
+    assert not isinstance(value, Symbol), f"{value} is no number"
+    return value
+
+
+KINDS: dict[str, Kind] = {
+    "bool": Kind("bool", _is(bool)),
+    "int": Kind("int", _is_int),
+    "float": Kind("float", _is_number),
+    "string": Kind("str", _is(str)),
+    "name": Kind("str", lambda value: isinstance(value, str) and bounds.is_name(value)),
+    "layout": Kind("Layout", _is(Layout)),
+    "approximation": Kind("ApproximationAttribute", _is(ApproximationAttribute)),
+    "symbol": Kind("Symbol", _is(Symbol)),
+    "scalar or symbol": Kind("float | Symbol", lambda v: _is_number(v) or isinstance(v, Symbol)),
+    "ints": Kind("list[int]", _are(_is_int)),
+    "floats": Kind("list[float]", _are(_is_number)),
+    "floats or symbol": Kind(
+        "list[float] | Symbol", lambda v: isinstance(v, Symbol) or _are(_is_number)(v)
+    ),
+    "strings": Kind("list[str]", _are(_is(str))),
 }
+"""By the name that declarations use."""
 
 
 def check_value(name: str, value: Any, nesting: int = 0) -> None:
@@ -101,6 +131,10 @@ def check_value(name: str, value: Any, nesting: int = 0) -> None:
     elif isinstance(value, str):
         if not value.isprintable():
             raise RuleError(f"attribute {name!r} holds a text with control characters")
+    elif isinstance(value, ApproximationAttribute):
+        for entry, item in value.entries().items():
+            if not isinstance(item, np.ndarray):
+                check_value(f"{name}.{entry}", item, nesting + 1)
     elif not isinstance(value, bool | int | float | Symbol | Layout):
         raise RuleError(f"attribute {name!r} cannot hold a {type(value).__name__}")
 
@@ -222,9 +256,12 @@ class OpDef:
                 own = sorted(attribute.name for attribute in self.attributes)
                 raise RuleError(f"unknown attribute {name!r}; it takes {own or 'none'}")
             check_value(name, value)
-            if not KINDS[kinds[name]](value):
+            if not KINDS[kinds[name]].includes(value):
                 shown = reprlib.repr(value)
                 raise RuleError(f"attribute {name!r} must be of kind {kinds[name]}, not {shown}")
+            if isinstance(value, ApproximationAttribute):
+                what = f"{value.algorithm!r} is for the family {value.family}, not {self.family}"
+                require(value.family == self.family, what)
         for one in self.attributes:
             given = one.optional or one.name in attributes
             require(given, f"attribute {one.name!r} ({one.kind}) is missing")

@@ -51,7 +51,7 @@ def with_bounds(
     refreshed = {_held(op.operands[0].op) for op in program.ops if op.name == "ckks.bootstrap"}
     errors = greatest_errors(poly, refreshed, inputs, error, cubic) if refreshed else {}
 
-    def attributes(op: Op) -> dict[str, Any]:
+    def attributes(op: Op) -> Mapping[str, Any]:
         if op.result is None or op.result.name not in refreshed:
             return op.attributes
         # What is no number comes from values that explode under errors alone.

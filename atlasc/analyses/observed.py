@@ -22,7 +22,8 @@ from numpy.polynomial import chebyshev as sums
 from atlasc.calibration.measure import kept_tokens
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask, mean_weights
+from atlasc.ir.ops.masks import keep_mask
+from atlasc.ir.ops.tensors import mean_weights
 from atlasc.ir.rewriting import with_attributes
 from atlasc.polynomials.fits.chebyshev import evaluate
 from atlasc.simulation.poly_values import interpret_poly
@@ -119,7 +120,7 @@ def bootstrap_change(op: Op, period: int | None, error: float, cubic: float) -> 
             after p, they are 2 p numbers c. Of a pair of values of size A as Gaussian ones, of
             variance A^2 / p, they err by the root of 15 A^6 / p^2 together: much where p is small.
     """
-    gain, mean = (op.attributes.get(name, 0.0) for name in ("noise_gain", "mean"))
+    gain, mean = op.attributes.get("noise_gain", 0.0), op.attributes.get("mean", 0.0)
     others = 0.0
     if period is not None:
         others = math.sqrt(15) * op.attributes.get("magnitude", 1.0) ** 3 / period

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Site
+from atlasc.ir.opdef import Site, number
 from atlasc.ir.scalar_functions import function
 
 Array = NDArray[np.float64]
@@ -335,7 +335,7 @@ def _placed(op: Op, before: Sequence[int], x: Rows) -> Rows | None:
     x = x.merged(axis)
     if op.name == "nn.repeat":
         return x
-    factor = float(op.attributes.get("factor", 1.0))
+    factor = number(op.attributes.get("factor", 1.0))
     return x.each(lambda part: factor * part.squeeze(axis))
 
 

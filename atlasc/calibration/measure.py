@@ -17,7 +17,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask, log_hidden
+from atlasc.ir.ops.masks import keep_mask, log_hidden
 from atlasc.ir.types import TensorType
 
 WORKING_SET = 128 << 20

@@ -31,6 +31,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.pipeline import Lowered
+from atlasc.polynomials.description import carried_by
 from atlasc.program.costs import program_costs
 from atlasc.report.pages import report_html
 from atlasc.report.summary import costs_summary
@@ -336,12 +337,11 @@ def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
         if op.name == "poly.chebyshev" and "basis" in op.attributes:
             place = f"nn.{op.attributes['part']}", op.location
             bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
-    attributes: dict[tuple[str, str], Any] = {
-        (op.name, op.location): op.attributes["approximation"] for op in nonlinear_ops(module)
-    }
-    settings = {
-        place: ", ".join(f"{name} {_short(value)}" for name, value in approximation.items())
-        for place, approximation in attributes.items()
+    settings: dict[tuple[str, str], str] = {
+        (op.name, op.location): ", ".join(
+            f"{name} {_short(value)}" for name, value in carried_by(op).entries().items()
+        )
+        for op in nonlinear_ops(module)
     }
     return [
         {
@@ -358,4 +358,6 @@ def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
 def _short(value: Any) -> str:
     if isinstance(value, list):
         return f"({', '.join(_short(item) for item in value)})"
+    if isinstance(value, np.ndarray):
+        return f"{'x'.join(map(str, value.shape))} numbers"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -57,7 +57,7 @@ def with_noise(program: Module, noise: NoiseModel, shape: EngineParameters) -> M
     change = program_change(program, noise, shape)
     rewriter = Rewriter(program)
     for op in program.ops:
-        attributes = dict(op.attributes)
+        attributes = op.attributes.copy()
         if op.name == "ckks.output" and "noise_gain" in attributes and change > 0:
             bound = MARGIN * change * attributes["noise_gain"]
             # Rounded: the last digits depend on the order of sums, and a bundle should not.

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from atlasc.ir.ops.nn import log_hidden
+from atlasc.ir.ops.masks import log_hidden
 from atlasc.polynomials.fits.chebyshev import evaluate, levels_of_degree
 from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
 from atlasc.polynomials.linear_system import LinearSystem

@@ -1,5 +1,5 @@
-"""Approximations: frozen descriptions that an op carries as an attribute and that evaluate
-themselves against any arithmetic.
+"""Approximations: frozen objects that an op carries as an attribute and that evaluate themselves
+against any arithmetic.
 
 The simulator, the expansion into poly ops and the counts of depth and levels use the three families
 below and know no single algorithm.
@@ -7,18 +7,15 @@ below and know no single algorithm.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
+from atlasc.ir.approximation import ApproximationAttribute
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
-from atlasc.ir.opdef import OPS
 from atlasc.polynomials.arithmetic import (
     Constant,
     DepthArithmetic,
@@ -33,27 +30,24 @@ NORM_DEPTH = {"nn.layer_norm": 7, "nn.rms_norm": 5}
 the square one, the product one and gamma one; a LayerNorm has two means, an RMSNorm one."""
 
 
-class Approximation(ABC):
+class Approximation(ApproximationAttribute):
     """One way to replace a nonlinear op by additions, products and Chebyshev sums.
 
-    Subclasses are frozen dataclasses; their fields are the entries of the attribute. Fields that
-    are called `..degree`, `..range` or `..coefficients` are checked here.
+    Subclasses are frozen dataclasses; their fields are the entries of the text form. Fields that
+    are called `..degree`, `..range` or `..coefficients` are checked here. A module of them is
+    declared as an entry point of the group ``atlasc.algorithms``.
 
     Attributes:
-        family: "softmax", "norm" or "activation".
-        algorithm: name in the attribute, unique in its family.
         positive: names of ranges that hold positive numbers only.
         example: arguments of `apply` beside the first, of which depth and levels are counted; they
             are those of all others.
     """
 
-    family: ClassVar[str]
-    algorithm: ClassVar[str]
     positive: ClassVar[tuple[str, ...]] = ()
     example: ClassVar[tuple[Any, ...]] = ()
 
     def __post_init__(self) -> None:
-        for name, value in self._entries().items():
+        for name, value in self.fields_set().items():
             if name.endswith("degree") and value < 1:
                 raise AtlasError(f"{self.family}: a polynomial cannot have degree {value}")
             degree = getattr(self, name.replace("coefficients", "degree"), None)
@@ -63,20 +57,6 @@ class Approximation(ABC):
                 what = f"{self.family}: the {name.replace('_', ' ')}"
                 value = interval(value, what, name in self.positive)
             object.__setattr__(self, name, value)
-
-    def _entries(self) -> dict[str, Any]:
-        """The fields that are set."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        values = {field.name: getattr(self, field.name) for field in fields}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def to_attribute(self) -> dict[str, Any]:
-        """The description as an attribute value: the algorithm, then the fields that are set.
-
-        Arrays are left as they are, for a module to store them.
-        """
-        entries = {name: _plain(value) for name, value in self._entries().items()}
-        return {"algorithm": self.algorithm, **entries}
 
     @abstractmethod
     def apply(self, *args: Any, **kwargs: Any) -> Term:
@@ -190,12 +170,18 @@ class Norm(Approximation):
         return NORM_DEPTH[op_name] + DepthArithmetic().run(self.inverse_sqrt, 0)
 
 
-def family_of(op_name: str) -> str:
-    """The family of approximations that an nn op takes; raises AtlasError for any other op."""
-    definition = OPS.get(op_name)
-    if definition is None or not definition.family:
-        raise AtlasError(f"{op_name} takes no approximation")
-    return definition.family
+def carried_by(op: Op) -> Approximation:
+    """The approximation that an op carries; raises AtlasError where it carries none."""
+    if "approximation" not in op.attributes:
+        raise AtlasError(
+            f"{op.name} has no approximation",
+            where=op.location,
+            why="under CKKS only polynomials can be evaluated",
+            remedy="apply a recipe or a search result first",
+        )
+    carried = op.attributes["approximation"]
+    assert isinstance(carried, Approximation)
+    return carried
 
 
 def applied(op: Op, approximation: Approximation, x: Term, *constants: Constant) -> Term:
@@ -221,9 +207,3 @@ def interval(value: Any, what: str, positive: bool = False) -> Interval:
     if positive and low <= 0:
         raise AtlasError(f"{what} must be positive", why=f"it is ({low:g}, {high:g})")
     return low, high
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from atlasc.calibration.ranges import Range
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Op
+from atlasc.ir.module import Op, family_of
 from atlasc.ir.plugins import loaded, plugins
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
     SoftmaxApproximation,
 )
-from atlasc.polynomials.description import Activation, Approximation, family_of
+from atlasc.polynomials.description import Activation, Approximation
 from atlasc.polynomials.fits.chebyshev_sum import Interval
 from atlasc.polynomials.fitted import covered, paper_ranges
 

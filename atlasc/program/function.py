@@ -10,6 +10,7 @@ C++ (``runtime_cuda/src/replay.cpp``), others as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -125,7 +126,8 @@ class Function:
         of a public input.
         """
         public = [v.op.attributes["name"] for v in op.operands if not v.encrypted]
-        return [public[0] if role == MASK else op.attributes[role].name for role in self.roles]
+        given: Mapping[str, Any] = op.attributes
+        return [public[0] if role == MASK else given[role].name for role in self.roles]
 
     @cached_property
     def periods(self) -> frozenset[int]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.ops.nn import shares
+from atlasc.ir.ops.masks import shares
 
 NOWHERE = -1
 """What a table has where a lookup is zero."""

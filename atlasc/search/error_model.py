@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, family_of
 from atlasc.passes.approximation.approximate import NonlinearPlace, places
-from atlasc.polynomials.description import family_of
 from atlasc.polynomials.parametrisation import (
     ACTIVATION,
     ALGORITHM,

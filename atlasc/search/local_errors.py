@@ -19,7 +19,7 @@ from atlasc.calibration.ranges import Range
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Op, Value
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.masks import keep_mask
 from atlasc.polynomials.description import Approximation
 from atlasc.search.error_model import Choice, Group
 from atlasc.search.search_problem import SearchProblem

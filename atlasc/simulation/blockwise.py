@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.masks import keep_mask
 from atlasc.polynomials.arithmetic import NumpyArithmetic, Term
 from atlasc.polynomials.description import Approximation, Softmax, applied
 from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum

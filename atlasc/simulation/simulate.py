@@ -21,8 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 from atlasc.calibration.measure import chunk_size, nonlinear_ops
 from atlasc.ir.module import Module, Op, Value
-from atlasc.polynomials.algorithms import carried_by
-from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.description import Approximation, carried_by
 from atlasc.simulation.blockwise import Blockwise
 from atlasc.simulation.poly_values import EXPLODED
 from atlasc.simulation.simulator import (
@@ -192,7 +191,7 @@ class PolynomialSimulator(Simulator):
             AtlasError: an op carries none.
         """
         ops = nonlinear_ops(self.module)
-        return {op.value.name: carried_by(op, self.module.symbols) for op in ops}
+        return {op.value.name: carried_by(op) for op in ops}
 
     def run(
         self,

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.ops.nn import keep_mask, mean_weights
+from atlasc.ir.ops.masks import keep_mask
+from atlasc.ir.ops.tensors import mean_weights
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.polynomials.arithmetic import OPERATORS, Arithmetic
 from atlasc.polynomials.description import Approximation

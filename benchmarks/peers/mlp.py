@@ -76,7 +76,7 @@ class Mlp:
             "nn.input", [], {"name": "x", "shape": shape, "side": "client", "dtype": "f64"}
         )
         x = self._linear(module, module.add("nn.encrypt", [x]), "up")
-        approximation = ActivationApproximation(self.degree, self.domain).to_attribute()
+        approximation = ActivationApproximation(self.degree, self.domain)
         x = module.add("nn.gelu", [x], {"approximation": approximation}, "mlp")
         x = self._linear(module, x, "down")
         module.add("nn.output", [x], {"name": "hidden"})

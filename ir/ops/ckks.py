@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from atlasc.ir import rules
 from atlasc.ir.bounds import is_shape
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
-from atlasc.ir.ops.nn import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP, QUERY, require_function
+from atlasc.ir.ops import rules
+from atlasc.ir.ops.masks import CAUSAL, QUERY
 from atlasc.ir.ops.poly import FILL, LOG_KEYS, chebyshev_levels
+from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, require_function
 from atlasc.ir.types import CiphertextType, TensorType
 
 FIRST_ROW = A("first_row", "bool", "zero in all tokens but the first", optional=True)
@@ -68,26 +69,6 @@ def first_layout(site: Site, operand: int = 0) -> Layout:
     return site.types[operand].layout
 
 
-def _elementwise(site: Site) -> Layout:
-    """Equal layouts, or one is replicated where the other has an axis."""
-    one, other = first_layout(site, 0), first_layout(site, 1)
-    for a, b in ((one, other), (other, one)):
-        if a == b or _covers(a, b):
-            return a
-    raise RuleError(f"layouts {one} and {other} do not align")
-
-
-def _covers(full: Layout, reduced: Layout) -> bool:
-    if len(full.fields) != len(reduced.fields):
-        return False
-    aligned = all(
-        f == r or (r.axis == REPLICATED and f.bits == r.bits)
-        for f, r in zip(full.fields, reduced.fields, strict=True)
-    )
-    outer = set(reduced.outer) <= set(full.outer)
-    return aligned and outer and dict(reduced.extents).items() <= dict(full.extents).items()
-
-
 def _input(site: Site) -> CiphertextType:
     layout, shape = site.attributes["layout"], site.attributes["shape"]
     if tuple(axis for axis, _ in layout.extents) != HIDDEN:
@@ -116,6 +97,29 @@ def _result(site: Site) -> CiphertextType:
     return CiphertextType(site.attributes["layout"], site.attributes.get("level"))
 
 
+declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
+        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED,
+        A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
+declare("ckks.result", "A result of the server, in the client's part of a program.", "", _result,
+        A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
+        A("level", "int", "level", optional=True))  # fmt: skip
+declare("ckks.public_input", "Plaintext that the server sees.", "",
+        lambda site: TensorType(tuple(site.attributes["shape"]), "public"),
+        A("name", "name", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
+
+
+def _output(site: Site) -> None:
+    shape = site.attributes["shape"]
+    _check_unpacked(first_layout(site), shape)
+    tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
+    rules.constant_broadcast("factor", "shift")(tensor)
+    require_function(site)
+
+
+declare("ckks.output", "Encrypted result.", "x", _output, A("name", "name", "name"),
+        A("shape", "ints", "extents of the tensor"), *OUTPUT_MAP)  # fmt: skip
+
+
 def _linear_transform(site: Site) -> Layout:
     layout = site.attributes["layout"]
     outputs, inputs = rules.matrix_shape(site, "weight")
@@ -132,11 +136,40 @@ def _linear_transform(site: Site) -> Layout:
     return layout
 
 
-def _replicate(site: Site) -> Layout:
-    source, layout = first_layout(site), site.attributes["layout"]
-    if layout not in (source.one_row, source.without((UNUSED,), REPLICATED)):
-        raise RuleError(f"the layout {layout} does not replicate {source}")
-    return layout
+declare_ckks("ckks.linear_transform",
+             "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
+             _linear_transform, A("weight", "symbol", "[out, in]"),
+             A("bias", "symbol", "[out]", optional=True),
+             A("cos", "symbol", "rotary table [n, d]", optional=True),
+             A("sin", "symbol", "rotary table [n, d]", optional=True),
+             *PADDING,
+             A("baby_steps", "int", "rotations of the operand"),
+             A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
+             levels=1)  # fmt: skip
+
+
+def _elementwise(site: Site) -> Layout:
+    """Equal layouts, or one is replicated where the other has an axis."""
+    one, other = first_layout(site, 0), first_layout(site, 1)
+    for a, b in ((one, other), (other, one)):
+        if a == b or _covers(a, b):
+            return a
+    raise RuleError(f"layouts {one} and {other} do not align")
+
+
+def _covers(full: Layout, reduced: Layout) -> bool:
+    if len(full.fields) != len(reduced.fields):
+        return False
+    aligned = all(
+        f == r or (r.axis == REPLICATED and f.bits == r.bits)
+        for f, r in zip(full.fields, reduced.fields, strict=True)
+    )
+    outer = set(reduced.outer) <= set(full.outer)
+    return aligned and outer and dict(reduced.extents).items() <= dict(full.extents).items()
+
+
+declare_ckks("ckks.add", "Sum.", "a b", _elementwise)
+declare_ckks("ckks.sub", "Difference.", "a b", _elementwise)
 
 
 def _double(site: Site) -> Layout:
@@ -144,25 +177,13 @@ def _double(site: Site) -> Layout:
     return first_layout(site)
 
 
-def _rotate_sum(site: Site) -> Layout:
-    layout, axes = first_layout(site), tuple(site.attributes["axes"])
-    for axis in axes:
-        if axis not in dict(layout.extents):
-            raise RuleError(f"the operand's layout {layout} has no axis {axis}")
-    # A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
-    remaining = [field.axis for field in layout.fields if field.bits]
-    while remaining and remaining[0] in (*axes, REPLICATED):
-        remaining.pop(0)
-    wraps = not set(axes) & set(remaining)
-    return layout.without(axes, REPLICATED if wraps else UNUSED)
-
-
-def _select(site: Site) -> Layout:
-    layout, axis, index = first_layout(site), site.attributes["axis"], site.attributes["index"]
-    if layout.field(axis) is None:
-        raise RuleError(f"the operand's layout {layout} has no slot field for axis {axis}")
-    require(0 <= index < layout.extent(axis), f"axis {axis} has no index {index}")
-    return layout.without((axis,), UNUSED)
+declare_ckks("ckks.double", "x · 2^times by additions.", "x", _double,
+             A("times", "int", "doublings"))  # fmt: skip
+declare_ckks("ckks.add_plain", "Sum with a plaintext.", "x", first_layout,
+             A("value", "scalar or symbol", "broadcast to the packed tensor"),
+             *PADDING)  # fmt: skip
+declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise, levels=1)
+declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
 
 
 def _mul_plain(site: Site) -> Layout:
@@ -178,6 +199,65 @@ def _mul_plain(site: Site) -> Layout:
     return layout
 
 
+declare_ckks("ckks.mul_plain",
+             "Product with a plaintext, rescaled; with a mask the value is times the share of each "
+             "token, 1 / kept tokens or 0.", "x mask?", _mul_plain,
+             A("value", "scalar or symbol", "broadcast to the packed tensor"),
+             A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
+               optional=True),
+             FIRST_ROW,
+             A("layout", "layout", "of the result, where a replicated operand grows an axis",
+               optional=True),
+             levels=1)  # fmt: skip
+declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,
+             A("coefficients", "floats or symbol",
+               "[degree + 1] or [features, degree + 1], T₀ first"),
+             levels=chebyshev_levels)  # fmt: skip
+
+
+def _rotate_sum(site: Site) -> Layout:
+    layout, axes = first_layout(site), tuple(site.attributes["axes"])
+    for axis in axes:
+        if axis not in dict(layout.extents):
+            raise RuleError(f"the operand's layout {layout} has no axis {axis}")
+    # A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
+    remaining = [field.axis for field in layout.fields if field.bits]
+    while remaining and remaining[0] in (*axes, REPLICATED):
+        remaining.pop(0)
+    wraps = not set(axes) & set(remaining)
+    return layout.without(axes, REPLICATED if wraps else UNUSED)
+
+
+declare_ckks("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", "x",
+             _rotate_sum, A("axes", "strings", "axes that are summed"))  # fmt: skip
+
+
+def _select(site: Site) -> Layout:
+    layout = first_layout(site)
+    axis, index = site.attributes["layout_axis"], site.attributes["index"]
+    if layout.field(axis) is None:
+        raise RuleError(f"the operand's layout {layout} has no slot field for axis {axis}")
+    require(0 <= index < layout.extent(axis), f"axis {axis} has no index {index}")
+    return layout.without((axis,), UNUSED)
+
+
+declare_ckks("ckks.select", "Keep one index along an axis; other slots hold anything.", "x",
+             _select, A("layout_axis", "string", "axis of the layout"),
+             A("index", "int", "from 0"))  # fmt: skip
+
+
+def _replicate(site: Site) -> Layout:
+    source, layout = first_layout(site), site.attributes["layout"]
+    if layout not in (source.one_row, source.without((UNUSED,), REPLICATED)):
+        raise RuleError(f"the layout {layout} does not replicate {source}")
+    return layout
+
+
+declare_ckks("ckks.replicate",
+             "Copies one token into the slots of all tokens, which must be zero before.",
+             "x", _replicate, LAYOUT)  # fmt: skip
+
+
 def _gather(site: Site) -> Layout:
     layout = first_layout(site)
     if layout.gathered is None:
@@ -185,11 +265,19 @@ def _gather(site: Site) -> Layout:
     return layout.gathered
 
 
+declare_ckks("ckks.gather",
+             "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
+             "x", _gather, levels=1)  # fmt: skip
+
+
 def _spread(site: Site) -> Layout:
     layout = site.attributes["layout"]
     if layout.gathered != first_layout(site):
         raise RuleError(f"{first_layout(site)} is not the layout {layout} in one ciphertext")
     return layout
+
+
+declare_ckks("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT, levels=1)
 
 
 def _set_level(site: Site) -> CiphertextType:
@@ -212,6 +300,12 @@ def _refreshed(site: Site) -> CiphertextType:
     return result
 
 
+declare("ckks.bootstrap", "Refresh to a level.", "x", _refreshed,
+        A("level", "int", "level of the result"),
+        A("period", "int", "slots after which the operand repeats: a narrow bootstrap",
+          optional=True))  # fmt: skip
+
+
 def _drop(site: Site) -> CiphertextType:
     result, level = _set_level(site), operand_level(site)
     lower = level is None or site.attributes["level"] <= level
@@ -219,12 +313,8 @@ def _drop(site: Site) -> CiphertextType:
     return result
 
 
-def _output(site: Site) -> None:
-    shape = site.attributes["shape"]
-    _check_unpacked(first_layout(site), shape)
-    tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
-    rules.constant_broadcast("factor", "shift")(tensor)
-    require_function(site)
+declare("ckks.drop", "Drop to a lower level.", "x", _drop,
+        A("level", "int", "level of the result"))  # fmt: skip
 
 
 def _masked(site: Site, operand: int, scores: Layout) -> Layout:
@@ -244,11 +334,13 @@ def _scores(site: Site) -> Layout:
     return _masked(site, 2, site.attributes["layout"])
 
 
-def _row_scores(site: Site) -> Layout:
-    query, keys = first_layout(site, 0), first_layout(site, 1)
-    if query != keys.without(("t",), REPLICATED):
-        raise RuleError(f"the query must be replicated over the tokens of the keys, not {query}")
-    return _masked(site, 2, site.attributes["layout"])
+declare_ckks("ckks.ct_matmul_qk",
+             "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
+             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, LAYOUT, levels=QK_LEVELS)  # fmt: skip
+declare_ckks("ckks.mask_zero",
+             "Sets masked keys and padding keys, which all hold ``value``, to 0.",
+             "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
+             A("value", "float", "what every masked weight holds"))  # fmt: skip
 
 
 def _context(site: Site) -> Layout:
@@ -256,6 +348,23 @@ def _context(site: Site) -> Layout:
     fits = weights.field("s") is not None and values.field("d") is not None
     require(fits, "it takes weights with an axis s and values with an axis d")
     return site.attributes["layout"]
+
+
+declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
+             _context, LAYOUT, levels=PV_LEVELS)  # fmt: skip
+
+
+def _row_scores(site: Site) -> Layout:
+    query, keys = first_layout(site, 0), first_layout(site, 1)
+    if query != keys.without(("t",), REPLICATED):
+        raise RuleError(f"the query must be replicated over the tokens of the keys, not {query}")
+    return _masked(site, 2, site.attributes["layout"])
+
+
+declare_ckks("ckks.row_scores",
+             "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
+             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, LAYOUT,
+             levels=ROW_LEVELS)  # fmt: skip
 
 
 def _row_context(site: Site) -> Layout:
@@ -266,79 +375,5 @@ def _row_context(site: Site) -> Layout:
     return values.one_row
 
 
-declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
-        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED,
-        A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
-declare("ckks.result", "A result of the server, in the client's part of a program.", "", _result,
-        A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
-        A("level", "int", "level", optional=True))  # fmt: skip
-declare("ckks.public_input", "Plaintext that the server sees.", "",
-        lambda site: TensorType(tuple(site.attributes["shape"]), "public"),
-        A("name", "name", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
-declare("ckks.output", "Encrypted result.", "x", _output, A("name", "name", "name"),
-        A("shape", "ints", "extents of the tensor"), *OUTPUT_MAP)  # fmt: skip
-declare_ckks("ckks.linear_transform",
-             "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
-             _linear_transform, A("weight", "symbol", "[out, in]"),
-             A("bias", "symbol", "[out]", optional=True),
-             A("cos", "symbol", "rotary table [n, d]", optional=True),
-             A("sin", "symbol", "rotary table [n, d]", optional=True),
-             *PADDING,
-             A("baby_steps", "int", "rotations of the operand"),
-             A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
-             levels=1)  # fmt: skip
-declare_ckks("ckks.add", "Sum.", "a b", _elementwise)
-declare_ckks("ckks.sub", "Difference.", "a b", _elementwise)
-declare_ckks("ckks.double", "x · 2^times by additions.", "x", _double,
-             A("times", "int", "doublings"))  # fmt: skip
-declare_ckks("ckks.add_plain", "Sum with a plaintext.", "x", first_layout,
-             A("value", "scalar or symbol", "broadcast to the packed tensor"),
-             *PADDING)  # fmt: skip
-declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise, levels=1)
-declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
-declare_ckks("ckks.mul_plain",
-             "Product with a plaintext, rescaled; with a mask the value is times the share of each "
-             "token, 1 / kept tokens or 0.", "x mask?", _mul_plain,
-             A("value", "scalar or symbol", "broadcast to the packed tensor"),
-             A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
-               optional=True),
-             FIRST_ROW,
-             A("layout", "layout", "of the result, where a replicated operand grows an axis",
-               optional=True),
-             levels=1)  # fmt: skip
-declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,
-             A("coefficients", "floats or symbol",
-               "[degree + 1] or [features, degree + 1], T₀ first"),
-             levels=chebyshev_levels)  # fmt: skip
-declare_ckks("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", "x",
-             _rotate_sum, A("axes", "strings", "axes that are summed"))  # fmt: skip
-declare_ckks("ckks.select", "Keep one index along an axis; other slots hold anything.", "x",
-             _select, A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
-declare_ckks("ckks.replicate",
-             "Copies one token into the slots of all tokens, which must be zero before.",
-             "x", _replicate, LAYOUT)  # fmt: skip
-declare_ckks("ckks.gather",
-             "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
-             "x", _gather, levels=1)  # fmt: skip
-declare_ckks("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT, levels=1)
-declare("ckks.bootstrap", "Refresh to a level.", "x", _refreshed,
-        A("level", "int", "level of the result"),
-        A("period", "int", "slots after which the operand repeats: a narrow bootstrap",
-          optional=True))  # fmt: skip
-declare("ckks.drop", "Drop to a lower level.", "x", _drop,
-        A("level", "int", "level of the result"))  # fmt: skip
-declare_ckks("ckks.ct_matmul_qk",
-             "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
-             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, LAYOUT, levels=QK_LEVELS)  # fmt: skip
-declare_ckks("ckks.mask_zero",
-             "Sets masked keys and padding keys, which all hold ``value``, to 0.",
-             "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
-             A("value", "float", "what every masked weight holds"))  # fmt: skip
-declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
-             _context, LAYOUT, levels=PV_LEVELS)  # fmt: skip
-declare_ckks("ckks.row_scores",
-             "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
-             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, LAYOUT,
-             levels=ROW_LEVELS)  # fmt: skip
 declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
              levels=ROW_LEVELS)  # fmt: skip

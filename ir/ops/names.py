@@ -1,30 +1,21 @@
-"""The names of all ops as a type, so that mypy and editors know them.
+"""The names of all ops, and their attributes, as types, so that mypy and editors know them.
 
 ``make docs`` writes this file from the declarations.
 """
 
-from typing import Literal, TypeAlias
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, TypedDict
+
+from atlasc.ir.approximation import ApproximationAttribute
+from atlasc.ir.layout import Layout
+from atlasc.ir.opdef import Symbol
 
 OpName: TypeAlias = Literal[
-    "nn.input",
-    "nn.output",
     "nn.encrypt",
     "nn.embedding",
     "nn.position_ids",
     "nn.patchify",
-    "nn.linear",
-    "nn.add",
-    "nn.add_constant",
-    "nn.mul",
-    "nn.scale",
-    "nn.matmul",
-    "nn.transpose",
-    "nn.reshape",
-    "nn.select",
-    "nn.mean",
-    "nn.center",
-    "nn.repeat",
-    "nn.rotary",
     "nn.softmax",
     "nn.layer_norm",
     "nn.rms_norm",
@@ -39,6 +30,29 @@ OpName: TypeAlias = Literal[
     "nn.tanh",
     "nn.relu",
     "nn.relu_squared",
+    "nn.input",
+    "nn.output",
+    "nn.linear",
+    "nn.add",
+    "nn.add_constant",
+    "nn.mul",
+    "nn.scale",
+    "nn.matmul",
+    "nn.transpose",
+    "nn.reshape",
+    "nn.select",
+    "nn.mean",
+    "nn.center",
+    "nn.repeat",
+    "nn.rotary",
+    "poly.square",
+    "poly.sub",
+    "poly.affine",
+    "poly.double",
+    "poly.row_sum",
+    "poly.mask_fill",
+    "poly.mask_zero",
+    "poly.chebyshev",
     "poly.input",
     "poly.output",
     "poly.linear",
@@ -54,14 +68,6 @@ OpName: TypeAlias = Literal[
     "poly.center",
     "poly.repeat",
     "poly.rotary",
-    "poly.square",
-    "poly.sub",
-    "poly.affine",
-    "poly.double",
-    "poly.row_sum",
-    "poly.mask_fill",
-    "poly.mask_zero",
-    "poly.chebyshev",
     "ckks.input",
     "ckks.result",
     "ckks.public_input",
@@ -88,3 +94,122 @@ OpName: TypeAlias = Literal[
     "ckks.row_scores",
     "ckks.row_context",
 ]
+
+
+class Attributes(TypedDict, total=False):
+    """The attributes of ops. The declaration of an op says which of them it takes."""
+
+    # polynomials that replace the function
+    approximation: ApproximationAttribute
+    # axes that are summed
+    axes: list[str]
+    # from 0
+    axis: int
+    # rotations of the operand
+    baby_steps: int
+    # what its range rests on: measured, certified (it holds for every input), published, nominal
+    basis: str
+    # [features]
+    beta: Symbol
+    # [out]
+    bias: Symbol
+    # magnitude that the result may not exceed, because it is bootstrapped
+    bound: float
+    # a query sees no later key
+    causal: bool
+    # the client subtracts the mean of the last axis
+    centred: bool
+    # a zero row comes first
+    class_token: bool
+    # [degree + 1] or [channels, degree + 1], T₀ first; [degree + 1] or [features, degree + 1], T₀
+    # first
+    coefficients: Symbol | list[float]
+    # padding blocks copy block 0 (else they are zero)
+    copy_padding: bool
+    # [n, d]; rotary table [n, d]
+    cos: Symbol
+    # [low, high], mapped to (−1, 1)
+    domain: list[float]
+    # f64 or i64
+    dtype: str
+    # added to the variance or mean square
+    epsilon: float
+    # the values are multiplied by it (default 1); the client multiplies by it (default 1);
+    # broadcast to x
+    factor: Symbol | float
+    # value of a masked score
+    fill: float
+    # zero in all tokens but the first
+    first_row: bool
+    # that the sum approximates, where it is known; the client applies it afterwards, along the last
+    # axis: log_softmax, softmax, argmax, log_sigmoid, sigmoid, normalize
+    function: str
+    # times the function is what the sum approximates (default 1)
+    gain: float
+    # [features]
+    gamma: Symbol
+    # of a packed value: the poly value whose elements its slots hold
+    holds: str
+    # from 0
+    index: int
+    # its arguments that the domain stands for: [low, high], or [channels, 2]
+    interval: Symbol | list[float]
+    # packing of the result; of the result, where a replicated operand grows an axis
+    layout: Layout
+    # axis of the layout
+    layout_axis: str
+    # level of the fresh ciphertexts; level; level of the result
+    level: int
+    # times log(keys / visible keys) is added to visible scores (default 0)
+    log_keys: float
+    # greatest magnitude of the result that calibration saw; of an output, of the answer
+    magnitude: float
+    # greatest mean of one input's result that calibration saw
+    mean: float
+    # name in the data; name of the result; name
+    name: str
+    # of an output: error that encryption adds to an answer, a root mean square
+    noise: float
+    # change of the outputs by an error of the result, in units of their size; of an output, what a
+    # change of 1 is in units of the answer
+    noise_gain: float
+    # id of the padding, and its position
+    padding: int
+    # two diagonals share a complex plaintext
+    paired: bool
+    # the nonlinear function that the op was expanded from
+    part: str
+    # side of a patch in pixels
+    patch: int
+    # slots after which the operand repeats: a narrow bootstrap
+    period: int
+    # result axis i is operand axis permutation[i]
+    permutation: list[int]
+    # token of the only query (default 0)
+    query: int
+    # copies
+    repeats: int
+    # broadcast to x
+    scale: Symbol | float
+    # extents, batch first; extents; extents of the tensor
+    shape: list[int]
+    # broadcast to x; the client adds it (default 0)
+    shift: Symbol | float
+    # client, server or public
+    side: str
+    # [n, d]; rotary table [n, d]
+    sin: Symbol
+    # [vocabulary, features]
+    table: Symbol
+    # doublings
+    times: int
+    # b is given as [..., n, k]
+    transpose_b: bool
+    # where the sum is accurate; the domain is (−1, 1)
+    valid: list[float]
+    # what every masked weight holds; broadcast to x; broadcast to the packed tensor
+    value: Symbol | float
+    # [out, in]
+    weight: Symbol
+    # zero in padding tokens (else they copy token 0)
+    zero_padding: bool

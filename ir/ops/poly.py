@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from atlasc.ir import rules
 from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
-from atlasc.ir.ops.nn import BASIS, CAUSAL, QUERY, keep_mask, log_hidden
+from atlasc.ir.ops import rules
+from atlasc.ir.ops.masks import CAUSAL, QUERY, keep_mask, log_hidden
+from atlasc.ir.ops.nn import BASIS
 from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.ir.types import TensorType
 
@@ -16,6 +17,63 @@ FILL = A("fill", "float", "value of a masked score")
 LOG_KEYS = A("log_keys", "float",
              "times log(keys / visible keys) is added to visible scores (default 0)",
              optional=True)  # fmt: skip
+declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
+        evaluate=lambda site, x: np.square(x), levels=1)  # fmt: skip
+declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
+        evaluate=lambda site, a, b: a - b)  # fmt: skip
+declare("poly.affine", "x · scale + shift.", "x",
+        rules.constant_broadcast("shift", "scale"),
+        A("scale", "scalar or symbol", "broadcast to x"),
+        A("shift", "scalar or symbol", "broadcast to x"),
+        evaluate=lambda site, x: x * site.like("scale", x) + site.like("shift", x),
+        levels=1)  # fmt: skip
+
+
+def _double(site: Site) -> TensorType:
+    rules.check_times(site)
+    return rules.same_as_first(site)
+
+
+declare("poly.double", "x · 2^times by additions, which consume no level.", "x", _double,
+        A("times", "int", "doublings"),
+        evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
+
+
+def _row_sum(site: Site) -> TensorType:
+    rules.last_extent(site)
+    return rules.tensor(site, (*site.shape()[:-1], 1))
+
+
+declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
+        evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
+
+
+def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    keep = keep_mask(site, scores, mask)
+    if keep is None:
+        return scores
+    fill, log_keys = (
+        scores.dtype.type(site.attributes.get(name, 0.0)) for name in ("fill", "log_keys")
+    )
+    return np.where(keep, scores + log_keys * log_hidden(scores, keep), fill)
+
+
+declare("poly.mask_fill",
+        "The scores of visible keys plus ``log_keys`` · log(keys / visible keys), ``fill`` for "
+        "masked keys.",
+        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, LOG_KEYS,
+        evaluate=_mask_fill)  # fmt: skip
+
+
+def _mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    keep = keep_mask(site, y, mask)
+    return y if keep is None else np.where(keep, y, np.zeros((), y.dtype))
+
+
+declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
+        "weights mask?", rules.keys_mask, CAUSAL, QUERY,
+        A("value", "float", "what every masked weight holds"),
+        evaluate=_mask_zero)  # fmt: skip
 
 
 def chebyshev_levels(site: Site) -> int:
@@ -45,31 +103,6 @@ def _chebyshev(site: Site) -> TensorType:
     return rules.same_as_first(site)
 
 
-def _double(site: Site) -> TensorType:
-    rules.check_times(site)
-    return rules.same_as_first(site)
-
-
-def _row_sum(site: Site) -> TensorType:
-    rules.last_extent(site)
-    return rules.tensor(site, (*site.shape()[:-1], 1))
-
-
-def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    keep = keep_mask(site, scores, mask)
-    if keep is None:
-        return scores
-    fill, log_keys = (
-        scores.dtype.type(site.attributes.get(name, 0.0)) for name in ("fill", "log_keys")
-    )
-    return np.where(keep, scores + log_keys * log_hidden(scores, keep), fill)
-
-
-def _mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    keep = keep_mask(site, y, mask)
-    return y if keep is None else np.where(keep, y, np.zeros((), y.dtype))
-
-
 def _chebyshev_sum(site: Site, x: np.ndarray) -> np.ndarray:
     """By Clenshaw's recurrence; coefficients [..., degree + 1], of one sum or one a channel."""
     low, high = site.attributes["domain"]
@@ -78,30 +111,6 @@ def _chebyshev_sum(site: Site, x: np.ndarray) -> np.ndarray:
     return np.polynomial.chebyshev.chebval(u, coefficients.T, tensor=False)
 
 
-declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
-        evaluate=lambda site, x: np.square(x), levels=1)  # fmt: skip
-declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
-        evaluate=lambda site, a, b: a - b)  # fmt: skip
-declare("poly.affine", "x · scale + shift.", "x",
-        rules.constant_broadcast("shift", "scale"),
-        A("scale", "scalar or symbol", "broadcast to x"),
-        A("shift", "scalar or symbol", "broadcast to x"),
-        evaluate=lambda site, x: x * site.like("scale", x) + site.like("shift", x),
-        levels=1)  # fmt: skip
-declare("poly.double", "x · 2^times by additions, which consume no level.", "x", _double,
-        A("times", "int", "doublings"),
-        evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
-declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
-        evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
-declare("poly.mask_fill",
-        "The scores of visible keys plus ``log_keys`` · log(keys / visible keys), ``fill`` for "
-        "masked keys.",
-        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, LOG_KEYS,
-        evaluate=_mask_fill)  # fmt: skip
-declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
-        "weights mask?", rules.keys_mask, CAUSAL, QUERY,
-        A("value", "float", "what every masked weight holds"),
-        evaluate=_mask_zero)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1] or [channels, degree + 1], T₀ first"),
         A("domain", "floats", "[low, high], mapped to (−1, 1)"),

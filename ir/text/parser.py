@@ -19,6 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import LEVELS, IRLevel, Module, Value, op_name
 from atlasc.ir.opdef import OPS, RuleError, Symbol, check_value
+from atlasc.ir.text.approximations import read_approximation
 
 MAX_DIGITS = 20
 """Of an integer of 64 bits, its sign included."""
@@ -155,11 +156,16 @@ def _module(tree: Any, arrays: Mapping[str, np.ndarray]) -> Module:
     with _at(level):
         check_value("module", module.attributes)
     values: dict[str, Value] = {}
-    for node in nodes:
-        if node.data == "symbol":
-            _declare(module, arrays, *node.children)
-        else:
-            _add(module, values, *node.children)
+    symbols, ops = (
+        [node.children for node in nodes if (node.data == "symbol") is wanted]
+        for wanted in (True, False)
+    )
+    for children in symbols:
+        _declare(module, arrays, *children)
+    at_hand = {name: array for name, array in module.symbols.items() if name in arrays}
+    for children in ops:
+        _add(module, at_hand, values, *children)
+    module.symbols = module.arrays_used()  # those of approximations are in these
     return module
 
 
@@ -197,6 +203,7 @@ def _shape(extents: Token | None) -> tuple[int, ...]:
 
 def _add(
     module: Module,
+    arrays: Mapping[str, np.ndarray],
     values: dict[str, Value],
     name: Token | None,
     at: Token,
@@ -213,7 +220,7 @@ def _add(
         raise _Fault(name, f"{name} is defined twice")
     sources = [values[str(token)] for token in operands]
     with _at(at):
-        attributes = _typed(str(at), attributes or {})
+        attributes = _typed(str(at), attributes or {}, arrays)
         module.add(
             op_name(str(at)), sources, attributes, location or "", str(name)[1:] if name else None
         )
@@ -232,8 +239,10 @@ def _add(
     values[str(name)] = value
 
 
-def _typed(op: str, attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes of an op; those that its declaration says are layouts are written as strings."""
+def _typed(op: str, attributes: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The attributes of an op with layouts and approximations as objects. The text has a layout as
+    a string and an approximation as a dictionary.
+    """
     kinds = {one.name: one.kind for one in OPS[op].attributes} if op in OPS else {}
     typed = dict(attributes)
     for name, value in attributes.items():
@@ -242,6 +251,9 @@ def _typed(op: str, attributes: dict[str, Any]) -> dict[str, Any]:
                 typed[name] = Layout.parse(value)
             except ValueError as error:
                 raise RuleError(f"{name}: {error}") from None
+        if kinds.get(name) == "approximation" and isinstance(value, dict):
+            check_value(name, value)
+            typed[name] = read_approximation(op, value, arrays)
     return typed
 
 

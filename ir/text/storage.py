@@ -16,6 +16,7 @@ from atlasc.ir.files import MIB, read_safetensors, read_text
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import RuleError, Symbol, check_value, quoted
+from atlasc.ir.text.approximations import Stored, approximation_arrays
 from atlasc.ir.text.parser import parse
 from atlasc.ir.verifier import verify
 
@@ -32,21 +33,38 @@ def print_module(module: Module) -> str:
     except RuleError as error:
         raise AtlasError(f"module @{module.name} cannot be printed", why=str(error)) from None
     lines = [f"module {Symbol(module.name)} : {module.level}{_attributes(module.attributes)} {{"]
-    for name, array in module.arrays_used().items():
+    of_approximations = approximation_arrays(module.ops, module.symbols)
+    for name, array in stored_arrays(module).items():
         extents = "x".join(map(str, array.shape))
         lines.append(f"  symbol {Symbol(name)} : {array.dtype.name}[{extents}]")
-    lines += [f"  {print_op(op)}" for op in module.ops]
+    lines += [f"  {print_op(op, of_approximations.get(op, {}))}" for op in module.ops]
     return "\n".join([*lines, "}", ""])
 
 
-def print_op(op: Op) -> str:
-    """One op on one line."""
+def stored_arrays(module: Module) -> dict[str, np.ndarray]:
+    """All arrays that the text of a module refers to, by symbol."""
+    of_approximations = approximation_arrays(module.ops, module.symbols).values()
+    further = (stored for entries in of_approximations for stored in entries.values())
+    return module.arrays_used() | {symbol.name: array for symbol, array in further}
+
+
+def print_op(op: Op, stored: Stored | None = None) -> str:
+    """One op on one line.
+
+    Args:
+        stored: the arrays of its approximation; None: under symbols of the op's own.
+    """
+    attributes: dict[str, Any] = dict(op.attributes)
+    if "approximation" in op.attributes:
+        stored = approximation_arrays([op]).get(op, {}) if stored is None else stored
+        symbols = {entry: symbol for entry, (symbol, _) in stored.items()}
+        attributes["approximation"] = op.attributes["approximation"].entries() | symbols
     head = f"%{op.result.name} = " if op.result is not None else ""
     operands = ", ".join(f"%{operand.name}" for operand in op.operands)
     place = f" loc {quoted(op.location)}" if op.location else ""
     result = f" : {op.result.type}" if op.result is not None else ""
     call = f"{op.name} {operands}" if operands else op.name
-    return f"{head}{call}{_attributes(op.attributes)}{place}{result}"
+    return f"{head}{call}{_attributes(attributes)}{place}{result}"
 
 
 def _attributes(attributes: dict[str, Any]) -> str:
@@ -89,7 +107,7 @@ def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
     kept: dict[str, np.ndarray] = {}
     for path, module in modules.items():
         path.write_text(print_module(module), encoding="utf-8")
-        for name, array in module.arrays_used().items():
+        for name, array in stored_arrays(module).items():
             if name in kept and not np.array_equal(kept[name], array):
                 raise ValueError(f"two modules have different arrays @{name}")
             kept[name] = np.ascontiguousarray(array)

@@ -21,12 +21,11 @@ from atlasc.ir.rewriting import Rewriter
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.calibration.centre_keys import with_centred_keys
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.polynomials.algorithms import carried_by
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
 )
-from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.description import Approximation, carried_by
 from atlasc.polynomials.fits.chebyshev import evaluate, fit
 from atlasc.polynomials.fitted import fitted_activation, fitted_norm, fitted_softmax
 from atlasc.polynomials.parametrisation import (
@@ -278,14 +277,9 @@ def with_approximations(
     for op in module.ops:
         name = op.result.name if op.result is not None else ""
         if name in approximations:
-            described = {
-                entry: rewriter.module.constant(f"{name}.{entry}", value)
-                if isinstance(value, np.ndarray)
-                else value
-                for entry, value in approximations[name].to_attribute().items()
-            }
             basis = {} if calibration is None else {"basis": calibration.of(op).basis}
-            rewriter.copy(op, attributes={**op.attributes, "approximation": described, **basis})
+            carried = {"approximation": approximations[name]}
+            rewriter.copy(op, attributes={**op.attributes, **carried, **basis})
         else:
             rewriter.copy(op)
     return rewriter.module
@@ -350,7 +344,7 @@ def depth_of(module: Module) -> Depth:
     Raises:
         AtlasError: an op has no approximation.
     """
-    carried = [(op, carried_by(op, module.symbols)) for op in nonlinear_ops(module)]
+    carried = [(op, carried_by(op)) for op in nonlinear_ops(module)]
     return Depth(tuple(
         OpDepth(op.name, op.location, op.layer, one.depth_of(op.name), one.levels)
         for op, one in carried

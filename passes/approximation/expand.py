@@ -15,10 +15,9 @@ from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import OPS, Symbol
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.polynomials.algorithms import carried_by
 from atlasc.polynomials.algorithms.chebyshev import SUM_RANGES
 from atlasc.polynomials.arithmetic import Arithmetic
-from atlasc.polynomials.description import applied
+from atlasc.polynomials.description import applied, carried_by
 from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
 from atlasc.polynomials.fitted import PAPER_EXP_RANGE
 
@@ -115,7 +114,7 @@ class Expand(Pass):
             elif op.result is not None and op.result.tensor.side == "client":
                 continue
             elif op.definition.nonlinear:
-                algorithm = partial(applied, op, carried_by(op, module.symbols))
+                algorithm = partial(applied, op, carried_by(op))
                 constants = [op.attributes[n] for n in ("gamma", "beta") if n in op.attributes]
                 x = rewriter.values[op.operands[0]]
                 y = PolyArithmetic(rewriter, op, shared).run(algorithm, x, *constants)

@@ -31,7 +31,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site, Symbol
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.masks import keep_mask
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
 

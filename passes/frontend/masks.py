@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.ir.ops.nn import shares
+from atlasc.ir.ops.masks import shares
 from atlasc.passes.frontend.constants import evaluate
 from atlasc.passes.frontend.graph import RESHAPES, VIEWS, Node, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Refusal

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -338,7 +339,7 @@ class _Mover:
             return self._other(
                 value, "nn.linear", value, weight=module.constant("features", weight)
             )
-        attributes = dict(op.attributes)
+        attributes: dict[str, Any] = dict(op.attributes)
         for name in ("weight", "bias"):
             if name in attributes:
                 array = module.symbols[attributes[name].name]

@@ -88,9 +88,10 @@ def _product(op: Op, doublings: int) -> Equation | None:
 
 def _scale(op: Op, doublings: int) -> Equation | None:
     """The op disappears: the stored f(x)·x is the stored f(y)·factor·x."""
-    if not _is_positive(op.attributes["factor"]):
+    factor = op.attributes["factor"]
+    if isinstance(factor, Symbol) or factor <= 0:
         return None
-    return {op.operands[0]: 1.0, op.value: -1.0}, math.log(op.attributes["factor"])
+    return {op.operands[0]: 1.0, op.value: -1.0}, math.log(factor)
 
 
 def _chebyshev(op: Op, doublings: int) -> Equation | None:
@@ -242,7 +243,7 @@ class _Assignment:
         return rewriter.module
 
     def _attributes(self, rewriter: Rewriter, op: Op) -> dict[str, Any]:
-        attributes, rule = dict(op.attributes), RULES[op.name]
+        attributes, rule = dict[str, Any](op.attributes), RULES[op.name]
         out = self.factors[op.result] if op.result is not None else 1.0
         if "magnitude" in attributes:
             attributes["magnitude"] *= out

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
 from atlasc.ir.module import Module, Op, Value, op_name
-from atlasc.ir.ops.names import OpName
+from atlasc.ir.opdef import number
+from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.rewriting import without_dead_ops
 from atlasc.passes.framework.pass_base import Goal, Pass, Report
 from atlasc.passes.lowering.packing.forms import Form
@@ -63,7 +64,7 @@ class Pack(Pass):
             if "magnitude" in op.attributes and result.encrypted:
                 greatest = max(op.attributes["magnitude"], abs(packer.padding(result) or 0.0))
                 told = {"magnitude": greatest, "holds": op.result.name}
-                result.op.attributes |= {**observed(op), **told}
+                result.op.attributes |= cast(Attributes, {**observed(op), **told})
         packer.module.attributes |= {"slots": self.slots, "batch_capacity": 1 << packing.b}
         return without_dead_ops(packer.module)
 
@@ -76,24 +77,20 @@ def _as(name: OpName, **taken: str) -> Rule:
 
     def rule(packer: Packer, op: Op) -> Value:
         operands = [packer.operand(op, index) for index in range(len(op.operands))]
-        attributes = {ours: op.attributes[theirs] for ours, theirs in taken.items()}
+        given: Mapping[str, Any] = op.attributes
+        attributes = {ours: given[theirs] for ours, theirs in taken.items()}
         return packer.emit(op, name, *operands, **attributes)
 
     return rule
 
 
-def _some(op: Op, *names: str) -> dict[str, Any]:
-    """Those of some attributes that an op has."""
-    return {name: op.attributes[name] for name in names if name in op.attributes}
-
-
 def _input(packer: Packer, op: Op) -> Value:
-    shape, facts = op.attributes["shape"], _some(op, "name")
+    shape, facts = op.attributes["shape"], op.chosen("name")
     add = partial(packer.module.add, location=op.location, name=op.value.name)
     if op.attributes["side"] == "public":
         return add("ckks.public_input", [], {**facts, "shape": shape})
     layout = packer.packing.hidden(shape[0], shape[1] if len(shape) == 3 else 1, shape[-1])
-    facts |= {"layout": layout, "shape": shape, **_some(op, "factor", "centred")}
+    facts |= {"layout": layout, "shape": shape, **op.chosen("factor", "centred")}
     return add("ckks.input", [], facts)
 
 
@@ -107,7 +104,7 @@ def _linear(packer: Packer, op: Op) -> Value:
     outputs, inputs = packer.module.symbols[op.attributes["weight"].name].shape
     target = packer.packing.like(source, outputs)
     plan = choose_plan(source, target, inputs, outputs)._asdict()
-    arrays = _some(op, "weight", "bias")
+    arrays = op.chosen("weight", "bias")
     return packer.emit(
         op, "ckks.linear_transform", packer.operand(op), **arrays, **plan, layout=target
     )
@@ -123,7 +120,7 @@ def _rotary(packer: Packer, op: Op) -> Value:
             why=f"its operand comes from {producer.name}",
             remedy=FROM_LINEAR,
         )
-    return packer.again(producer, *producer.operands, **_some(op, "cos", "sin"))
+    return packer.again(producer, *producer.operands, **op.chosen("cos", "sin"))
 
 
 def _binary(packer: Packer, op: Op) -> Value:
@@ -198,9 +195,9 @@ def _center(packer: Packer, op: Op) -> Value:
 
 
 def _mean(packer: Packer, op: Op) -> Value:
-    factor, masks = op.attributes.get("factor", 1.0), _masks(packer, op)
+    factor, masks = number(op.attributes.get("factor", 1.0)), _masks(packer, op)
     given = (
-        {"value": float(factor)}
+        {"value": factor}
         if masks
         else {"value": factor / packer.layout(op).extent("t"), "zero_padding": True}
     )
@@ -210,7 +207,7 @@ def _mean(packer: Packer, op: Op) -> Value:
 
 def _select(packer: Packer, op: Op) -> Value:
     return packer.emit(
-        op, "ckks.select", packer.operand(op), axis="t", index=op.attributes["index"]
+        op, "ckks.select", packer.operand(op), layout_axis="t", index=op.attributes["index"]
     )
 
 
@@ -261,7 +258,7 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         *(queries, keys, *_masks(packer, op)),
         **_visible(op),
         fill=op.attributes["fill"],
-        **_some(op, "log_keys"),
+        **op.chosen("log_keys"),
         layout=(row_score_layout if alone else score_layout)(hidden, heads),
     )
 
@@ -280,7 +277,7 @@ def _masks(packer: Packer, op: Op) -> list[Value]:
 def _visible(op: Op) -> dict[str, Any]:
     """Which keys a query may see, beside a mask."""
     causal = op.attributes.get("causal", False)
-    return {"causal": causal, **(_some(op, "query") if causal else {})}
+    return {"causal": causal, **(op.chosen("query") if causal else {})}
 
 
 RULES: dict[str, Rule] = {

@@ -8,7 +8,12 @@ import numpy as np
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.ops.nn import keep_mask, log_hidden
+from atlasc.ir.ops.masks import keep_mask, log_hidden
+from atlasc.polynomials.algorithms.chebyshev import (
+    ActivationApproximation,
+    NormApproximation,
+    SoftmaxApproximation,
+)
 
 
 @dataclass(frozen=True)
@@ -226,14 +231,9 @@ def _softmax(scores: np.ndarray, keep: np.ndarray) -> dict[str, object]:
     ranges = []
     for _ in iterations:
         total = np.square(y).sum(axis=-1, keepdims=True)
-        ranges.append([0.5 * float(total.min()), 1.5 * float(total.max())])
+        ranges.append((0.5 * float(total.min()), 1.5 * float(total.max())))
         y = np.square(y / np.sqrt(total))
-    return {
-        "algorithm": "iterative",
-        "iterations": iterations,
-        "shift": shift,
-        "sum_ranges": ranges,
-    }
+    return SoftmaxApproximation(tuple(iterations), shift, sum_ranges=tuple(ranges))
 
 
 def approximate(module: Module, inputs: dict[str, np.ndarray], degree: int = 15) -> None:
@@ -267,8 +267,5 @@ def approximate(module: Module, inputs: dict[str, np.ndarray], degree: int = 15)
         else:
             low, high = low - 0.5, high + 0.5
         ranges[op] = (low, high)
-        op.attributes["approximation"] = {
-            "algorithm": "chebyshev",
-            "degree": degree,
-            "range": [low, high],
-        }
+        kind = NormApproximation if op.name.endswith("norm") else ActivationApproximation
+        op.attributes["approximation"] = kind(degree, (low, high))

@@ -10,6 +10,11 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.ir.module import Module
+from atlasc.polynomials.algorithms.chebyshev import (
+    ActivationApproximation,
+    NormApproximation,
+    SoftmaxApproximation,
+)
 
 BATCH = 2
 IMAGES = 24
@@ -56,14 +61,13 @@ def approximate(module: Module, calibration: Calibration, *, deep: bool = False)
     for op in module.ops:
         if op.name == "nn.softmax":
             known, rounds = calibration.of(op), 2 if deep else 1
-            op.attributes["approximation"] = {
-                "algorithm": "iterative",
-                "iterations": [3, 2] if deep else [2],
-                "shift": known.high,
-                "exp_range": [(known.low - known.high) / 2**rounds, 0.0],
-                "exp_degree": 7 if deep else 3,
-                "sum_ranges": [[1.0, 4.2], [0.2, 1.05]] if deep else [[0.5, 4.2]],
-            }
+            op.attributes["approximation"] = SoftmaxApproximation(
+                (3, 2) if deep else (2,),
+                known.high,
+                exp_range=((known.low - known.high) / 2**rounds, 0.0),
+                exp_degree=7 if deep else 3,
+                sum_ranges=((1.0, 4.2), (0.2, 1.05)) if deep else ((0.5, 4.2),),
+            )
 
 
 def approximate_all(module: Module, calibration: Calibration) -> None:
@@ -73,20 +77,12 @@ def approximate_all(module: Module, calibration: Calibration) -> None:
             continue
         known = calibration.of(op)
         if op.name == "nn.softmax":
-            op.attributes["approximation"] = {
-                "algorithm": "iterative",
-                "iterations": [5],
-                "shift": known.high,
-                "exp_range": [-8.0, 0.0],
-                "exp_degree": 15,
-                "sum_ranges": [[0.05, 6.5]],
-            }
+            op.attributes["approximation"] = SoftmaxApproximation(
+                (5,), known.high, sum_ranges=((0.05, 6.5),)
+            )
         else:
-            op.attributes["approximation"] = {
-                "algorithm": "chebyshev",
-                "degree": 15,
-                "range": [known.low, known.high],
-            }
+            kind = NormApproximation if op.definition.family == "norm" else ActivationApproximation
+            op.attributes["approximation"] = kind(15, (known.low, known.high))
 
 
 def export_model(path: Path) -> None:

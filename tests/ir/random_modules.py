@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from atlasc.ir.layout import Field, Layout
 from atlasc.ir.module import Module, Value
-from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
+from atlasc.polynomials.algorithms.chebyshev import ActivationApproximation
 
 TEXTS = st.text(max_size=12).filter(str.isprintable) | st.sampled_from(
     ['"', "\\", '\\"', "\\n", "//", "}", "%x", "é×σ", "\\\\", "", "encoder.layer.3"]
@@ -29,13 +29,15 @@ NUMBERS = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from([1e-5, 1.2345678901234567e-300, -0.0, 1e16, 5e-324, 0.1 + 0.2, 1e22])
 )
-SCALARS = NUMBERS | st.booleans() | TEXTS | st.builds(Symbol, SYMBOL_NAMES)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
-    max_leaves=8,
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+APPROXIMATIONS = st.integers(1, 5).flatmap(
+    lambda degree: st.builds(
+        ActivationApproximation,
+        st.just(degree),
+        st.none() | st.tuples(FLOATS, FLOATS).filter(lambda ends: ends[0] < ends[1]),
+        st.none() | st.tuples(*[FLOATS] * (degree + 1)),
+    )
 )
-DICTS = st.dictionaries(NAMES, VALUES, max_size=3)
 
 
 def _array(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
@@ -69,17 +71,6 @@ def _common(draw: st.DrawFn, module: Module) -> tuple[dict[str, Any], str]:
     return attributes, draw(LOCATIONS)
 
 
-def _known(value: Any, module: Module) -> Any:
-    """The value with symbols that the module has."""
-    if isinstance(value, Symbol):
-        return value if value.name in module.symbols else value.name
-    if isinstance(value, list):
-        return [_known(item, module) for item in value]
-    if isinstance(value, dict):
-        return {name: _known(item, module) for name, item in value.items()}
-    return value
-
-
 def _tensors(draw: st.DrawFn, module: Module) -> None:
     level = module.level
     shape = [draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 4))]
@@ -104,7 +95,7 @@ def _tensors(draw: st.DrawFn, module: Module) -> None:
                 continue
             attributes |= {"axis": 1, "index": 0}
         elif kind == "gelu":
-            attributes["approximation"] = _known(draw(DICTS), module)
+            attributes["approximation"] = draw(APPROXIMATIONS)
         elif kind == "chebyshev":
             attributes["coefficients"] = draw(st.lists(NUMBERS, min_size=1, max_size=4))
             attributes["domain"] = [-1.5e-7, draw(st.integers(1, 4))]

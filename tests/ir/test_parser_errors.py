@@ -201,7 +201,7 @@ def test_faults_of_a_layout(layout: str, message: str) -> None:
         ("ckks.drop %x {level = 5}", "cannot drop from level 4 to 5"),
         ("ckks.chebyshev %x {coefficients = @c}", "consumes 5 levels, its operands have 4"),
         ("ckks.rotate_sum %x {axes = [\"s\"]}", "has no axis s"),
-        ("ckks.select %x {axis = \"t\", index = 2}", "axis t has no index 2"),
+        ("ckks.select %x {layout_axis = \"t\", index = 2}", "axis t has no index 2"),
         ("ckks.add %x, %m", "operand 1 must be a ciphertext"),
         ("ckks.mul_plain %x {value = 1.0, layout = \"[d:2 |  | d=3]\"}", "does not cover"),
         (f"{TRANSFORM} {{weight = @w, baby_steps = 1, layout = \"{LAYOUT}\"}}",

@@ -12,10 +12,14 @@ from random_modules import modules
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.opdef import Symbol
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.storage import load_module, print_module, save_module
+from atlasc.ir.text.storage import load_module, print_module, save_module, stored_arrays
 from atlasc.ir.verifier import verify
+from atlasc.polynomials.algorithms.chebyshev import (
+    ChannelActivation,
+    NormApproximation,
+    SoftmaxApproximation,
+)
 
 
 def assert_equal(one: Module, other: Module) -> None:
@@ -102,15 +106,18 @@ def test_parameter_paths_of_any_spelling() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("nested", [False, True])
-def test_numbers_that_are_not_finite_are_refused(value: float, nested: bool) -> None:
+def test_numbers_that_are_not_finite_are_refused(value: float) -> None:
     module = Module("m", "nn")
     shape = {"name": "x", "shape": [1, 2], "side": "server", "dtype": "f64"}
     x = module.add("nn.input", [], shape)
-    attributes = {"approximation": {"range": [0.0, value]}} if nested else {"magnitude": value}
-    with pytest.raises(AtlasError, match="only finite numbers"):
-        module.add("nn.gelu", [x], attributes, "encoder")
-    module.attributes["seconds"] = value
+    endless = SoftmaxApproximation((5,), shift=value)
+    for op, attributes in (
+        ("nn.gelu", {"magnitude": value}),
+        ("nn.softmax", {"approximation": endless}),
+    ):
+        with pytest.raises(AtlasError, match="only finite numbers"):
+            module.add(op, [x], attributes, "encoder")
+    module.attributes["seconds"] = [value]
     with pytest.raises(AtlasError, match="only finite numbers"):
         print_module(module)
 
@@ -118,22 +125,38 @@ def test_numbers_that_are_not_finite_are_refused(value: float, nested: bool) -> 
 @pytest.mark.parametrize("value", [None, (1, 2), np.zeros(2), np.int64(3), {"a b": 1}, {1: 2}])
 def test_attributes_without_a_text_form_are_refused(value: object) -> None:
     module = Module("m", "nn")
-    shape = {"name": "x", "shape": [1, 2], "side": "server", "dtype": "f64"}
-    x = module.add("nn.input", [], shape)
-    with pytest.raises(AtlasError, match="approximation"):
-        module.add("nn.gelu", [x], {"approximation": {"range": value}})
+    module.attributes["facts"] = {"range": value}
+    with pytest.raises(AtlasError, match="cannot be printed"):
+        print_module(module)
 
 
-def test_symbols_inside_nested_attributes_are_kept() -> None:
+def test_arrays_of_approximations_are_symbols_of_the_text() -> None:
     module = Module("m", "nn")
     shape = {"name": "x", "shape": [1, 2], "side": "server", "dtype": "f64"}
     x = module.add("nn.input", [], shape)
-    coefficients = module.constant("c", np.arange(4.0))
-    y = module.add("nn.gelu", [x], {"approximation": {"parts": [{"coefficients": coefficients}]}})
+    module.constant("y.coefficients", np.zeros(3))
+    ranges, coefficients = np.array([[-1.0, 1.0], [-2.0, 3.0]]), np.arange(8.0).reshape(2, 4)
+    carried = ChannelActivation(3, ranges, coefficients)
+    weight = module.constant("y.ranges", np.eye(2))  # the name is taken
+    x = module.add("nn.linear", [x], {"weight": weight})
+    y = module.add("nn.gelu", [x], {"approximation": carried}, "", "y")
     module.add("nn.output", [y], {"name": "y"})
-    again = parse(print_module(module), module.symbols)
-    assert again.ops[1].attributes["approximation"]["parts"][0]["coefficients"] == Symbol("c")
-    assert np.array_equal(again.symbols["c"], np.arange(4.0))
+    stored = stored_arrays(module)
+    assert list(stored) == ["y.ranges", "y.ranges_", "y.coefficients_"]
+    again = parse(print_module(module), stored)
+    assert_equal(module, again)
+    assert again.ops[2].attributes["approximation"] == carried
+    with pytest.raises(AtlasError, match="not complete, or not right") as caught:
+        parse(print_module(module), {"y.ranges": np.eye(2)})
+    assert "the array @y.ranges_ is missing" in caught.value.why
+
+
+def test_an_approximation_of_another_family_is_refused() -> None:
+    module = Module("m", "nn")
+    shape = {"name": "x", "shape": [1, 2], "side": "server", "dtype": "f64"}
+    x = module.add("nn.input", [], shape)
+    with pytest.raises(AtlasError, match="'chebyshev' is for the family norm, not activation"):
+        module.add("nn.gelu", [x], {"approximation": NormApproximation(3)})
 
 
 def test_module_on_disk(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import FUNCTIONS
-from atlasc.polynomials.algorithms import from_attribute
+from atlasc.ir.text.approximations import read_approximation
 from atlasc.polynomials.algorithms.chebyshev import (
     ChebyshevNewtonNorm,
     ChebyshevSoftmax,
@@ -84,9 +84,9 @@ def test_every_recipe_makes_descriptions_that_survive_json(name):
     ]
     for facts in made:
         op_name, approximation = facts.op, chosen.approximation(facts)
-        attribute = json.loads(json.dumps(approximation.to_attribute()))
-        again = from_attribute(op_name, attribute)
-        assert again.to_attribute() == attribute
+        attribute = json.loads(json.dumps(approximation.entries()))
+        again = read_approximation(op_name, attribute)
+        assert again.entries() == attribute
         assert again.depth_of(op_name) == approximation.depth_of(op_name) > 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import distribution
 
 import pytest
 
 from atlasc.ir import plugins as registry
 from atlasc.ir.errors import AtlasError
-from atlasc.polynomials.algorithms import algorithms, from_attribute
+from atlasc.ir.text.approximations import algorithms, read_approximation
 from atlasc.polynomials.recipes import recipe, recipe_names
 from atlasc.targets import OWN, find_target, target_names
 
@@ -17,8 +18,9 @@ ATTRIBUTE = {"algorithm": "power_exp", "steps": 7, "divisor": 100.0, "shift": 0.
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No package registers anything."""
-    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    """No package but atlasc registers anything."""
+    own = distribution("atlasc").entry_points
+    monkeypatch.setattr(registry, "entry_points", lambda group: own.select(group=group))
     for cache in (registry.plugins, algorithms):
         cache.cache_clear()
     yield
@@ -30,7 +32,9 @@ def test_targets_recipes_and_algorithms_are_found() -> None:
     assert target_names() == (*OWN, "desilo")
     assert find_target("desilo").name == "desilo"
     assert set(recipe_names()) == {"is", "nexus", "thor", "moai", "arion", "polaris"}
-    assert type(from_attribute("nn.softmax", ATTRIBUTE)).__module__ == "atlasc_comparisons.nexus"
+    assert (
+        type(read_approximation("nn.softmax", ATTRIBUTE)).__module__ == "atlasc_comparisons.nexus"
+    )
 
 
 def test_without_the_package_each_is_refused_by_name(alone: None) -> None:
@@ -41,5 +45,5 @@ def test_without_the_package_each_is_refused_by_name(alone: None) -> None:
         recipe("nexus")
     assert "atlasc-comparisons" in caught.value.remedy
     with pytest.raises(AtlasError, match="knows no approximation algorithm 'power_exp'"):
-        from_attribute("nn.softmax", ATTRIBUTE)
+        read_approximation("nn.softmax", ATTRIBUTE)
     assert recipe("is") is not None

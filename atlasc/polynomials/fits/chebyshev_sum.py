@@ -80,7 +80,7 @@ def from_unit(t: Array, interval: Interval) -> Array:
     return (low + high) / 2 + (high - low) / 2 * t
 
 
-def valid_range(domain: Interval, valid: Sequence[float]) -> Interval:
+def valid_range(domain: Sequence[float], valid: Sequence[float]) -> Interval:
     """`valid`, which takes the domain for [-1, 1], in the units of the domain."""
     middle, half = (domain[0] + domain[1]) / 2, (domain[1] - domain[0]) / 2
     return middle + half * valid[0], middle + half * valid[1]

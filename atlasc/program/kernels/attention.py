@@ -26,6 +26,7 @@ import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
+from atlasc.ir.opdef import number
 from atlasc.program.kernels.context import Context, has_mask, layout_of
 from atlasc.program.kernels.scores import Scores
 from atlasc.program.plaintexts import Slots
@@ -169,7 +170,7 @@ def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     masked and padding keys are known to hold.
     """
     scores, flags = Scores(ctx, layout_of(op.value)), op.attributes
-    fill = flags["fill"] if "fill" in flags else -flags["value"]
+    fill = flags["fill"] if "fill" in flags else -number(flags["value"])
     log_keys = flags.get("log_keys", 0.0)
 
     def offsets(first: int) -> Slots:

@@ -10,7 +10,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.ir.opdef import Symbol
+from atlasc.ir.opdef import Symbol, number
 from atlasc.program.kernels.context import Context, has_mask, layout_of, place_of
 from atlasc.program.paterson_stockmeyer import (
     ChebyshevPlan,
@@ -41,13 +41,13 @@ def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
     value, layout = op.attributes["value"], layout_of(op.value)
     if has_mask(op):
         tables = ctx.places(layout, (layout.extent("b"), layout.extent("t"), 1, 1), ("b",))
-        return [Slots.of(Argument(MASK, "shares"), (table, 0)) * value for table in tables]
+        return [Slots.of(Argument(MASK, "shares"), (table, 0)) * number(value) for table in tables]
     if isinstance(value, Symbol):
         shape = op.site(ctx.symbols).constant_shape("value") or (1,)
         return ctx.array_slots(op, Argument("value"), shape)
     if op.attributes.get("zero_padding") or op.attributes.get("first_row"):
         return ctx.array_slots(op, Literal(np.array([value], dtype=np.float64)), (1,))
-    return [float(value)] * layout.ciphertexts
+    return [value] * layout.ciphertexts
 
 
 def add_plain(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
@@ -125,7 +125,7 @@ def rotate_sum(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 def select(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.select``: rotate the wanted index to index 0 of its field."""
-    stride = layout_of(op.operands[0]).stride(op.attributes["axis"])
+    stride = layout_of(op.operands[0]).stride(op.attributes["layout_axis"])
     amount = op.attributes["index"] * stride
     return [ctx.engine.rotate(ciphertext, amount) if amount else ciphertext for ciphertext in x]
 

@@ -122,7 +122,7 @@ def elementwise() -> Case:
     y = bench.add("chebyshev", y, coefficients=bench.constant(coefficients))
     y = bench.add("chebyshev", y, coefficients=[0.5, 0.0, 0.25])
     y = bench.add("sub", bench.add("double", x, times=2), y)
-    y = bench.add("select", y, axis="t", index=2)
+    y = bench.add("select", y, layout_axis="t", index=2)
     y = bench.add("add_plain", y, value=bench.constant(random.normal(size=11)), first_row=True)
     weight, bias = random.normal(size=(9, 11)), random.normal(size=9)
     layout = packing.like(layout_of(y), 9)

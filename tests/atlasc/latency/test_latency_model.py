@@ -21,13 +21,12 @@ from atlasc.passes.approximation.approximate import recipe_approximations, with_
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.pipeline import lower_nn, to_poly
-from atlasc.polynomials.algorithms import from_attribute
 from atlasc.polynomials.algorithms.chebyshev import (
     ChannelActivation,
     NormApproximation,
     SoftmaxApproximation,
 )
-from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.description import Approximation, carried_by
 from atlasc.program.costs import op_profiles, program_costs
 from atlasc.targets.costs import costs_of
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, DesiloParameters
@@ -49,11 +48,7 @@ def model_of(shape: Shape, seed: int) -> tuple[Module, dict[str, Approximation]]
     """A random small Transformer and the approximations of its ops."""
     module, inputs = Builder(shape, seed).build(), inputs_for(shape, seed + 1)
     approximate(module, inputs)
-    chosen = {
-        op.value.name: from_attribute(op.name, op.attributes["approximation"])
-        for op in module.ops
-        if op.definition.nonlinear
-    }
+    chosen = {op.value.name: carried_by(op) for op in module.ops if op.definition.nonlinear}
     return module, chosen
 
 

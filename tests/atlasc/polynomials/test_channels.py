@@ -17,17 +17,17 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.storage import print_module
+from atlasc.ir.text.storage import print_module, stored_arrays
 from atlasc.passes.approximation.approximate import (
     apply_settings,
     depth_of,
     settings_approximations,
 )
-from atlasc.polynomials.algorithms import carried_by
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     ChannelActivation,
 )
+from atlasc.polynomials.description import carried_by
 from atlasc.polynomials.fits.weighted import OF_CHANNEL, channel_fits, weighted_fit
 from atlasc.polynomials.fitted import fitted_activation
 from atlasc.polynomials.parametrisation import Parametrisation
@@ -155,12 +155,12 @@ def test_they_are_nearer_than_one_polynomial_for_all(calibrated) -> None:
 def test_text_and_arrays_are_all_of_it(calibrated) -> None:
     module, arrays, calibration = calibrated
     module = apply_settings(module, [LAYER] * 2, calibration, EACH)
-    again = parse(print_module(module), module.arrays_used())
+    again = parse(print_module(module), stored_arrays(module))
     assert print_module(again) == print_module(module)
     assert "chebyshev by channel" in print_module(module)
     assert depth_of(again) == depth_of(module)
     for op, other in zip(nonlinear_ops(module), nonlinear_ops(again), strict=True):
-        one, two = carried_by(op, module.symbols), carried_by(other, again.symbols)
+        one, two = carried_by(op), carried_by(other)
         assert one == two and hash(one) == hash(two)
     first, second = (PolynomialSimulator(m, threads=1).run(arrays).outputs for m in (module, again))
     np.testing.assert_array_equal(first["y"], second["y"])

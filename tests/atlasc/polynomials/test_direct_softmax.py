@@ -13,7 +13,6 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
 from atlasc.passes.approximation.approximate import apply_settings, settings_approximations
-from atlasc.polynomials.algorithms import from_attribute
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     DirectSoftmax,
@@ -21,6 +20,7 @@ from atlasc.polynomials.algorithms.chebyshev import (
     SoftmaxApproximation,
 )
 from atlasc.polynomials.arithmetic import DepthArithmetic, NumpyArithmetic
+from atlasc.polynomials.description import carried_by
 from atlasc.polynomials.fits.weighted import exponential, least_exponential
 from atlasc.polynomials.parametrisation import Parametrisation
 
@@ -106,8 +106,7 @@ def test_a_wide_setting_is_accurate_and_reads_back_from_text(name: str, fits: st
     chosen = settings_approximations(module, MIXED, calibration, space)
     for op in again.ops:
         if op.definition.nonlinear:
-            carried = from_attribute(op.name, op.attributes["approximation"])
-            assert carried == chosen[op.value.name]
+            assert carried_by(op) == chosen[op.value.name]
     algorithms = {a.algorithm for a in chosen.values() if a.family == "softmax"}
     assert algorithms == {"direct", "iterative"}
     weighted = [a for a in chosen.values() if getattr(a, "coefficients", None)]

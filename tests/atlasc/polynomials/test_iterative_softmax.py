@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import FUNCTIONS
-from atlasc.polynomials.algorithms import from_attribute
+from atlasc.ir.text.approximations import read_approximation
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     DirectSoftmax,
@@ -154,13 +154,13 @@ def test_relu_converges_like_one_over_the_degree():
     ],
 )
 def test_attributes_round_trip(op_name, approximation):
-    attribute = approximation.to_attribute()
-    assert from_attribute(op_name, attribute) == approximation
+    attribute = approximation.entries()
+    assert read_approximation(op_name, attribute) == approximation
     assert not any(isinstance(value, tuple) for value in attribute.values())
 
 
 def test_the_attribute_is_that_of_the_ir_reference():
-    attribute = SoftmaxApproximation((5, 5, 5, 5, 7)).to_attribute()
+    attribute = SoftmaxApproximation((5, 5, 5, 5, 7)).entries()
     assert attribute == {
         "algorithm": "iterative",
         "iterations": [5, 5, 5, 5, 7],
@@ -171,7 +171,7 @@ def test_the_attribute_is_that_of_the_ir_reference():
             [0.085, 256.0], [0.003, 1.238], [0.003, 1.238], [0.003, 1.238], [0.0036, 1.0816]
         ],
     }  # fmt: skip
-    assert NormApproximation(511, (1, 2)).to_attribute() == {
+    assert NormApproximation(511, (1, 2)).entries() == {
         "algorithm": "chebyshev",
         "degree": 511,
         "range": [1.0, 2.0],
@@ -193,7 +193,7 @@ def test_the_attribute_is_that_of_the_ir_reference():
 )
 def test_bad_attributes_are_refused(op_name, attribute, text):
     with pytest.raises(AtlasError, match=text):
-        from_attribute(op_name, attribute)
+        read_approximation(op_name, attribute)
 
 
 def test_without_a_range_the_depth_is_known_but_nothing_is_evaluated():
@@ -223,6 +223,6 @@ def test_a_renormalisation_costs_one_level_and_two_of_depth() -> None:
     assert twice.depth - plain.depth == 4
     assert twice.depth == DepthArithmetic().run(twice.apply, 0)
     assert twice.levels - plain.levels == 2
-    assert from_attribute("nn.softmax", twice.to_attribute()) == twice
+    assert read_approximation("nn.softmax", twice.entries()) == twice
     with pytest.raises(AtlasError, match="cannot have 0 renormalisations"):
         SoftmaxApproximation((5,), renormalisations=0)

@@ -12,7 +12,7 @@ from packed import pack_tensor, unpack_tensor
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
-from atlasc.ir.ops.nn import log_hidden
+from atlasc.ir.ops.masks import log_hidden
 from atlasc.passes.lowering.packing.geometry import Packing, bits_for
 from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.program.execute import execute
@@ -128,7 +128,8 @@ def test_linear_transform_after_a_selection_zeroes_the_other_tokens() -> None:
     x, weight, bias = (random.normal(size=shape) for shape in ((2, 3, 5), (4, 5), (4,)))
     for flag in (False, True):
         bench = Bench(packing)
-        first = bench.module.add("ckks.select", [bench.input("x", x)], {"axis": "t", "index": 2})
+        chosen = {"layout_axis": "t", "index": 2}
+        first = bench.module.add("ckks.select", [bench.input("x", x)], chosen)
         y = bench.linear(first, weight, bias=bench.constant(bias), first_row=flag)
         slots, layout = bench.slots(y), layout_of(y)
         wanted = x[:, 2] @ weight.T + bias
@@ -144,7 +145,8 @@ def test_linear_transforms_of_one_row(
     """Back and forth between numbers of features, which take places of different sizes."""
     packing, x, weight, bias, _ = case
     bench, index = Bench(packing), token % x.shape[1]
-    one = bench.module.add("ckks.select", [bench.input("x", x)], {"axis": "t", "index": index})
+    chosen = {"layout_axis": "t", "index": index}
+    one = bench.module.add("ckks.select", [bench.input("x", x)], chosen)
     one = bench.linear(one, weight, bias=bench.constant(bias), first_row=True)
     one = bench.module.add("ckks.replicate", [one], {"layout": layout_of(one).one_row})
     wanted = x[:, index] @ weight.T + bias
@@ -282,7 +284,8 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
         keep = keep & mask[:, None, None, :]
     if case["causal"]:
         keep = keep & (np.arange(tokens) <= query)
-    one = bench.module.add("ckks.select", [q], {"axis": "t", "index": query})
+    chosen = {"layout_axis": "t", "index": query}
+    one = bench.module.add("ckks.select", [q], chosen)
     copied = heads % (1 << packing.g) > 0
     one = bench.linear(one, np.eye(heads * width), first_row=True, copy_padding=copied)
     beside = layout_of(k).without(("t",), "*")
@@ -351,7 +354,7 @@ def test_rotate_sum_over_the_tokens_is_right_in_slot_0() -> None:
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_select(index: int) -> None:
-    slots, layout = run_unary("select", X, axis="t", index=index)
+    slots, layout = run_unary("select", X, layout_axis="t", index=index)
     np.testing.assert_allclose(unpack_tensor(layout, slots, 11), X[:, index])
 
 

@@ -12,9 +12,8 @@ import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.latency.model import LatencyModel, LatencyTarget, TimedChain
-from atlasc.polynomials.algorithms import from_attribute
 from atlasc.polynomials.algorithms.chebyshev import SoftmaxApproximation
-from atlasc.polynomials.description import Approximation
+from atlasc.polynomials.description import Approximation, carried_by
 from atlasc.search.latency_front import Alternative, latency_front
 from atlasc.targets.costs import costs_of
 from atlasc_comparisons.desilo.parameters import DesiloParameters
@@ -27,11 +26,7 @@ def choose(levels: int, slots: int) -> Any:
 def problem(shape: Shape, seed: int) -> tuple[LatencyModel, dict[str, Approximation]]:
     module = Builder(shape, seed).build()
     approximate(module, inputs_for(shape, seed))
-    reference = {
-        op.value.name: from_attribute(op.name, op.attributes["approximation"])
-        for op in module.ops
-        if op.definition.nonlinear
-    }
+    reference = {op.value.name: carried_by(op) for op in module.ops if op.definition.nonlinear}
     return LatencyModel(module, LatencyTarget(choose, costs_of), reference), reference
 
 

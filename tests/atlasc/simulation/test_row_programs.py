@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.calibration.calibrate import calibrate
-from atlasc.ir.ops.nn import log_hidden
+from atlasc.ir.ops.masks import log_hidden
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from atlasc.passes.approximation.approximate import (
     depth_of,
     layer_count,
 )
-from atlasc.polynomials.algorithms import from_attribute
+from atlasc.polynomials.description import carried_by
 from atlasc.polynomials.fitted import paper_shift
 from atlasc.polynomials.parametrisation import PAPER, Parametrisation
 
@@ -30,11 +31,9 @@ def build(name: str) -> Module:
     return Builder(SHAPES[name], 1).build()
 
 
-def attribute(module: Module, location: str, kind: str) -> dict:
+def approximation(module: Module, location: str, kind: str) -> Any:
     found = [
-        op.attributes["approximation"]
-        for op in module.ops
-        if op.location == location and op.name.endswith(kind)
+        carried_by(op) for op in module.ops if op.location == location and op.name.endswith(kind)
     ]
     assert len(found) == 1
     return found[0]
@@ -49,15 +48,15 @@ def test_eight_integers_go_to_their_ops(name: str) -> None:
     assert not any("approximation" in op.attributes for op in module.ops)
     act = "silu" if name == "decoder" else "gelu"
     for layer, (softmax, norms, activation) in enumerate(
-        [([5, 4], (2, 3), 4), ([7, 6, 5, 4, 3], (9, 8), 7)]
+        [((5, 4), (2, 3), 4), ((7, 6, 5, 4, 3), (9, 8), 7)]
     ):
         place = f"layer.{layer}"
-        assert attribute(assigned, f"{place}.attention", "softmax")["iterations"] == softmax
+        assert approximation(assigned, f"{place}.attention", "softmax").iterations == softmax
         for index, exponent in enumerate(norms):
-            entry = attribute(assigned, f"{place}.norm{index + 1}", "norm")
-            assert entry["degree"] == 2**exponent - 1
-        entry = attribute(assigned, f"{place}.mlp", act)
-        assert entry["degree"] == 2**activation - 1
+            entry = approximation(assigned, f"{place}.norm{index + 1}", "norm")
+            assert entry.degree == 2**exponent - 1
+        entry = approximation(assigned, f"{place}.mlp", act)
+        assert entry.degree == 2**activation - 1
 
 
 def test_calibrated_ranges_come_along() -> None:
@@ -70,11 +69,11 @@ def test_calibrated_ranges_come_along() -> None:
         for op in assigned.ops:
             if not op.definition.nonlinear:
                 continue
-            known, entry = calibration.of(op), op.attributes["approximation"]
+            known, entry = calibration.of(op), carried_by(op)
             if op.name == "nn.softmax":
-                assert entry["shift"] == paper_shift(known, len(entry["iterations"]))
+                assert entry.shift == paper_shift(known, len(entry.iterations))
             else:
-                assert entry["range"] == [known.low, known.high]
+                assert entry.range == (known.low, known.high)
 
 
 def test_depth_of_the_expert_setting_in_the_papers_convention() -> None:
@@ -106,26 +105,25 @@ def test_what_is_outside_the_blocks_gets_a_fit_that_does_not_show() -> None:
     module, arrays = build("vision"), inputs_for(SHAPES["vision"], 2)
     calibration = calibrate(module, arrays)
     assigned = apply_settings(module, [FIRST, SECOND], calibration)
-    entry = attribute(assigned, "final", "norm")
-    x = np.linspace(*entry["range"], 2001)
-    norm = from_attribute("nn.layer_norm", entry)
+    entry = approximation(assigned, "final", "norm")
+    x = np.linspace(*entry.range, 2001)
     from atlasc.polynomials.arithmetic import NumpyArithmetic
 
     exact = function("invsqrt").numpy(x)
-    error = np.abs(NumpyArithmetic().run(norm.inverse_sqrt, x) - exact).max()
+    error = np.abs(NumpyArithmetic().run(entry.inverse_sqrt, x) - exact).max()
     assert error <= 1.01e-4 * exact.max()
-    assert entry["degree"] < 511
+    assert entry.degree < 511
     without = apply_settings(module, [FIRST, SECOND])
-    assert attribute(without, "final", "norm")["degree"] == 511
+    assert approximation(without, "final", "norm").degree == 511
 
 
 def test_integers_are_rungs_of_the_ladder() -> None:
     openfhe = Parametrisation(degrees="openfhe")
     assigned = apply_settings(build("encoder"), [(3, 2, 0, 0, 0, 1, 7, 4)] * 2, None, openfhe)
-    softmax = attribute(assigned, "layer.0.attention", "softmax")
-    assert (softmax["iterations"], softmax["degrees"]) == ([5, 4], [27, 13])
-    assert attribute(assigned, "layer.1.norm2", "norm")["degree"] == 495
-    assert attribute(assigned, "layer.1.mlp", "gelu")["degree"] == 59
+    softmax = approximation(assigned, "layer.0.attention", "softmax")
+    assert (softmax.iterations, softmax.degrees) == ((5, 4), (27, 13))
+    assert approximation(assigned, "layer.1.norm2", "norm").degree == 495
+    assert approximation(assigned, "layer.1.mlp", "gelu").degree == 59
     with pytest.raises(AtlasError, match="no polynomial number 8"):
         apply_settings(build("encoder"), [(3, 2, 0, 0, 0, 1, 8, 4)] * 2, None, openfhe)
 

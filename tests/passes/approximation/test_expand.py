@@ -11,10 +11,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.text.approximations import read_approximation
 from atlasc.ir.text.storage import print_module, print_op
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
+from atlasc.polynomials.algorithms.chebyshev import ActivationApproximation
 from atlasc.polynomials.fits.chebyshev import fit
 from atlasc.polynomials.fits.chebyshev_sum import valid_domain
 
@@ -24,6 +26,8 @@ X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 def nn(op: str, attributes: dict, shape: tuple[int, ...] = (2, 3, 4)) -> Module:
     """A module with one nonlinear op, and the symbols gamma and beta."""
+    if "approximation" in attributes:
+        attributes |= {"approximation": read_approximation(op, attributes["approximation"])}
     module = Module("m", "nn")
     module.symbols = {"gamma": np.array([1.0, 2, 3, 4]), "beta": np.array([0.5, 0, 1, 0])}
     x = module.add("nn.input", [], {"name": "x", "shape": list(shape), **SERVER}, "", "x")
@@ -108,7 +112,10 @@ def softmax_module(causal: bool, masked: bool) -> Module:
         "algorithm": "iterative", "iterations": [6, 0, 3], "shift": 1.0,
         "sum_ranges": [[0.05, 4.0], [0.003, 1.2], [0.003, 1.2]],
     }  # fmt: skip
-    attributes = {"causal": causal, "approximation": approximation}
+    attributes = {
+        "causal": causal,
+        "approximation": read_approximation("nn.softmax", approximation),
+    }
     y = module.add("nn.softmax", operands, attributes)
     module.add("nn.output", [y], {"name": "y"})
     return module
@@ -148,11 +155,10 @@ def test_softmax_keeps_its_meaning(causal: bool, masked: bool) -> None:
 
 
 def test_equal_coefficients_are_stored_once() -> None:
-    entry = {"algorithm": "chebyshev", "degree": 15, "range": [-4.0, 5.0]}
     module = Module("m", "nn")
     x = module.add("nn.input", [], {"name": "x", "shape": [1, 2], **SERVER})
     for high in (5.0, 5.0, 6.0):
-        x = module.add("nn.tanh", [x], {"approximation": {**entry, "range": [-4.0, high]}})
+        x = module.add("nn.tanh", [x], {"approximation": ActivationApproximation(15, (-4.0, high))})
     module.add("nn.output", [x], {"name": "y"})
     poly = run_passes(module, [Expand()])
     assert list(poly.symbols) == ["chebyshev.tanh.15", "chebyshev.tanh.15.1"]

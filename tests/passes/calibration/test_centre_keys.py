@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.masks import keep_mask
 from atlasc.passes.calibration.centre_keys import (
     CentreKeys,
     key_paths,

@@ -1,0 +1,132 @@
+"""Approximations in the text form: ``{algorithm = "chebyshev", degree = 15, range = [-4.0, 4.0]}``.
+
+Arrays of an approximation are symbols in the text, and are stored beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from atlasc.ir.approximation import ApproximationAttribute
+from atlasc.ir.bounds import MAX_COEFFICIENTS
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Op, family_of
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.plugins import loaded, plugins
+
+GROUP = "atlasc.algorithms"
+"""Entry points that are modules with approximations; atlasc declares its own like any package."""
+
+
+@cache
+def algorithms() -> dict[tuple[str, str], type[ApproximationAttribute]]:
+    """The classes of all installed approximations, by family and algorithm.
+
+    Raises:
+        AtlasError: a package's module cannot be used, or two packages have the same algorithm.
+    """
+    found: dict[tuple[str, str], type[ApproximationAttribute]] = {}
+    for entry in plugins(GROUP).values():
+        for cls in vars(loaded(entry, _no_module)).values():
+            if not (isinstance(cls, type) and issubclass(cls, ApproximationAttribute)):
+                continue
+            if "algorithm" in vars(cls) and found.setdefault(
+                (cls.family, cls.algorithm), cls
+            ) is not cls:  # fmt: skip
+                other = found[cls.family, cls.algorithm]
+                raise AtlasError(
+                    f"two packages have the {cls.family} algorithm {cls.algorithm!r}",
+                    why=f"{cls.__module__} and {other.__module__}",
+                    remedy="uninstall one of them",
+                )
+    return found
+
+
+def _no_module(found: object) -> str:
+    return "" if isinstance(found, ModuleType) else "it is no module"
+
+
+def read_approximation(
+    op_name: str, entries: Mapping[str, Any], symbols: Mapping[str, np.ndarray] | None = None
+) -> ApproximationAttribute:
+    """The approximation of an op from the entries of its text form.
+
+    Args:
+        op_name: such as ``nn.gelu``.
+        symbols: the arrays that symbols in the entries name.
+
+    Raises:
+        AtlasError: the op takes none; an unknown algorithm; an unknown or missing entry, or one
+            that is out of range.
+    """
+    family, rest = family_of(op_name), dict(entries)
+    algorithm = rest.pop("algorithm", None)
+    cls = algorithms().get((family, algorithm)) if isinstance(algorithm, str) else None
+    if cls is None:
+        known = sorted(name for of, name in algorithms() if of == family)
+        raise AtlasError(
+            f"{op_name} knows no approximation algorithm {algorithm!r}",
+            remedy=f"use one of {', '.join(known)}; those of published systems are in the package "
+            "atlasc-comparisons (plugins/)",
+        )
+    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    unknown = sorted(set(rest) - set(names))
+    if unknown:
+        raise AtlasError(
+            f"the approximation {algorithm!r} of {op_name} has no entry {unknown[0]!r}",
+            remedy=f"its entries are {', '.join(names)}",
+        )
+    try:
+        hints = get_type_hints(cls)
+        for name, value in rest.items():
+            if hints[name] is int and type(value) is not int:
+                raise ValueError(f"{name} is not an integer")
+            rest[name] = _field(name, value, symbols or {})
+        return cls(**rest)
+    except (TypeError, ValueError) as error:
+        raise AtlasError(
+            f"the approximation {algorithm!r} of {op_name} is not complete, or not right",
+            why=str(error),
+        ) from None
+
+
+def _field(name: str, value: Any, symbols: Mapping[str, np.ndarray]) -> Any:
+    """Lists become tuples and symbols arrays. Integers are degrees and counts: a large one would
+    be fitted for days.
+    """
+    if isinstance(value, int) and abs(value) >= MAX_COEFFICIENTS:
+        raise ValueError(f"{name} is {value}, more than {MAX_COEFFICIENTS - 1}")
+    if isinstance(value, list | tuple):
+        return tuple(_field(name, item, symbols) for item in value)
+    if not isinstance(value, Symbol):
+        return value
+    if value.name not in symbols:
+        raise ValueError(f"the array {value} is missing")
+    return symbols[value.name]
+
+
+Stored = dict[str, tuple[Symbol, np.ndarray]]
+"""Arrays of an approximation with their symbols, by entry."""
+
+
+def approximation_arrays(ops: Iterable[Op], taken: Iterable[str] = ()) -> dict[Op, Stored]:
+    """The arrays of the approximations of ops, by op, under symbols that start with the op's result
+    (``@gelu_3.coefficients``) and are not taken.
+    """
+    taken, found = set(taken), dict[Op, Stored]()
+    for op in ops:
+        carried = op.attributes.get("approximation")
+        for entry, value in () if carried is None else carried.fields_set().items():
+            if isinstance(value, np.ndarray):
+                name = f"{op.value.name}.{entry}"
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+                found.setdefault(op, {})[entry] = Symbol(name), value
+    return found
