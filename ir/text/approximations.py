@@ -6,12 +6,14 @@ Arrays of an approximation are symbols in the text, and are stored beside it.
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_origin, get_type_hints
 
 import numpy as np
+from pydantic import ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
 from atlasc.ir.approximation import ApproximationAttribute
 from atlasc.ir.bounds import MAX_COEFFICIENTS
@@ -33,19 +35,25 @@ def algorithms() -> dict[tuple[str, str], type[ApproximationAttribute]]:
     """
     found: dict[tuple[str, str], type[ApproximationAttribute]] = {}
     for entry in plugins(GROUP).values():
-        for cls in vars(loaded(entry, _no_module)).values():
-            if not (isinstance(cls, type) and issubclass(cls, ApproximationAttribute)):
-                continue
-            if "algorithm" in vars(cls) and found.setdefault(
-                (cls.family, cls.algorithm), cls
-            ) is not cls:  # fmt: skip
-                other = found[cls.family, cls.algorithm]
+        for cls in _classes(loaded(entry, _no_module)):
+            other = found.setdefault((cls.family, cls.algorithm), cls)
+            if other is not cls:
                 raise AtlasError(
                     f"two packages have the {cls.family} algorithm {cls.algorithm!r}",
                     why=f"{cls.__module__} and {other.__module__}",
                     remedy="uninstall one of them",
                 )
     return found
+
+
+def _classes(module: ModuleType) -> list[type[ApproximationAttribute]]:
+    """The approximations of a module: classes that name an algorithm of their own."""
+    classes = (found for found in vars(module).values() if isinstance(found, type))
+    return [
+        cls
+        for cls in classes
+        if issubclass(cls, ApproximationAttribute) and "algorithm" in vars(cls)
+    ]
 
 
 def _no_module(found: object) -> str:
@@ -83,12 +91,10 @@ def read_approximation(
             remedy=f"its entries are {', '.join(names)}",
         )
     try:
-        hints = get_type_hints(cls)
-        for name, value in rest.items():
-            if hints[name] is int and type(value) is not int:
-                raise ValueError(f"{name} is not an integer")
-            rest[name] = _field(name, value, symbols or {})
-        return cls(**rest)
+        checks = _checks(cls)
+        return cls(
+            **{name: _field(name, v, symbols or {}, checks[name]) for name, v in rest.items()}
+        )
     except (TypeError, ValueError) as error:
         raise AtlasError(
             f"the approximation {algorithm!r} of {op_name} is not complete, or not right",
@@ -96,14 +102,39 @@ def read_approximation(
         ) from None
 
 
-def _field(name: str, value: Any, symbols: Mapping[str, np.ndarray]) -> Any:
+@cache
+def _checks(cls: type[ApproximationAttribute]) -> dict[str, TypeAdapter[Any]]:
+    """Checks of the fields of an approximation, by their declared types."""
+    strict = ConfigDict(strict=True)
+    return {
+        name: TypeAdapter(InstanceOf[np.ndarray])
+        if get_origin(hint) is np.ndarray
+        else TypeAdapter(hint, config=strict)
+        for name, hint in get_type_hints(cls).items()
+        if get_origin(hint) is not ClassVar
+    }
+
+
+def _field(
+    name: str, value: Any, symbols: Mapping[str, np.ndarray], check: TypeAdapter[Any]
+) -> Any:
+    """A field from its entry; a ValueError says what is wrong with it."""
+    plain = _plain(name, value, symbols)
+    try:
+        return check.validate_python(plain)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"]
+        raise ValueError(f"{name} is {reprlib.repr(value)}: {message}") from None
+
+
+def _plain(name: str, value: Any, symbols: Mapping[str, np.ndarray]) -> Any:
     """Lists become tuples and symbols arrays. Integers are degrees and counts: a large one would
     be fitted for days.
     """
     if isinstance(value, int) and abs(value) >= MAX_COEFFICIENTS:
         raise ValueError(f"{name} is {value}, more than {MAX_COEFFICIENTS - 1}")
     if isinstance(value, list | tuple):
-        return tuple(_field(name, item, symbols) for item in value)
+        return tuple(_plain(name, item, symbols) for item in value)
     if not isinstance(value, Symbol):
         return value
     if value.name not in symbols:

@@ -58,6 +58,11 @@ class PowerSoftmax(Softmax):
     divisor: float = 100.0
     shift: float = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.divisor > 0:
+            raise AtlasError(f"the divisor of a softmax's row sums cannot be {self.divisor:g}")
+
     @property
     def mask_fill(self) -> float:
         """The score of a masked key."""

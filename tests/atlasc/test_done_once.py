@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_model import Tiny
-from tiny_text import make_text_bundle, write_ids
+from tiny_model import Tiny, make_text_bundle, write_ids
 from typer.testing import CliRunner
 
 import atlasc

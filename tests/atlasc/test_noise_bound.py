@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_model import Tiny
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 
 from atlasc.analyses.observed import bootstrap_change
 from atlasc.bundle.folder import Bundle, load_bundle

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import Tiny
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 
 import atlasc
 from atlasc.compilation.options import CalibrationOptions, SearchOptions

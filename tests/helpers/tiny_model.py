@@ -1,7 +1,10 @@
-"""A model that compiles in a second and runs encrypted, without bootstraps, in half a minute."""
+"""Two models that compile in seconds: one of images runs encrypted, without bootstraps, in half a
+minute; one of texts has bootstraps, an embedding on the client and a mask.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from atlasc.polynomials.algorithms.chebyshev import (
 
 BATCH = 2
 IMAGES = 24
+LENGTH = 6
+"""Tokens of a text."""
 
 
 @dataclass(frozen=True)
@@ -118,3 +123,36 @@ def simulated(bundle: Bundle, data: Path, rows: list[int]) -> dict[str, np.ndarr
 
     arrays = bundle.load_inputs(data).take(rows).arrays
     return simulate(bundle.client, bundle.poly, arrays)
+
+
+def make_text_bundle(root: Path) -> Path:
+    """A random BERT of two layers, compiled for token ids of length 6."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    from atlasc.compilation.compile import Chosen, write_program
+    from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
+    from atlasc.compilation.options import CalibrationOptions, TargetOptions
+    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=40, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=16, attn_implementation="sdpa",
+    )  # fmt: skip
+    BertModel(config, add_pooling_layer=False).save_pretrained(root / "model")
+    write_ids(root / "data.jsonl", [3, 4, 5, 6] * 5)
+    options = CalibrationOptions(sequence_length=LENGTH)
+    source = load_source(str(root / "model"), root / "data.jsonl", options)
+    module = trace_model(source.model, 2, LENGTH)
+    approximate_all(module, calibrate_source(module, source, margin=0.5))
+    found, target = calibrate_source(module, source), TargetOptions(target="sim")
+    lowered = lower_module(module, source.few(MAGNITUDE_INPUTS).arrays, target)
+    return write_program(root / "bundle", source, Chosen(module, {}), found, lowered, target).folder
+
+
+def write_ids(path: Path, lengths: list[int]) -> None:
+    """Texts of random ids, as many as lengths."""
+    rng = np.random.default_rng(len(lengths))
+    rows = [{"input_ids": rng.integers(1, 40, size=length).tolist()} for length in lengths]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -113,6 +113,13 @@ class ChebyshevSum:
     meaning: tuple[str, Interval | Array] | None = None
     of_probabilities: bool = False
 
+    def __post_init__(self) -> None:
+        if self.calibrated is not None and not self.calibrated[0] < self.calibrated[1]:
+            raise AtlasError(
+                "the domain of a Chebyshev sum must have low < high",
+                why=f"it is ({self.calibrated[0]:g}, {self.calibrated[1]:g})",
+            )
+
     @staticmethod
     def of(
         coefficients: Array,

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import Tiny
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.program import Packed

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import Result
-from tiny_model import Tiny, simulated
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, make_text_bundle, simulated, write_ids
 from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle

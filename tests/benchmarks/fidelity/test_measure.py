@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, make_text_bundle, write_ids
 
 from atlasc.api.program import Program
 from atlasc.bundle.folder import load_bundle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, make_text_bundle, write_ids
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.compilation.compile import compile_model

@@ -197,7 +197,7 @@ def test_the_client_s_ops_stay_behind() -> None:
         ({"algorithm": "chebyshev", "degree": 65536, "range": [-1.0, 1.0]}, "not right"),
         ({"algorithm": "chebyshev", "degree": 7, "width": 1}, "no entry 'width'"),
         ({"algorithm": "chebyshev", "degree": 7, "range": [2.0, 1.0]}, "low < high"),
-        ({"algorithm": "chebyshev", "degree": 7, "range": [2.0]}, "pair of numbers"),
+        ({"algorithm": "chebyshev", "degree": 7, "range": [2.0]}, r"range is \[2.0\]"),
         ({"algorithm": "chebyshev", "degree": 0, "range": [0.0, 1.0]}, "degree 0"),
         ({"algorithm": "chebyshev", "degree": 7}, "no range yet"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_text import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, make_text_bundle, write_ids
 
 import atlasc
 from tests.atlasc.cli.command import Outcome, refused, run

@@ -1,6 +1,0 @@
-"""Makes ``conformance`` importable under every import mode of pytest."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
