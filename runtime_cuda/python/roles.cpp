@@ -50,6 +50,9 @@ std::map<std::string, Array> arrays_of(const NamedSlots& slots) {
 void define_client(py::module_& module) {
     module.attr("OUTSIDE") = outside_factor;
     module.attr("LARGE") = large_factor;
+    module.attr("LARGE_REMEDY") = large_remedy;
+    module.attr("NOT_FINITE_REMEDY") = not_finite_remedy;
+    module.def("reach_text", reach_text, py::arg("reached"));
     module.def(
         "reaches",
         [](const Interface& interface, const std::map<std::string, Array>& arrays) {
