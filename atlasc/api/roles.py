@@ -152,7 +152,7 @@ class Client:
             answer = self._read(answer)
             entry = answer.entry
             self.ledger.check(entry)
-            values, _ = answer.ciphertexts(self.bundle, self.engine)
+            values, _ = answer.ciphertexts(self.engine)
             self.ledger.answer(entry)  # first: what a server learns from the rest, it learns once
             try:
                 slots = decrypt_all(self.engine, values)
@@ -263,7 +263,7 @@ class Server:
         self, query: Message, progress: ProgressCallback | None = None
     ) -> tuple[Message, Timing | None]:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted."""
-        values, public = query.ciphertexts(self.bundle, self.engine)
+        values, public = query.ciphertexts(self.engine)
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()

@@ -1,8 +1,10 @@
 #include "python/roles.hpp"
 
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,6 +45,25 @@ std::map<std::string, Array> arrays_of(const NamedSlots& slots) {
         arrays.emplace(name, std::move(array));
     }
     return arrays;
+}
+
+/// What a function of Python gives; its AtlasError becomes an Error.
+template <typename Call>
+auto explained(Call call) {
+    try {
+        return call();
+    } catch (const py::error_already_set& raised) {
+        const py::object kind = py::module_::import("atlasc.ir.errors").attr("AtlasError");
+        if (!raised.matches(kind)) {
+            throw;
+        }
+        const auto text = [&raised](const char* name) {
+            return raised.value().attr(name).cast<std::string>();
+        };
+        Error error(text("what"), text("why"), text("remedy"));
+        error.where = text("where");
+        throw error;
+    }
 }
 
 }  // namespace
@@ -130,14 +151,19 @@ void define_messages(py::module_& module) {
                  return python_bytes(
                      computed([&] { return message_writer(interface, message).sealed(); }));
              })
-        .def("ciphertexts",
-             [](const SerializedMessage& message, const std::string& name) {
-                 std::vector<py::bytes> parts;
-                 for (const Bytes& part : message.values.at(name)) {
-                     parts.push_back(python_bytes(part));
-                 }
-                 return parts;
-             })
+        .def(
+            "load",
+            [](SerializedMessage& message, const Interface& interface, const std::string& engine,
+               const std::function<int(const std::string&, const py::bytes&)>& load) {
+                // The message keeps its bytes, for who reads it again.
+                load_ciphertexts(message, interface, engine,
+                                 [&load](const std::string& name, Bytes& bytes) {
+                                     return explained([&] { return load(name, python_bytes(bytes)); });
+                                 });
+            },
+            py::arg("interface"), py::arg("engine"), py::arg("load"),
+            "Gives each ciphertext, by the name of its input or output, to a function that returns its "
+            "level.")
         .def_property_readonly(
             "publics",
             [](const SerializedMessage& message) { return arrays_of(message.publics); })
