@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,8 @@
 #include "atlasc/client_data.hpp"
 #include "atlasc/ledger.hpp"
 #include "atlasc/messages.hpp"
+#include "atlasc/roles.hpp"
+#include "atlasc/sharing.hpp"
 #include "python/arrays.hpp"
 #include "python/calls.hpp"
 
@@ -101,6 +104,43 @@ void define_client(py::module_& module) {
         },
         py::arg("interface"), py::arg("slots"), py::arg("count"),
         "Outputs by name, and the share of the wrong slots by row; see `Answers`.");
+}
+
+void define_sharing(py::module_& module) {
+    // Sharing, as two numbers: bits, shares.
+    py::class_<Flood>(module, "Flood", "The noise and the rounding of one output.")
+        .def(py::init([](double deviation, int decimals, int digits) {
+                 return Flood{deviation, decimals, digits};
+             }),
+             py::arg("deviation"), py::arg("decimals"), py::arg("digits"))
+        .def_readonly("deviation", &Flood::deviation)
+        .def_readonly("decimals", &Flood::decimals)
+        .def_readonly("digits", &Flood::digits);
+    module.attr("LEAST_BITS") = Sharing::least_bits;
+    module.def(
+        "floods",
+        [](const Interface& interface, std::size_t count, std::int64_t bits, std::int64_t shares) {
+            return floods(interface, count, {bits, shares});
+        },
+        py::arg("interface"), py::arg("count"), py::arg("bits"), py::arg("shares"));
+    module.def(
+        "require_digits",
+        [](const Interface& interface, std::size_t count, std::int64_t bits, std::int64_t shares) {
+            return require_digits(interface, count, {bits, shares});
+        },
+        py::arg("interface"), py::arg("count"), py::arg("bits"), py::arg("shares"));
+    module.def(
+        "flooded",
+        [](const std::map<std::string, Array>& exact, const Floods& floods) {
+            return arrays_of(flooded(tensors_of(exact), floods));
+        },
+        py::arg("exact"), py::arg("floods"));
+    module.def(
+        "secure_normal",
+        [](std::size_t count) { return array_of({{count}, secure_normal(count)}); },
+        py::arg("count"));
+    module.def("normal_number", normal_number, py::arg("first"), py::arg("second"));
+    module.def("rounded", rounded, py::arg("number"), py::arg("decimals"));
 }
 
 namespace {
@@ -224,6 +264,51 @@ void define_ledger(py::module_& module) {
              [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
                  return one.open().share(entry_of(answer), bits, shares);
              });
+}
+
+namespace {
+
+using PythonDecrypt = std::function<std::map<std::string, Array>()>;
+
+/// A function of Python, called from where the interpreter's lock was let go.
+Decrypt decrypt_of(const PythonDecrypt& decrypt) {
+    return [&decrypt] {
+        const py::gil_scoped_acquire acquired;
+        return explained([&decrypt] { return slots_of(decrypt()); });
+    };
+}
+
+}  // namespace
+
+void define_answers(py::module_& module) {
+    module.def(
+        "decrypt_answer",
+        [](const std::string& folder, const py::tuple& answer, const Interface& interface,
+           const PythonDecrypt& decrypt) {
+            const Ledger::Entry entry = entry_of(answer);
+            const Answers found = computed([&] {
+                Ledger ledger(folder);
+                return decrypt_answer(ledger, entry, interface, decrypt_of(decrypt));
+            });
+            return py::make_tuple(arrays_of(found.outputs), found.refused);
+        },
+        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("decrypt"),
+        "With the ledger in a folder: outputs, and the refused rows; see `answers`.");
+    module.def(
+        "share_answer",
+        [](const std::string& folder, const py::tuple& answer, const Interface& interface,
+           const PythonDecrypt& decrypt, std::int64_t bits, std::int64_t shares) {
+            const Ledger::Entry entry = entry_of(answer);
+            const SharedAnswers found = computed([&] {
+                Ledger ledger(folder);
+                return share_answer(ledger, entry, interface, decrypt_of(decrypt), {bits, shares});
+            });
+            return py::make_tuple(arrays_of(found.outputs), found.refused, found.floods,
+                                  found.number);
+        },
+        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("decrypt"),
+        py::arg("bits"), py::arg("shares"),
+        "The same with noise; and the noise of each output, and how many answers were shared.");
 }
 
 }  // namespace atlasc::python
