@@ -179,19 +179,20 @@ class Client:
 
     def _received(
         self, answer: bytes | Path | Message
-    ) -> tuple[str, tuple[Any, ...], Any, Callable[[], dict[str, np.ndarray]]]:
-        """What the library takes of an answer: the folder of its ledger, the ledger's entry, the
-        interface, and what decrypts it. The library calls that one, as not every engine is its own.
+    ) -> tuple[str, tuple[Any, ...], Any, Callable[[], Callable[[], dict[str, np.ndarray]]]]:
+        """What the library takes of an answer: the folder of the ledger, the ledger's entry, the
+        interface, and what loads it and then decrypts it. The library calls these when it is time,
+        as not every engine is its own.
         """
         if not isinstance(answer, Message):
             answer = Message.read(answer, "answer", self.bundle)
-        values, _ = answer.ciphertexts(self.engine)
-        return (
-            str(self.ledger.folder),
-            astuple(answer.entry),
-            answer.interface,
-            lambda: decrypt_all(self.engine, values),
-        )
+        message = answer
+
+        def load() -> Callable[[], dict[str, np.ndarray]]:
+            values, _ = message.ciphertexts(self.engine)
+            return lambda: decrypt_all(self.engine, values)
+
+        return str(self.ledger.folder), astuple(message.entry), message.interface, load
 
 
 def encrypt_inputs(

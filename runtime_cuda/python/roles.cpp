@@ -269,12 +269,16 @@ void define_ledger(py::module_& module) {
 namespace {
 
 using PythonDecrypt = std::function<std::map<std::string, Array>()>;
+using PythonLoad = std::function<PythonDecrypt()>;
 
-/// A function of Python, called from where the interpreter's lock was let go.
-Decrypt decrypt_of(const PythonDecrypt& decrypt) {
-    return [&decrypt] {
+/// Functions of Python, called from where the interpreter's lock was let go.
+LoadAnswer load_of(const PythonLoad& load) {
+    return [&load]() -> Decrypt {
         const py::gil_scoped_acquire acquired;
-        return explained([&decrypt] { return slots_of(decrypt()); });
+        return [decrypt = explained(load)] {
+            const py::gil_scoped_acquire acquired_again;
+            return slots_of(explained(decrypt));
+        };
     };
 }
 
@@ -284,29 +288,30 @@ void define_answers(py::module_& module) {
     module.def(
         "decrypt_answer",
         [](const std::string& folder, const py::tuple& answer, const Interface& interface,
-           const PythonDecrypt& decrypt) {
+           const PythonLoad& load) {
             const Ledger::Entry entry = entry_of(answer);
             const Answers found = computed([&] {
                 Ledger ledger(folder);
-                return decrypt_answer(ledger, entry, interface, decrypt_of(decrypt));
+                return decrypt_answer(ledger, entry, interface, load_of(load));
             });
             return py::make_tuple(arrays_of(found.outputs), found.refused);
         },
-        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("decrypt"),
-        "With the ledger in a folder: outputs, and the refused rows; see `answers`.");
+        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("load"),
+        "With the ledger in a folder: outputs, and the refused rows; see `answers`. `load` returns a "
+        "function that returns the slots by name.");
     module.def(
         "share_answer",
         [](const std::string& folder, const py::tuple& answer, const Interface& interface,
-           const PythonDecrypt& decrypt, std::int64_t bits, std::int64_t shares) {
+           const PythonLoad& load, std::int64_t bits, std::int64_t shares) {
             const Ledger::Entry entry = entry_of(answer);
             const SharedAnswers found = computed([&] {
                 Ledger ledger(folder);
-                return share_answer(ledger, entry, interface, decrypt_of(decrypt), {bits, shares});
+                return share_answer(ledger, entry, interface, load_of(load), {bits, shares});
             });
             return py::make_tuple(arrays_of(found.outputs), found.refused, found.floods,
                                   found.number);
         },
-        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("decrypt"),
+        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("load"),
         py::arg("bits"), py::arg("shares"),
         "The same with noise; and the noise of each output, and how many answers were shared.");
 }

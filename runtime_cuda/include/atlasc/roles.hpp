@@ -35,8 +35,11 @@ Message encrypted(Packed inputs, const Interface& interface, Engine& engine);
 /// The slots of an answer. Throws Error where it decrypts to nothing.
 NamedSlots decrypted(const Message& answer, const Interface& interface, Engine& engine);
 
-/// Decrypts the answer at hand, with any engine: `decrypted` of it.
+/// Decrypts the answer at hand, with any engine. Throws Error where it decrypts to nothing.
 using Decrypt = std::function<NamedSlots()>;
+
+/// Loads the ciphertexts of the answer at hand; what decrypts them. Throws Error: as `deserialized`.
+using LoadAnswer = std::function<Decrypt()>;
 
 /// Answers that may be passed on, with noise and rounded; none of a batch in which one is refused.
 struct SharedAnswers : Answers {
@@ -47,14 +50,14 @@ struct SharedAnswers : Answers {
 /// What a client does with an answer, step by step. The ledger notes the answer before anything is
 /// decrypted: what a server learns from the rest, it learns once a query. And it notes a refusal before
 /// the user hears of it. It stays locked meanwhile, so that of answers that come together no more are
-/// refused than a key may refuse. Throws Error: as `Ledger::answer`, and of `decrypt`.
+/// refused than a key may refuse. Throws Error: as `Ledger::answer`, as `load`, and of what it gives.
 Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
-                       const Decrypt& decrypt);
+                       const LoadAnswer& load);
 
 /// The same for numbers that are passed on. Throws Error also as `require_digits` and `Ledger::share`,
 /// before anything is decrypted.
 SharedAnswers share_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
-                           const Decrypt& decrypt, const Sharing& sharing);
+                           const LoadAnswer& load, const Sharing& sharing);
 
 /// What a client does with its secret key. Queries and answers are bytes, those of their files; the
 /// ledger beside the key knows of each.
@@ -88,10 +91,10 @@ public:
 private:
     struct Received {
         Ledger::Entry entry;
-        Message message;
+        LoadAnswer load;
     };
 
-    Received received(PlainFile answer) const;
+    Received received(PlainFile answer);
 
     const Interface& interface_;
     std::string folder_;

@@ -56,7 +56,9 @@ NamedSlots decrypted(const Message& answer, const Interface& interface, Engine& 
 }
 
 Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
-                       const Decrypt& decrypt) {
+                       const LoadAnswer& load) {
+    ledger.check(answer);
+    const Decrypt decrypt = load();  // needs no secret key: what cannot be loaded spends nothing
     ledger.answer(answer);
     try {
         Answers found = answers(interface, decrypt(), answer.count);
@@ -72,12 +74,12 @@ Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interf
 }
 
 SharedAnswers share_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
-                           const Decrypt& decrypt, const Sharing& sharing) {
+                           const LoadAnswer& load, const Sharing& sharing) {
     const Floods floods = require_digits(interface, answer.count, sharing);
     const int bits = static_cast<int>(sharing.bits);  // those of absurdly many leave no digit
     const auto shares = static_cast<std::size_t>(sharing.shares);
     ledger.require_shareable(answer, bits, shares);
-    Answers exact = decrypt_answer(ledger, answer, interface, decrypt);
+    Answers exact = decrypt_answer(ledger, answer, interface, load);
     if (!exact.refused.empty()) {
         return {{{}, std::move(exact.refused)}, {}, 0};
     }
@@ -97,27 +99,29 @@ Client::Query Client::encrypt(const Tensors& inputs, bool unchecked, const std::
     return {message_writer(interface_, serialized(query, "query", *engine_)).sealed(), seen};
 }
 
-Client::Received Client::received(PlainFile answer) const {
+Client::Received Client::received(PlainFile answer) {
     const CiphertextBytes most = saved_bytes(*engine_);
     // Read once: the ledger has the digest of the very bytes that are decrypted.
     answer.hold(message_bytes(interface_, most));
     SerializedMessage read = read_message(TensorFile(std::move(answer)), "answer", interface_, most);
-    Ledger::Entry entry{read.query, interface_.identity, read.count, read.digest};
-    return {std::move(entry), deserialized(std::move(read), interface_, *engine_)};
+    const Ledger::Entry entry{read.query, interface_.identity, read.count, read.digest};
+    return {entry, [this, read = std::move(read)]() mutable -> Decrypt {
+                return [this, message = deserialized(std::move(read), interface_, *engine_)] {
+                    return decrypted(message, interface_, *engine_);
+                };
+            }};
 }
 
 Answers Client::decrypt(PlainFile answer) {
     const Received given = received(std::move(answer));
     Ledger ledger(folder_);
-    return decrypt_answer(ledger, given.entry, interface_,
-                          [&] { return decrypted(given.message, interface_, *engine_); });
+    return decrypt_answer(ledger, given.entry, interface_, given.load);
 }
 
 SharedAnswers Client::share(PlainFile answer, const Sharing& sharing) {
     const Received given = received(std::move(answer));
     Ledger ledger(folder_);
-    const auto decrypt = [&] { return decrypted(given.message, interface_, *engine_); };
-    return share_answer(ledger, given.entry, interface_, decrypt, sharing);
+    return share_answer(ledger, given.entry, interface_, given.load, sharing);
 }
 
 std::size_t Client::refusals() const { return Ledger(folder_).refusals(); }
