@@ -20,7 +20,7 @@ from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers, functions_of
-from atlasc.client.sharing import BITS, SharedAnswers
+from atlasc.client.sharing import BITS, SharedAnswers, named_floods
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, warned
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
@@ -175,7 +175,9 @@ class Client:
         with atlas_errors():
             given = self._received(answer)
             with translated():
-                return SharedAnswers(*load_library().share_answer(*given, bits, shares))
+                found = load_library().share_answer(*given, bits, shares)
+            outputs, refused, flooding, number = found
+            return SharedAnswers(outputs, refused, named_floods(flooding), number)
 
     def _received(
         self, answer: bytes | Path | Message

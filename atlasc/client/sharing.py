@@ -6,8 +6,9 @@ analysis and its sources), for this client as for that of an emitted C++ project
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple
 
 from atlasc.client.checks import Answers
 from atlasc.ir.module import Module
@@ -18,20 +19,18 @@ BITS = 30
 """kappa, at least: ``LEAST_BITS`` of the library, for defaults before it is loaded."""
 
 
-class Flood(Protocol):
-    """The noise and the rounding of one output; ``Flood`` of the library."""
+class Flood(NamedTuple):
+    """The noise and the rounding of one output.
 
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise, in units of the answer."""
+    Attributes:
+        deviation: standard deviation of the noise, in units of the answer.
+        decimals: places after the point that are kept; negative: rounded before the point.
+        digits: decimal digits of the greatest magnitude that are left.
+    """
 
-    @property
-    def decimals(self) -> int:
-        """Places after the point that are kept; negative: rounded before the point."""
-
-    @property
-    def digits(self) -> int:
-        """Decimal digits of the greatest magnitude that are left."""
+    deviation: float
+    decimals: int
+    digits: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def floods(module: Module, count: int, bits: int = BITS, shares: int = 1) -> dic
     The answers to ``count`` inputs are passed on together, at kappa ``bits``, as one of tau
     ``shares`` under one key.
     """
-    return dict(load_library().floods(message_interface(module), count, bits, shares))
+    return named_floods(load_library().floods(message_interface(module), count, bits, shares))
 
 
 def safe_digits(module: Module) -> int | None:
@@ -73,4 +72,10 @@ def require_digits(
         AtlasError: too few bits, no bound, or an output of which no digit is left.
     """
     with translated():
-        return dict(load_library().require_digits(message_interface(module), count, bits, shares))
+        found = load_library().require_digits(message_interface(module), count, bits, shares)
+    return named_floods(found)
+
+
+def named_floods(found: Mapping[str, tuple[Any, ...]]) -> dict[str, Flood]:
+    """What the library says of outputs."""
+    return {name: Flood(*numbers) for name, numbers in found.items()}

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -106,33 +107,48 @@ void define_client(py::module_& module) {
         "Outputs by name, and the share of the wrong slots by row; see `Answers`.");
 }
 
+namespace {
+
+/// Floods as (deviation, decimals, digits) by the name of the output.
+using FloodTuples = std::map<std::string, std::tuple<double, int, int>>;
+
+FloodTuples tuples_of(const Floods& floods) {
+    FloodTuples tuples;
+    for (const auto& [name, flood] : floods) {
+        tuples[name] = {flood.deviation, flood.decimals, flood.digits};
+    }
+    return tuples;
+}
+
+Floods floods_of(const FloodTuples& tuples) {
+    Floods floods;
+    for (const auto& [name, numbers] : tuples) {
+        const auto [deviation, decimals, digits] = numbers;
+        floods[name] = {deviation, decimals, digits};
+    }
+    return floods;
+}
+
+}  // namespace
+
 void define_sharing(py::module_& module) {
-    // Sharing, as two numbers: bits, shares.
-    py::class_<Flood>(module, "Flood", "The noise and the rounding of one output.")
-        .def(py::init([](double deviation, int decimals, int digits) {
-                 return Flood{deviation, decimals, digits};
-             }),
-             py::arg("deviation"), py::arg("decimals"), py::arg("digits"))
-        .def_readonly("deviation", &Flood::deviation)
-        .def_readonly("decimals", &Flood::decimals)
-        .def_readonly("digits", &Flood::digits);
     module.attr("LEAST_BITS") = Sharing::least_bits;
     module.def(
         "floods",
         [](const Interface& interface, std::size_t count, std::int64_t bits, std::int64_t shares) {
-            return floods(interface, count, {bits, shares});
+            return tuples_of(floods(interface, count, {bits, shares}));
         },
         py::arg("interface"), py::arg("count"), py::arg("bits"), py::arg("shares"));
     module.def(
         "require_digits",
         [](const Interface& interface, std::size_t count, std::int64_t bits, std::int64_t shares) {
-            return require_digits(interface, count, {bits, shares});
+            return tuples_of(require_digits(interface, count, {bits, shares}));
         },
         py::arg("interface"), py::arg("count"), py::arg("bits"), py::arg("shares"));
     module.def(
         "flooded",
-        [](const std::map<std::string, Array>& exact, const Floods& floods) {
-            return arrays_of(flooded(tensors_of(exact), floods));
+        [](const std::map<std::string, Array>& exact, const FloodTuples& floods) {
+            return arrays_of(flooded(tensors_of(exact), floods_of(floods)));
         },
         py::arg("exact"), py::arg("floods"));
     module.def(
@@ -308,7 +324,7 @@ void define_answers(py::module_& module) {
                 Ledger ledger(folder);
                 return share_answer(ledger, entry, interface, load_of(load), {bits, shares});
             });
-            return py::make_tuple(arrays_of(found.outputs), found.refused, found.floods,
+            return py::make_tuple(arrays_of(found.outputs), found.refused, tuples_of(found.floods),
                                   found.number);
         },
         py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("load"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,30 @@ def test_refused_answers_are_counted_and_nothing_of_them_is_shared(
     monkeypatch.setattr(roles, "decrypt_all", broken)
     assert decrypt(tiny, keys, sent)[0] == 2
     assert events(keys)[4:] == ["answer", "refused"]
+
+
+def test_too_little_memory_is_no_refusal(
+    tiny: Tiny, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells nothing of the answer, which may be decrypted and shared later."""
+    answer = answered(tiny, keys)
+
+    def short(*_: object) -> dict[str, np.ndarray]:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(roles, "decrypt_all", short)
+        with pytest.raises(AtlasError, match="not enough memory"):
+            roles.Client(tiny.bundle, keys).decrypt(answer)
+    assert roles.Client(tiny.bundle, keys).share(answer).number == 1
+    assert events(keys) == ["query", "answer", "share"]
+
+
+def test_several_threads_decrypt(tiny: Tiny, keys: Path) -> None:
+    """One after the other, as each holds the ledger; none waits for ever."""
+    client, places = roles.Client(tiny.bundle, keys), [answered(tiny, keys) for _ in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(client.decrypt, places * 4, timeout=60))
+    for one in found:
+        np.testing.assert_allclose(one.outputs["output"], found[0].outputs["output"])
+    assert sorted(events(keys)) == ["answer"] * 4 + ["query"] * 4
