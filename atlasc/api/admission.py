@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from atlasc.bundle.folder import Bundle
-from atlasc.client.checks import REMEDY, Reach
+from atlasc.client.checks import Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
+from atlasc.runtime.native import load_library
 
 UNSAFE_REMEDY = (
     "compile with data that has such inputs, or a larger --margin; --unchecked encrypts them anyway"
@@ -71,7 +72,7 @@ def admit(
         count = counted(len(out), "input is", "inputs are")
         why = listed([f"{inputs.names[row]}: {why}" for row, why in out.items()])
         refused = [reached[row] for row in out if reached[row].refused]
-        remedy = UNSAFE_REMEDY if not refused else REMEDY
+        remedy = UNSAFE_REMEDY if not refused else load_library().LARGE_REMEDY
         if refused and not any(reach.finite for reach in refused):
             remedy = "leave them out, or repair them"
         if strict or not rows:

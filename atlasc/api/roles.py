@@ -8,6 +8,7 @@ Client and server need only their own part of a program's folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
-from atlasc.client.checks import Answers
-from atlasc.client.sharing import BITS, SharedAnswers, require_digits, share
+from atlasc.client.checks import Answers, functions_of
+from atlasc.client.sharing import BITS, SharedAnswers, named_floods
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, warned
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
@@ -28,6 +29,7 @@ from atlasc.loading.inputs import Inputs
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import decrypt_all, encrypt_all, execute
 from atlasc.run.timing import Pace, Timing
+from atlasc.runtime.native import load_library, translated
 from atlasc.targets import find_target
 from atlasc.targets.base import Target, no_progress
 from atlasc.targets.key_folders import INDEX
@@ -149,20 +151,11 @@ class Client:
                 refused.
         """
         with atlas_errors():
-            answer = self._read(answer)
-            entry = answer.entry
-            self.ledger.check(entry)
-            values, _ = answer.ciphertexts(self.bundle, self.engine)
-            self.ledger.answer(entry)  # first: what a server learns from the rest, it learns once
-            try:
-                slots = decrypt_all(self.engine, values)
-                answers = self.bundle.client.answers(slots, answer.count)
-            except AtlasError:  # it decrypts to nothing
-                self.ledger.refuse(entry)
-                raise
-            if answers.refused:
-                self.ledger.refuse(entry)
-            return answers
+            given = self._received(answer)
+            with translated():
+                outputs, refused = load_library().decrypt_answer(*given)
+            functions = functions_of(self.bundle.client.interface)
+            return Answers(outputs, refused, functions=functions)
 
     def share(
         self, answer: bytes | Path | Message, *, bits: int = BITS, shares: int = 1
@@ -180,19 +173,28 @@ class Client:
                 for this query; the budget is spent.
         """
         with atlas_errors():
-            answer = self._read(answer)
-            flooding = require_digits(self.bundle.client.interface, answer.count, bits, shares)
-            self.ledger.require_shareable(answer.entry, bits, shares)
-            answers = self.decrypt(answer)
-            if answers.refused:
-                return SharedAnswers({}, answers.refused, {}, 0)
-            number = self.ledger.share(answer.entry, bits, shares)
-            return SharedAnswers(share(answers.outputs, flooding), {}, flooding, number)
+            given = self._received(answer)
+            with translated():
+                found = load_library().share_answer(*given, bits, shares)
+            outputs, refused, flooding, number = found
+            return SharedAnswers(outputs, refused, named_floods(flooding), number)
 
-    def _read(self, answer: bytes | Path | Message) -> Message:
-        if isinstance(answer, Message):
-            return answer
-        return Message.read(answer, "answer", self.bundle)
+    def _received(
+        self, answer: bytes | Path | Message
+    ) -> tuple[str, tuple[Any, ...], Any, Callable[[], Callable[[], dict[str, np.ndarray]]]]:
+        """What the library takes of an answer: the folder of the ledger, the ledger's entry, the
+        interface, and what loads it and then decrypts it. The library calls these when it is time,
+        as not every engine is its own.
+        """
+        if not isinstance(answer, Message):
+            answer = Message.read(answer, "answer", self.bundle)
+        message = answer
+
+        def load() -> Callable[[], dict[str, np.ndarray]]:
+            values, _ = message.ciphertexts(self.engine)
+            return lambda: decrypt_all(self.engine, values)
+
+        return str(self.ledger.folder), astuple(message.entry), message.interface, load
 
 
 def encrypt_inputs(
@@ -263,7 +265,7 @@ class Server:
         self, query: Message, progress: ProgressCallback | None = None
     ) -> tuple[Message, Timing | None]:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted."""
-        values, public = query.ciphertexts(self.bundle, self.engine)
+        values, public = query.ciphertexts(self.engine)
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()

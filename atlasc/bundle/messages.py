@@ -18,7 +18,6 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import Entry
 from atlasc.files import write_with
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
 from atlasc.ir.module import Module
 from atlasc.runtime.engine import RoleEngine
@@ -102,7 +101,7 @@ class Message:
                 array is missing, too large or damaged, or there is one too many.
         """
         interface, parameters = _interface(bundle), bundle.parameters
-        levels = {level for kind in _LEVELS for level in _LEVELS[kind](bundle.interface).values()}
+        levels = _levels(bundle.interface)
         most = {level: parameters.ciphertext_bytes(level) + _HEADER for level in levels}
         place = str(source) if isinstance(source, Path) else source
         with translated():
@@ -110,25 +109,22 @@ class Message:
         return cls(bundle.manifest.program, interface, native)
 
     def ciphertexts(
-        self, bundle: Bundle, engine: RoleEngine[Any]
+        self, engine: RoleEngine[Any]
     ) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
         """Ciphertexts by the name of the input or output, and public inputs by name.
 
         Raises:
             AtlasError: ciphertexts of another engine, damaged, of other keys or of another level.
         """
-        if self.native.engine != engine.target:
-            raise AtlasError(
-                f"{self.native.name} has ciphertexts of the engine {self.native.engine}",
-                why=f"these keys are of the engine {engine.target}",
-                remedy="use keys and messages of one engine",
-            )
         values: dict[str, list[Any]] = {}
-        for name, level in _LEVELS[self.native.kind](bundle.interface).items():
-            parts = values.setdefault(name, [])
-            for data in self.native.ciphertexts(name):
-                where = f"{self.native.name}: {name}/{len(parts)}"
-                parts.append(_deserialized(data, where, level, engine))
+
+        def load(name: str, data: bytes) -> int:
+            ciphertext = engine.deserialize(data)
+            values.setdefault(name, []).append(ciphertext)
+            return engine.level(ciphertext)
+
+        with translated():
+            self.native.load(self.interface, engine.target, load)
         return values, dict(self.native.publics)
 
     def save(self, path: Path) -> None:
@@ -145,31 +141,12 @@ class Message:
             return bytes(self.native.sealed(self.interface))
 
 
-def _deserialized(data: bytes, where: str, wanted: int, engine: RoleEngine[Any]) -> Any:
-    try:
-        ciphertext = engine.deserialize(data)
-    except AtlasError as error:
-        raise AtlasError(error.what, where=where, why=error.why, remedy=error.remedy) from None
-    if (level := engine.level(ciphertext)) != wanted:
-        raise AtlasError(
-            "this is a ciphertext of another place in the program",
-            where=where,
-            why=f"it is at level {level}, the program wants level {wanted}",
-        )
-    return ciphertext
-
-
 def _interface(bundle: Bundle) -> Any:
     return message_interface(bundle.interface, bundle.manifest.program)
 
 
-def _input_levels(module: Module) -> dict[str, int]:
-    return {op.attributes["name"]: op.value.ciphertext.level or 0 for op in module.inputs}
-
-
-def _output_levels(module: Module) -> dict[str, int]:
-    return {op.attributes["name"]: op.operands[0].ciphertext.level or 0 for op in module.outputs}
-
-
-_LEVELS = {"query": _input_levels, "answer": _output_levels}
-"""Level of the ciphertexts of a message, by the name of the input or output."""
+def _levels(interface: Module) -> set[int]:
+    """Levels of the ciphertexts of all messages."""
+    carried = [op.value for op in interface.inputs]
+    carried += [op.operands[0] for op in interface.outputs]
+    return {value.ciphertext.level or 0 for value in carried}

@@ -2,8 +2,8 @@
 
 Inputs must be finite, and not far larger than those of calibration. This does not prove that an
 answer will be right: every nonlinear op of the model has a range (``atlasc check-input``,
-:func:`atlasc.client.verdict.verdicts`). The runtime library compares magnitudes, and judges the
-decrypted slots of an answer (``atlasc/client_data.hpp``).
+:func:`atlasc.client.verdict.verdicts`). The runtime library compares magnitudes, says what they
+mean, and judges the decrypted slots of an answer (``atlasc/client_data.hpp``).
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from atlasc.runtime.native import load_library
 
 MASK = "attention_mask"
 """The input that tells tokens, 1, from padding, 0."""
-REMEDY = (
-    "prepare it like the calibration data, for example pixels / 255; --unchecked encrypts it anyway"
-)
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,7 @@ class Reach:
     @property
     def why(self) -> str:
         """In words; empty if the input is not larger than those of calibration."""
-        if not self.finite:
-            return self.fault or "what is encrypted of it is not finite"
-        return f"it reaches {self.ratio:.3g} times what calibration saw" if self.large else ""
+        return self.fault or str(load_library().reach_text(self.ratio))
 
 
 def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
@@ -86,7 +81,7 @@ def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
             raise AtlasError(
                 f"{what} {row} cannot be encrypted",
                 why=why,
-                remedy="leave it out, or repair it: NaN and infinite values spoil a whole batch",
+                remedy=load_library().NOT_FINITE_REMEDY,
             )
 
 

@@ -28,7 +28,9 @@ def public_facts(module: Module) -> list[dict[str, Any]]:
 
 def output_facts(module: Module) -> list[dict[str, Any]]:
     """What a client decrypts; see ``Output``."""
-    return [_carried(op, op.operands[0]) | _maps(op, module) for op in module.outputs]
+    return [
+        {"noise": None} | _carried(op, op.operands[0]) | _maps(op, module) for op in module.outputs
+    ]
 
 
 def message_interface(module: Module, identity: str = "") -> Any:
@@ -39,7 +41,7 @@ def message_interface(module: Module, identity: str = "") -> Any:
     """
     library = load_library()
     inputs = ("name", "shape", "layout", "level", "factor", "centred", "magnitude")
-    outputs = ("name", "shape", "layout", "level", "factor", "shift", "magnitude")
+    outputs = ("name", "shape", "layout", "level", "factor", "shift", "magnitude", "noise")
     with translated():
         return library.Interface(
             identity=identity,

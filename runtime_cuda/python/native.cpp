@@ -91,12 +91,14 @@ void define_interface(py::module_& module) {
              py::kw_only(), py::arg("name"), py::arg("shape"));
     py::class_<Output>(module, "Output")
         .def(py::init([](std::string name, Shape shape, const std::string& layout, Vector factor,
-                         Vector shift, int level, Magnitude magnitude) {
+                         Vector shift, int level, Magnitude magnitude,
+                         std::optional<double> noise) {
                  return Output{std::move(name),  std::move(shape), Layout(layout), std::move(factor),
-                               std::move(shift), level,            magnitude};
+                               std::move(shift), level,            magnitude,      noise};
              }),
              py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
-             py::arg("factor"), py::arg("shift"), py::arg("level"), py::arg("magnitude"));
+             py::arg("factor"), py::arg("shift"), py::arg("level"), py::arg("magnitude"),
+             py::arg("noise"));
 }
 
 void define_facts(py::module_& module) {
@@ -251,9 +253,11 @@ PYBIND11_MODULE(_native, module) {
     define_interface(module);
     define_facts(module);
     define_client(module);
+    define_sharing(module);
     define_messages(module);
     define_engine(module);
     define_ledger(module);
+    define_answers(module);
 }
 
 }  // namespace atlasc::python

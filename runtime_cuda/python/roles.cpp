@@ -1,12 +1,16 @@
 #include "python/roles.hpp"
 
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -14,6 +18,8 @@
 #include "atlasc/client_data.hpp"
 #include "atlasc/ledger.hpp"
 #include "atlasc/messages.hpp"
+#include "atlasc/roles.hpp"
+#include "atlasc/sharing.hpp"
 #include "python/arrays.hpp"
 #include "python/calls.hpp"
 
@@ -45,11 +51,33 @@ std::map<std::string, Array> arrays_of(const NamedSlots& slots) {
     return arrays;
 }
 
+/// What a function of Python gives; its AtlasError becomes an Error.
+template <typename Call>
+auto explained(Call call) {
+    try {
+        return call();
+    } catch (const py::error_already_set& raised) {
+        const py::object kind = py::module_::import("atlasc.ir.errors").attr("AtlasError");
+        if (!raised.matches(kind)) {
+            throw;
+        }
+        const auto text = [&raised](const char* name) {
+            return raised.value().attr(name).cast<std::string>();
+        };
+        Error error(text("what"), text("why"), text("remedy"));
+        error.where = text("where");
+        throw error;
+    }
+}
+
 }  // namespace
 
 void define_client(py::module_& module) {
     module.attr("OUTSIDE") = outside_factor;
     module.attr("LARGE") = large_factor;
+    module.attr("LARGE_REMEDY") = large_remedy;
+    module.attr("NOT_FINITE_REMEDY") = not_finite_remedy;
+    module.def("reach_text", reach_text, py::arg("reached"));
     module.def(
         "reaches",
         [](const Interface& interface, const std::map<std::string, Array>& arrays) {
@@ -77,6 +105,58 @@ void define_client(py::module_& module) {
         },
         py::arg("interface"), py::arg("slots"), py::arg("count"),
         "Outputs by name, and the share of the wrong slots by row; see `Answers`.");
+}
+
+namespace {
+
+/// Floods as (deviation, decimals, digits) by the name of the output.
+using FloodTuples = std::map<std::string, std::tuple<double, int, int>>;
+
+FloodTuples tuples_of(const Floods& floods) {
+    FloodTuples tuples;
+    for (const auto& [name, flood] : floods) {
+        tuples[name] = {flood.deviation, flood.decimals, flood.digits};
+    }
+    return tuples;
+}
+
+Floods floods_of(const FloodTuples& tuples) {
+    Floods floods;
+    for (const auto& [name, numbers] : tuples) {
+        const auto [deviation, decimals, digits] = numbers;
+        floods[name] = {deviation, decimals, digits};
+    }
+    return floods;
+}
+
+}  // namespace
+
+void define_sharing(py::module_& module) {
+    module.attr("LEAST_BITS") = Sharing::least_bits;
+    module.def(
+        "floods",
+        [](const Interface& interface, std::size_t count, std::int64_t bits, std::int64_t shares) {
+            return tuples_of(floods(interface, count, {bits, shares}));
+        },
+        py::arg("interface"), py::arg("count"), py::arg("bits"), py::arg("shares"));
+    module.def(
+        "require_digits",
+        [](const Interface& interface, std::size_t count, std::int64_t bits, std::int64_t shares) {
+            return tuples_of(require_digits(interface, count, {bits, shares}));
+        },
+        py::arg("interface"), py::arg("count"), py::arg("bits"), py::arg("shares"));
+    module.def(
+        "flooded",
+        [](const std::map<std::string, Array>& exact, const FloodTuples& floods) {
+            return arrays_of(flooded(tensors_of(exact), floods_of(floods)));
+        },
+        py::arg("exact"), py::arg("floods"));
+    module.def(
+        "secure_normal",
+        [](std::size_t count) { return array_of({{count}, secure_normal(count)}); },
+        py::arg("count"));
+    module.def("normal_number", normal_number, py::arg("first"), py::arg("second"));
+    module.def("rounded", rounded, py::arg("number"), py::arg("decimals"));
 }
 
 namespace {
@@ -127,14 +207,19 @@ void define_messages(py::module_& module) {
                  return python_bytes(
                      computed([&] { return message_writer(interface, message).sealed(); }));
              })
-        .def("ciphertexts",
-             [](const SerializedMessage& message, const std::string& name) {
-                 std::vector<py::bytes> parts;
-                 for (const Bytes& part : message.values.at(name)) {
-                     parts.push_back(python_bytes(part));
-                 }
-                 return parts;
-             })
+        .def(
+            "load",
+            [](SerializedMessage& message, const Interface& interface, const std::string& engine,
+               const std::function<int(const std::string&, const py::bytes&)>& load) {
+                // The message keeps its bytes, for who reads it again.
+                load_ciphertexts(message, interface, engine,
+                                 [&load](const std::string& name, Bytes& bytes) {
+                                     return explained([&] { return load(name, python_bytes(bytes)); });
+                                 });
+            },
+            py::arg("interface"), py::arg("engine"), py::arg("load"),
+            "Gives each ciphertext, by the name of its input or output, to a function that returns its "
+            "level.")
         .def_property_readonly(
             "publics",
             [](const SerializedMessage& message) { return arrays_of(message.publics); })
@@ -195,6 +280,56 @@ void define_ledger(py::module_& module) {
              [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
                  return one.open().share(entry_of(answer), bits, shares);
              });
+}
+
+namespace {
+
+using PythonDecrypt = std::function<std::map<std::string, Array>()>;
+using PythonLoad = std::function<PythonDecrypt()>;
+
+/// Functions of Python, called from where the interpreter's lock was let go.
+LoadAnswer load_of(const PythonLoad& load) {
+    return [&load]() -> Decrypt {
+        const py::gil_scoped_acquire acquired;
+        return [decrypt = explained(load)] {
+            const py::gil_scoped_acquire acquired_again;
+            return slots_of(explained(decrypt));
+        };
+    };
+}
+
+}  // namespace
+
+void define_answers(py::module_& module) {
+    module.def(
+        "decrypt_answer",
+        [](const std::string& folder, const py::tuple& answer, const Interface& interface,
+           const PythonLoad& load) {
+            const Ledger::Entry entry = entry_of(answer);
+            const Answers found = computed([&] {
+                Ledger ledger(folder);
+                return decrypt_answer(ledger, entry, interface, load_of(load));
+            });
+            return py::make_tuple(arrays_of(found.outputs), found.refused);
+        },
+        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("load"),
+        "With the ledger in a folder: outputs, and the refused rows; see `answers`. `load` returns a "
+        "function that returns the slots by name.");
+    module.def(
+        "share_answer",
+        [](const std::string& folder, const py::tuple& answer, const Interface& interface,
+           const PythonLoad& load, std::int64_t bits, std::int64_t shares) {
+            const Ledger::Entry entry = entry_of(answer);
+            const SharedAnswers found = computed([&] {
+                Ledger ledger(folder);
+                return share_answer(ledger, entry, interface, load_of(load), {bits, shares});
+            });
+            return py::make_tuple(arrays_of(found.outputs), found.refused, tuples_of(found.floods),
+                                  found.number);
+        },
+        py::arg("folder"), py::arg("answer"), py::arg("interface"), py::arg("load"),
+        py::arg("bits"), py::arg("shares"),
+        "The same with noise; and the noise of each output, and how many answers were shared.");
 }
 
 }  // namespace atlasc::python

@@ -8,9 +8,15 @@ namespace atlasc::python {
 /// From inputs to slots, from slots to answers, and the checks on both.
 void define_client(pybind11::module_& module);
 
+/// The noise and the rounding of numbers that are passed on.
+void define_sharing(pybind11::module_& module);
+
 /// Queries and answers as bytes.
 void define_messages(pybind11::module_& module);
 
 void define_ledger(pybind11::module_& module);
+
+/// What a client does with an answer, step by step.
+void define_answers(pybind11::module_& module);
 
 }  // namespace atlasc::python

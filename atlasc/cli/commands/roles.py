@@ -185,7 +185,8 @@ def decrypt(
             remedy="leave one of them out",
         )
     if share:
-        require_digits(loaded.client.interface, 1, bits, shares)  # or say so before any work
+        # Or say so before the keys are loaded.
+        require_digits(loaded.client.interface, message.count, bits, shares)
     with progress("decrypting"):
         client = roles.Client(loaded, keys, target)
         answers: Answers = (

@@ -34,6 +34,14 @@ constexpr double large_factor = 1.05;
 /// Share of that magnitude by which two copies of a number may differ.
 constexpr double copies_factor = 1.0 / 16;
 
+/// What a user does about an input that is far too large.
+constexpr const char* large_remedy =
+    "prepare it like the calibration data, for example pixels / 255; --unchecked encrypts it anyway";
+
+/// What a user does about an input that is not finite.
+constexpr const char* not_finite_remedy =
+    "leave it out, or repair it: NaN and infinite values spoil a whole batch";
+
 /// Inputs, ready to be encrypted.
 struct Packed {
     NamedSlots slots;
@@ -58,6 +66,10 @@ void require_shape(const Shape& found, const std::string& name, const Shape& sha
 /// For each row of inputs by name, [rows, ...]: the greatest number that is encrypted of it, in units of
 /// what the calibration saw; infinite where one is not finite.
 Vector reaches(const Interface& interface, const Tensors& inputs);
+
+/// What is to be said of an input that reaches so much, in words; empty where it is no larger than those
+/// of the calibration.
+std::string reach_text(double reached);
 
 /// Slots of inputs by name, [count, ...] of 1 to a batch. Throws Error: one is missing, of another
 /// shape, not finite or, unless `unchecked`, far above what the calibration saw; a mask has another

@@ -69,6 +69,9 @@ struct Output {
     std::vector<double> shift;
     int level;
     std::optional<double> magnitude{};  ///< of the answer, after factor and shift; as of an input
+    /// A bound on the root mean square of the error that encryption adds to the answer; nothing: none is
+    /// known.
+    std::optional<double> noise{};
 };
 
 /// Everything but the program itself.

@@ -55,8 +55,16 @@ SerializedMessage read_message(const TensorFile& file, const std::string& kind,
 /// The content of a message's file. Throws Error: a public input is no mask of the program's shape.
 TensorWriter message_writer(const Interface& interface, const SerializedMessage& message);
 
-/// A message as bytes, and back. The latter throws Error: ciphertexts of another engine, damaged, of
-/// other keys, or of another level.
+/// Loads a ciphertext of the input or output `name`, and returns its level. May take the bytes away, to
+/// free their memory. Throws Error: it is damaged, or of other keys.
+using LoadCiphertext = std::function<int(const std::string& name, Bytes& bytes)>;
+
+/// Loads the ciphertexts of a message one after the other. Throws Error: ciphertexts of another engine
+/// than `engine` or of another level; and as `load`, with the place of the ciphertext.
+void load_ciphertexts(SerializedMessage& message, const Interface& interface,
+                      const std::string& engine, const LoadCiphertext& load);
+
+/// A message as bytes, and back. The latter throws Error as `load_ciphertexts`.
 SerializedMessage serialized(const Message& message, const std::string& kind, const Engine& engine);
 Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine);
 

@@ -13,7 +13,9 @@
 #include "atlasc/client_data.hpp"
 #include "atlasc/engine.hpp"
 #include "atlasc/interface.hpp"
+#include "atlasc/ledger.hpp"
 #include "atlasc/messages.hpp"
+#include "atlasc/sharing.hpp"
 
 namespace atlasc {
 
@@ -30,8 +32,32 @@ void make_keys(const Interface& interface, const std::string& folder);
 /// The query of packed inputs, under a new name.
 Message encrypted(Packed inputs, const Interface& interface, Engine& engine);
 
-/// What an answer decrypts to. Throws Error where it decrypts to nothing.
-Answers decrypted(const Message& answer, const Interface& interface, Engine& engine);
+/// The slots of an answer. Throws Error where it decrypts to nothing.
+NamedSlots decrypted(const Message& answer, const Interface& interface, Engine& engine);
+
+/// Decrypts the answer at hand, with any engine. Throws Error where it decrypts to nothing.
+using Decrypt = std::function<NamedSlots()>;
+
+/// Loads the ciphertexts of the answer at hand; what decrypts them. Throws Error: as `deserialized`.
+using LoadAnswer = std::function<Decrypt()>;
+
+/// Answers that may be passed on, with noise and rounded; none of a batch in which one is refused.
+struct SharedAnswers : Answers {
+    Floods floods;           ///< the noise of each output
+    std::size_t number = 0;  ///< answers that these keys have shared, this one included
+};
+
+/// What a client does with an answer, step by step. The ledger notes the answer before anything is
+/// decrypted: what a server learns from the rest, it learns once a query. And it notes a refusal before
+/// the user hears of it. It stays locked meanwhile, so that of answers that come together no more are
+/// refused than a key may refuse. Throws Error: as `Ledger::answer`, as `load`, and of what it gives.
+Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
+                       const LoadAnswer& load);
+
+/// The same for numbers that are passed on. Throws Error also as `require_digits` and `Ledger::share`,
+/// before anything is decrypted.
+SharedAnswers share_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
+                           const LoadAnswer& load, const Sharing& sharing);
 
 /// What a client does with its secret key. Queries and answers are bytes, those of their files; the
 /// ledger beside the key knows of each.
@@ -54,10 +80,22 @@ public:
     /// many answers to queries of this key were refused.
     Answers decrypt(PlainFile answer);
 
+    /// Answers that may be passed on. Nothing of a batch is shared in which one answer is refused.
+    /// Throws Error: as `decrypt`; the bound on the errors leaves no digit, or may not hold for this
+    /// query; the budget is spent.
+    SharedAnswers share(PlainFile answer, const Sharing& sharing = {});
+
     /// Answers that were refused, of `Ledger::most_refusals`.
     std::size_t refusals() const;
 
 private:
+    struct Received {
+        Ledger::Entry entry;
+        LoadAnswer load;
+    };
+
+    Received received(PlainFile answer);
+
     const Interface& interface_;
     std::string folder_;
     std::unique_ptr<Engine> engine_;
@@ -103,6 +141,9 @@ public:
 
     const std::string& operator[](const std::string& name) const { return values_.at(name); }
     bool given(const std::string& name) const { return values_.count(name) > 0; }
+
+    /// A whole number of at most nine digits, of an option that was given. Throws Error.
+    std::int64_t number(const std::string& name) const;
 
     /// A size such as 40G or 800M in bytes, 0 where the option was not given. Throws Error.
     std::uint64_t size(const std::string& name) const;

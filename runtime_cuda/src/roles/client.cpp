@@ -45,14 +45,46 @@ Message encrypted(Packed inputs, const Interface& interface, Engine& engine) {
     return query;
 }
 
-Answers decrypted(const Message& answer, const Interface& interface, Engine& engine) {
+NamedSlots decrypted(const Message& answer, const Interface& interface, Engine& engine) {
     NamedSlots slots;
     for (const Output& output : interface.outputs) {
         for (const Ciphertext& part : answer.values.at(output.name)) {
             slots[output.name].push_back(engine.decrypt(part));
         }
     }
-    return answers(interface, slots, answer.count);
+    return slots;
+}
+
+Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
+                       const LoadAnswer& load) {
+    ledger.check(answer);
+    const Decrypt decrypt = load();  // needs no secret key: what cannot be loaded spends nothing
+    ledger.answer(answer);
+    try {
+        Answers found = answers(interface, decrypt(), answer.count);
+        if (!found.refused.empty()) {
+            ledger.refuse(answer);
+        }
+        return found;
+    } catch (Error& error) {  // it decrypts to nothing
+        ledger.refuse(answer);
+        error.why += (error.why.empty() ? "" : "; ") + budget_text(ledger.refusals());
+        throw;
+    }
+}
+
+SharedAnswers share_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
+                           const LoadAnswer& load, const Sharing& sharing) {
+    const Floods floods = require_digits(interface, answer.count, sharing);
+    const int bits = static_cast<int>(sharing.bits);  // those of absurdly many leave no digit
+    const auto shares = static_cast<std::size_t>(sharing.shares);
+    ledger.require_shareable(answer, bits, shares);
+    Answers exact = decrypt_answer(ledger, answer, interface, load);
+    if (!exact.refused.empty()) {
+        return {{{}, std::move(exact.refused)}, {}, 0};
+    }
+    const std::size_t number = ledger.share(answer, bits, shares);
+    return {{flooded(std::move(exact.outputs), floods), {}}, floods, number};
 }
 
 Client::Client(const Interface& interface, const std::string& key)
@@ -67,28 +99,29 @@ Client::Query Client::encrypt(const Tensors& inputs, bool unchecked, const std::
     return {message_writer(interface_, serialized(query, "query", *engine_)).sealed(), seen};
 }
 
-Answers Client::decrypt(PlainFile answer) {
+Client::Received Client::received(PlainFile answer) {
     const CiphertextBytes most = saved_bytes(*engine_);
     // Read once: the ledger has the digest of the very bytes that are decrypted.
     answer.hold(message_bytes(interface_, most));
     SerializedMessage read = read_message(TensorFile(std::move(answer)), "answer", interface_, most);
     const Ledger::Entry entry{read.query, interface_.identity, read.count, read.digest};
-    const Message message = deserialized(std::move(read), interface_, *engine_);
-    // Before anything is decrypted: what a server learns from the rest, it learns once a query. And
-    // the ledger knows of a refusal before the user does.
+    return {entry, [this, read = std::move(read)]() mutable -> Decrypt {
+                return [this, message = deserialized(std::move(read), interface_, *engine_)] {
+                    return decrypted(message, interface_, *engine_);
+                };
+            }};
+}
+
+Answers Client::decrypt(PlainFile answer) {
+    const Received given = received(std::move(answer));
     Ledger ledger(folder_);
-    ledger.answer(entry);
-    try {
-        Answers found = decrypted(message, interface_, *engine_);
-        if (!found.refused.empty()) {
-            ledger.refuse(entry);
-        }
-        return found;
-    } catch (Error& error) {  // it decrypts to nothing
-        ledger.refuse(entry);
-        error.why += "; " + budget_text(ledger.refusals());
-        throw;
-    }
+    return decrypt_answer(ledger, given.entry, interface_, given.load);
+}
+
+SharedAnswers Client::share(PlainFile answer, const Sharing& sharing) {
+    const Received given = received(std::move(answer));
+    Ledger ledger(folder_);
+    return share_answer(ledger, given.entry, interface_, given.load, sharing);
 }
 
 std::size_t Client::refusals() const { return Ledger(folder_).refusals(); }

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 
 namespace atlasc {
 namespace {
@@ -76,29 +76,19 @@ void raise_to(Vector& reached, const Tensor& prepared, const EncryptedInput& inp
     }
 }
 
-std::string three_digits(double number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g", number);
-    return text;
-}
-
 /// Why the rows of a batch leave a doubt; empty where they leave none. Throws Error.
 std::string doubt_of(const Vector& reached, bool unchecked) {
     std::string doubt;
     for (std::size_t row = 0; row < reached.size(); ++row) {
+        const std::string input = "input " + std::to_string(row);
+        const std::string why = reach_text(reached[row]);
         const bool finite = std::isfinite(reached[row]);
-        const std::string why =
-            finite ? "it reaches " + three_digits(reached[row]) + " times what calibration saw"
-                   : "what is encrypted of it is not finite";
         if (!finite || (reached[row] > outside_factor && !unchecked)) {
-            throw Error("input " + std::to_string(row) + " is not encrypted", why,
-                        finite ? "prepare it like the calibration data, for example pixels / 255; "
-                                 "--unchecked encrypts it anyway"
-                               : "leave it out, or repair it: NaN and infinite values spoil a whole "
-                                 "batch");
+            throw Error(input + " is not encrypted", why,
+                        finite ? large_remedy : not_finite_remedy);
         }
-        if (reached[row] > large_factor && doubt.empty()) {
-            doubt = "input " + std::to_string(row) + ": " + why;
+        if (!why.empty() && doubt.empty()) {
+            doubt = input + ": " + why;
         }
     }
     return doubt;
@@ -207,6 +197,15 @@ Vector reaches(const Interface& interface, const Tensors& inputs) {
         raise_to(reached, prepared(inputs.at(input.name), input), input);
     }
     return reached;
+}
+
+std::string reach_text(double reached) {
+    if (!std::isfinite(reached)) {
+        return "what is encrypted of it is not finite";
+    }
+    return reached > large_factor
+               ? "it reaches " + short_text(reached, 3) + " times what calibration saw"
+               : "";
 }
 
 Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked) {

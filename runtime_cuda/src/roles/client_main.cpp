@@ -1,10 +1,13 @@
 // The commands of the client.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iostream>
+#include <utility>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
+#include "atlasc/base/numbers.hpp"
 #include "atlasc/ledger.hpp"
 #include "atlasc/roles.hpp"
 
@@ -16,7 +19,7 @@ constexpr const char* client_usage =
     "client encrypt --key keys/secret.key --input inputs.safetensors --output query "
     "[--unchecked] | "
     "client decrypt --key keys/secret.key --answer answer --output outputs.safetensors "
-    "[--unchecked]";
+    "[--unchecked | --share [--bits 30] [--shares 1]]";
 
 void warn_of_simulation() {
     if (!built_backend().encrypts) {
@@ -84,28 +87,80 @@ std::string rows_text(const std::map<std::size_t, double>& refused) {
     return text;
 }
 
-void decrypt(const Options& options, const Interface& interface) {
-    require_new(options["--output"]);
-    Client client(interface, options["--key"]);
-    const Answers found = client.decrypt(options["--answer"]);
-    if (!found.refused.empty()) {
-        const std::string what =
-            "the answer is outside the range of the calibration, or copies in it differ";
-        if (!options.given("--unchecked")) {
-            Error error(what, rows_text(found.refused) + "; " + budget_text(client.refusals()),
-                        "the inputs are unlike those of the calibration, or the server computed "
-                        "something else; the option --unchecked writes the answer all the same. Do "
-                        "not tell the server");
-            error.exit_code = Error::outside_range;
-            throw error;
-        }
-        std::cerr << "warning: " << what << ": " << budget_text(client.refusals()) << '\n';
+/// Throws Error for answers that were refused, or warns of them.
+void tell_refused(const Answers& found, const Client& client, bool unchecked) {
+    if (found.refused.empty()) {
+        return;
     }
+    const std::string what =
+        "the answer is outside the range of the calibration, or copies in it differ";
+    if (!unchecked) {
+        Error error(what, rows_text(found.refused) + "; " + budget_text(client.refusals()),
+                    "the inputs are unlike those of the calibration, or the server computed "
+                    "something else; the option --unchecked writes the answer all the same. Do "
+                    "not tell the server");
+        error.exit_code = Error::outside_range;
+        throw error;
+    }
+    std::cerr << "warning: " << what << ": " << budget_text(client.refusals()) << '\n';
+}
+
+/// Throws Error for an option beside which another one says nothing.
+Sharing sharing_of(const Options& options) {
+    const bool share = options.given("--share");
+    if (share && options.given("--unchecked")) {
+        throw Error("--share and --unchecked exclude each other",
+                    "the bound on the errors does not hold for such an answer",
+                    "leave one of them out");
+    }
+    Sharing sharing;
+    for (const auto& [option, number] : {std::pair<const char*, std::int64_t&>
+                                             {"--bits", sharing.bits},
+                                         {"--shares", sharing.shares}}) {
+        if (options.given(option)) {
+            if (!share) {
+                throw Error(std::string(option) + " is for --share alone", "",
+                            "give --share as well, or leave it out");
+            }
+            number = options.number(option);
+        }
+    }
+    return sharing;
+}
+
+void tell_shared(const SharedAnswers& found, const Sharing& sharing) {
+    for (const auto& [name, flood] : found.floods) {
+        std::cerr << "note: " << name << ": " << flood.digits
+                  << (flood.digits == 1 ? " digit is" : " digits are")
+                  << " left and may be passed on, at " << sharing.bits << " bits\n  noise of "
+                  << short_text(flood.deviation, 2)
+                  << " hides the error of encryption; answer " << found.number << " of "
+                  << sharing.shares << " that these keys share\n";
+    }
+}
+
+void write_outputs(const std::string& path, const Tensors& outputs, const Interface& interface) {
     TensorWriter writer({{"program", interface.identity}});
-    for (const auto& [name, tensor] : found.outputs) {
+    for (const auto& [name, tensor] : outputs) {
         writer.add(name, tensor);
     }
-    writer.write(options["--output"], Access::secret);
+    writer.write(path, Access::secret);
+}
+
+void decrypt(const Options& options, const Interface& interface) {
+    require_new(options["--output"]);
+    const Sharing sharing = sharing_of(options);
+    Client client(interface, options["--key"]);
+    if (!options.given("--share")) {
+        const Answers found = client.decrypt(options["--answer"]);
+        tell_refused(found, client, options.given("--unchecked"));
+        write_outputs(options["--output"], found.outputs, interface);
+        return;
+    }
+    const SharedAnswers found = client.share(options["--answer"], sharing);
+    tell_refused(found, client, false);
+    write_outputs(options["--output"], found.outputs, interface);
+    tell_shared(found, sharing);
 }
 
 }  // namespace
@@ -120,8 +175,8 @@ int client_main(int argc, char** argv, const Interface& interface) {
                             {"--unchecked"}),
                     interface);
         } else if (command == "decrypt") {
-            decrypt(Options(argc, argv, 2, client_usage, {"--key", "--answer", "--output"}, {},
-                            {"--unchecked"}),
+            decrypt(Options(argc, argv, 2, client_usage, {"--key", "--answer", "--output"},
+                            {"--bits", "--shares"}, {"--unchecked", "--share"}),
                     interface);
         } else {
             throw Error("which command?", "", client_usage);

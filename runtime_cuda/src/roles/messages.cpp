@@ -108,12 +108,10 @@ void check_arrays(const TensorFile& file, const std::string& kind, const Interfa
 }
 
 /// The refusal of a ciphertext that is at another level than the program has it.
-Error wrong_level(const std::string& where, int found, int wanted) {
-    Error error("this is a ciphertext of another place in the program",
-                "it is at level " + std::to_string(found) + ", the program wants level " +
-                    std::to_string(wanted));
-    error.where = where;
-    return error;
+Error wrong_level(int found, int wanted) {
+    return Error("this is a ciphertext of another place in the program",
+                 "it is at level " + std::to_string(found) + ", the program wants level " +
+                     std::to_string(wanted));
 }
 
 bool is_mask(const Tensor& tensor) {
@@ -200,28 +198,38 @@ SerializedMessage serialized(const Message& message, const std::string& kind,
     return result;
 }
 
-Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine) {
-    const std::string own = engine.backend().name;
-    if (message.engine != own) {
+void load_ciphertexts(SerializedMessage& message, const Interface& interface,
+                      const std::string& engine, const LoadCiphertext& load) {
+    if (message.engine != engine) {
         throw Error(message.name + " has ciphertexts of the engine " + message.engine,
-                    "these keys are of the engine " + own, "use keys and messages of one engine");
+                    "these keys are of the engine " + engine,
+                    "use keys and messages of one engine");
     }
-    Message result{{}, std::move(message.publics), message.count, message.query};
     for (const Expected& one : contents(interface, message.kind)) {
-        Ciphertexts& parts = result.values[one.name];
+        std::size_t part = 0;
         for (Bytes& bytes : message.values.at(one.name)) {
-            const std::string where = message.name + ": " + entry_name(one.name, parts.size());
             try {
-                parts.push_back(engine.load(std::exchange(bytes, {})));
+                if (const int level = load(one.name, bytes); level != one.level) {
+                    throw wrong_level(level, one.level);
+                }
             } catch (Error& error) {
-                error.where = where;
+                error.where = message.name + ": " + entry_name(one.name, part);
                 throw;
             }
-            if (const int level = engine.level(parts.back()); level != one.level) {
-                throw wrong_level(where, level, one.level);
-            }
+            ++part;
         }
     }
+}
+
+Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine) {
+    Message result{{}, {}, message.count, message.query};
+    load_ciphertexts(message, interface, engine.backend().name,
+                     [&](const std::string& name, Bytes& bytes) {
+                         Ciphertexts& parts = result.values[name];
+                         parts.push_back(engine.load(std::exchange(bytes, {})));
+                         return engine.level(parts.back());
+                     });
+    result.publics = std::move(message.publics);
     return result;
 }
 

@@ -38,6 +38,16 @@ Options::Options(int argc, char** argv, int first, const std::string& usage,
     }
 }
 
+std::int64_t Options::number(const std::string& name) const {
+    const std::string& text = values_.at(name);
+    const auto number = plain_number(text);
+    if (!number) {
+        throw Error("the option " + name + " is no whole number", "it is \"" + text + "\"",
+                    "write at most nine digits");
+    }
+    return static_cast<std::int64_t>(*number);
+}
+
 std::uint64_t Options::size(const std::string& name) const {
     const auto found = values_.find(name);
     if (found == values_.end()) {

@@ -130,7 +130,7 @@ def edit(path: Path, change: Change) -> None:
 
 def refused(exchange: Exchange, source: Path | bytes, kind: Any = "query") -> str:
     with pytest.raises(AtlasError) as caught:
-        Message.read(source, kind, exchange.bundle).ciphertexts(exchange.bundle, ENGINE)
+        Message.read(source, kind, exchange.bundle).ciphertexts(ENGINE)
     return str(caught.value)
 
 
@@ -263,7 +263,7 @@ def test_a_message_is_one_byte_string(exchange: Exchange) -> None:
     query = Message.read(exchange.query, "query", exchange.bundle)
     again = Message.read(query.to_bytes(), "query", exchange.bundle)
     assert (again.to_bytes(), again.entry) == (query.to_bytes(), query.entry)
-    _, public = again.ciphertexts(exchange.bundle, ENGINE)
+    _, public = again.ciphertexts(ENGINE)
     np.testing.assert_array_equal(public["mask"], MASK)
     answer = Message.read(exchange.answer, "answer", exchange.bundle).to_bytes()
     found = exchange.client.decrypt(Message.read(answer, "answer", exchange.bundle))

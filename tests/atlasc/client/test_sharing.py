@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from typer.testing import CliRunner
 from atlasc.api import roles
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
-from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
+from atlasc.client.sharing import BITS, floods, require_digits, safe_digits
 from atlasc.ir.errors import AtlasError
+from atlasc.runtime.native import load_library
 
 
 @pytest.fixture
@@ -60,37 +62,87 @@ def test_an_output_without_a_digit_is_refused_before_it_is_decrypted(bundle: Bun
         require_digits(bundle.client.interface, 1, 29)
 
 
+def test_a_bound_that_is_no_positive_number_is_none(bundle: Bundle) -> None:
+    """Programs come from files; nothing in one makes the noise small, endless or no number."""
+    (output,) = bundle.client.interface.outputs
+    known = dict(output.attributes)
+    for name in ("noise", "magnitude"):
+        for value in (-1.0, float("nan"), float("inf"), 1e300, *[0.0, 5e-324] * (name == "noise")):
+            output.attributes |= known | {name: value}
+            assert floods(bundle.client.interface, 1) == {}, (name, value)
+            assert safe_digits(bundle.client.interface) is None
+            with pytest.raises(AtlasError, match="nothing is known of the errors"):
+                require_digits(bundle.client.interface, 1)
+    output.attributes |= known | {"magnitude": 0.0}
+    assert safe_digits(bundle.client.interface) == 0
+    output.attributes |= known
+    for bits, shares in ((5_000, 1), (2**40, 1), (30, 2**62)):
+        with pytest.raises(AtlasError, match="no digit of output may be passed on"):
+            require_digits(bundle.client.interface, 1, bits, shares)
+
+
 def test_what_is_shared_is_noisy_and_rounded(bundle: Bundle) -> None:
     flooding = require_digits(bundle.client.interface, 1)
     flood = flooding["output"]
     # Rounding is an error of its own where answers differ by more than its step.
     exact = {"output": np.random.default_rng(0).uniform(-3, 3, (1, 20_000))}
-    shared = share(exact, flooding)["output"]
+    shared = load_library().flooded(exact, flooding)["output"]
     assert np.array_equal(shared, np.round(shared, flood.decimals))
     steps = shared * 10**flood.decimals
     assert np.abs(steps - np.round(steps)).max() < 1e-6
     rounding = 10.0**-flood.decimals / math.sqrt(12)
     off = (shared - exact["output"]).std()
     assert off == pytest.approx(math.hypot(flood.deviation, rounding), rel=0.05)
-    assert not np.array_equal(shared, share(exact, flooding)["output"])
+    assert not np.array_equal(shared, load_library().flooded(exact, flooding)["output"])
+
+
+def test_rounding_is_that_of_numpy() -> None:
+    rounded, rng = load_library().rounded, np.random.default_rng(0)
+    halves = [0.5, 1.5, 2.5, -0.5, 0.25, 0.15, 2.675, 12.5, 15.0, 25.0, 250.0, 1e200, -0.0]
+    numbers = [*halves, *(rng.standard_normal(200) * 10.0 ** rng.integers(-6, 7, 200))]
+    for decimals in (-5, -2, -1, 0, 1, 2, 6, 15):
+        found = [rounded(number, decimals) for number in numbers]
+        assert found == np.round(numbers, decimals).tolist(), decimals
 
 
 def test_normal_numbers_are_normal_and_never_the_same() -> None:
-    from scipy.stats import kstest
+    from scipy.stats import binomtest, kstest, norm
 
-    numbers = secure_normal(50_000)
+    numbers = load_library().secure_normal(400_000)
     assert kstest(numbers, "norm").pvalue > 1e-6
+    assert kstest(np.square(numbers), "chi2", args=(1,)).pvalue > 1e-6
+    for tail in (1.0, 2.0, 3.0, 4.0):
+        for side in (numbers > tail, numbers < -tail):
+            assert binomtest(int(side.sum()), len(numbers), norm.sf(tail)).pvalue > 1e-6, tail
+    assert np.abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 6 / math.sqrt(len(numbers))
     assert np.isfinite(numbers).all()
-    assert len(np.unique(np.concatenate([numbers, secure_normal(50_000)]))) == 100_000
+    assert len(np.unique(numbers)) == len(numbers)
 
 
-@pytest.mark.parametrize("byte", [b"\0", b"\xff"])
-def test_normal_numbers_are_finite_for_the_extreme_bits(
-    byte: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("atlasc.client.sharing.os.urandom", lambda size: byte * size)
-    numbers = secure_normal(3)
-    assert np.isfinite(numbers).all() and np.abs(numbers).max() == pytest.approx(8.2, abs=0.02)
+def test_normal_numbers_are_the_transform_of_their_bits() -> None:
+    """Box and Muller's, in 50 digits; for bits that are all alike too, which reach the tails."""
+    from mpmath import mp
+
+    words = [
+        0,
+        2**64 - 1,
+        2**63,
+        2**62,
+        *map(int, np.random.default_rng(0).integers(2**63, size=20)),
+    ]
+    with mp.workdps(50):
+        for first in words:
+            for second in words:
+                u, v = (((word >> 12) + mp.mpf(0.5)) / mp.mpf(2) ** 52 for word in (first, second))
+                radius = mp.sqrt(-2 * mp.log(u))
+                found = load_library().normal_number(first, second)
+                assert abs(found - radius * mp.cos(2 * mp.pi * v)) < 4e-15 * radius
+    assert load_library().normal_number(0, 0) == pytest.approx(math.sqrt(106 * math.log(2)))
+    assert load_library().normal_number(0, 2**63) == pytest.approx(-math.sqrt(106 * math.log(2)))
+
+
+def test_the_least_bits_are_those_of_the_library() -> None:
+    assert load_library().LEAST_BITS == BITS
 
 
 # --- the client and its command
@@ -218,3 +270,30 @@ def test_refused_answers_are_counted_and_nothing_of_them_is_shared(
     monkeypatch.setattr(roles, "decrypt_all", broken)
     assert decrypt(tiny, keys, sent)[0] == 2
     assert events(keys)[4:] == ["answer", "refused"]
+
+
+def test_too_little_memory_is_no_refusal(
+    tiny: Tiny, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells nothing of the answer, which may be decrypted and shared later."""
+    answer = answered(tiny, keys)
+
+    def short(*_: object) -> dict[str, np.ndarray]:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(roles, "decrypt_all", short)
+        with pytest.raises(AtlasError, match="not enough memory"):
+            roles.Client(tiny.bundle, keys).decrypt(answer)
+    assert roles.Client(tiny.bundle, keys).share(answer).number == 1
+    assert events(keys) == ["query", "answer", "share"]
+
+
+def test_several_threads_decrypt(tiny: Tiny, keys: Path) -> None:
+    """One after the other, as each holds the ledger; none waits for ever."""
+    client, places = roles.Client(tiny.bundle, keys), [answered(tiny, keys) for _ in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(client.decrypt, places * 4, timeout=60))
+    for one in found:
+        np.testing.assert_allclose(one.outputs["output"], found[0].outputs["output"])
+    assert sorted(events(keys)) == ["answer"] * 4 + ["query"] * 4

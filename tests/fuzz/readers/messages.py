@@ -58,7 +58,7 @@ def _read(path: Path) -> Any:
     kind: Literal["query", "answer"] = "query" if path.name.startswith("query") else "answer"
     message = Message.read(path, kind, _bundle())
     assert Message.read(path.read_bytes(), kind, _bundle()).to_bytes() == message.to_bytes()
-    values, public = message.ciphertexts(_bundle(), ENGINE)
+    values, public = message.ciphertexts(ENGINE)
     masks = {name: array.tobytes() for name, array in public.items()}
     return message.query, values, message.count, masks
 

@@ -158,7 +158,8 @@ private:
 
     std::string text_of_answer(Engine& client, const std::string& path) const {
         const Message answer = read_message(TensorFile(path), "answer", facts_, client);
-        return text_of(decrypted(answer, facts_, client).outputs.at("y")) + answer.query;
+        const NamedSlots slots = decrypted(answer, facts_, client);
+        return text_of(answers(facts_, slots, answer.count).outputs.at("y")) + answer.query;
     }
 
     fs::path folder_;

@@ -69,7 +69,7 @@ const Interface& interface() {
         }
         made.inputs.push_back({"x", {2, 2, 4}, layout, 3, 1.0, false, 1.0});
         made.publics.push_back({"mask", {2, 2}});
-        made.outputs.push_back({"y", {2, 2, 4}, layout, {1.0}, {0.0}, 2, 2.0});
+        made.outputs.push_back({"y", {2, 2, 4}, layout, {1.0}, {0.0}, 2, 2.0, 1e-9});
         made.weights = {described("bias", bias()), described("weight", weight())};
         for (const auto& [name, bytes] : record()) {
             made.weights.push_back(described(name, bytes));

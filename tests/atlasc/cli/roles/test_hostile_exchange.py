@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,14 @@ import pytest
 from cpp_build import OPTIMISED, Builder
 from safetensors.numpy import load_file, save_file
 from tiny_model import Tiny, make_tiny
+from typer.testing import CliRunner
 
 from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import LEDGER
+from atlasc.bundle.messages import Message
+from atlasc.cli import app
+from atlasc.client.sharing import require_digits
 from atlasc.emit.project import save_inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.run.session import simulate
@@ -131,22 +135,28 @@ def answers(exchange: Exchange, client: Client) -> dict[str, tuple[bytes, bool]]
     return made
 
 
+def sent(place: Path, query: Message, ciphertext: bytes) -> Path:
+    """An answer to a query, as a server may make it up."""
+    array = Array("U8", (len(ciphertext),), ciphertext)
+    metadata = {
+        "kind": "answer", "format": "2", "engine": "cpu", "program": query.program,
+        "query": query.query, "count": str(query.count),
+    }  # fmt: skip
+    place.write_bytes(sealed(metadata, {f"{NAME}/0": array}))
+    return place
+
+
 def test_both_clients_refuse_the_same_answers(exchange: Exchange, tmp_path: Path) -> None:
     client = Client(exchange.bundle, exchange.keys)
     table = answers(exchange, client)
     budget = 0
     for number, (name, (ciphertext, refused)) in enumerate(table.items()):
         query = client.query({"pixel_values": exchange.images})
-        array = Array("U8", (len(ciphertext),), ciphertext)
-        metadata = {
-            "kind": "answer", "format": "2", "engine": "cpu", "program": query.program,
-            "query": query.query, "count": str(query.count),
-        }  # fmt: skip
-        place = tmp_path / f"{number}.answer"
-        place.write_bytes(sealed(metadata, {f"{NAME}/0": array}))
+        place = sent(tmp_path / f"{number}.answer", query, ciphertext)
         if name == "garbage":
-            with pytest.raises(AtlasError, match="does not decrypt to anything"):
+            with pytest.raises(AtlasError, match="does not decrypt to anything") as caught:
                 client.decrypt(place)
+            assert f"these keys refused {budget + 1} answers" in caught.value.why
         else:
             assert (client.decrypt(place).refused != {}) == refused, name
         budget += refused
@@ -228,6 +238,112 @@ def test_an_answer_to_a_doubtful_query_of_the_cpp_client_is_not_shared(
     assert caught.value.why.startswith("it is odd; the bound on its errors may not hold")
     assert exchange.ledger()[-1]["event"] == "query"  # nothing was decrypted
     assert client.decrypt(tmp_path / "answer").refused == {}
+
+
+# --- numbers that are passed on
+
+
+@pytest.fixture
+def fresh(exchange: Exchange, tmp_path: Path) -> Exchange:
+    """Keys of its own, because a key shares one answer."""
+    keygen(exchange.tiny.bundle, tmp_path / "keys")
+    return replace(exchange, keys=tmp_path / "keys")
+
+
+def answered(exchange: Exchange, place: Path) -> Path:
+    """The answer to a query of the Python client."""
+    query = Client(exchange.bundle, exchange.keys).query({"pixel_values": exchange.images})
+    place.write_bytes(Server(exchange.bundle, exchange.keys).execute(query.to_bytes()))
+    return place
+
+
+def both_refuse(exchange: Exchange, answer: Path, bits: int = 30, shares: int = 1) -> str:
+    """What both clients say, word by word the same; nothing is written, nothing noted."""
+    before, out = exchange.ledger(), answer.with_name("refused.out")
+    with pytest.raises(AtlasError) as caught:
+        Client(exchange.bundle, exchange.keys).share(answer, bits=bits, shares=shares)
+    options = ("--share", "--bits", bits, "--shares", shares, "--answer", answer, "--output", out)
+    done = exchange.cpp("decrypt", *options)
+    assert (done.returncode, done.stderr) == (2, f"error: {caught.value}\n")
+    assert not out.exists() and exchange.ledger() == before
+    return str(caught.value)
+
+
+def test_both_clients_refuse_to_share_the_same(fresh: Exchange, tmp_path: Path) -> None:
+    answer = answered(fresh, tmp_path / "answer")
+    assert "29 bits for 1 answers protect no key" in both_refuse(fresh, answer, 29)
+    assert "30 bits for 0 answers protect no key" in both_refuse(fresh, answer, 30, 0)
+    for bits, shares in ((60, 1), (5_000, 1), (30, 999_999_999)):
+        assert "no digit of output may be passed on" in both_refuse(fresh, answer, bits, shares)
+    assert [entry["event"] for entry in fresh.ledger()] == ["query"]
+
+
+@pytest.mark.parametrize("shares", ["Python", "C++"])
+def test_what_one_client_shared_the_other_shares_no_more(
+    fresh: Exchange, tmp_path: Path, shares: str
+) -> None:
+    answer, out = answered(fresh, tmp_path / "answer"), tmp_path / "out.safetensors"
+    client = Client(fresh.bundle, fresh.keys)
+    flood = require_digits(fresh.bundle.client.interface, 2)[NAME]
+    if shares == "Python":
+        found = client.share(answer).outputs[NAME]
+    else:
+        done = fresh.cpp("decrypt", "--share", "--answer", answer, "--output", out)
+        assert done.returncode == 0, done.stderr
+        left = "1 digit is" if flood.digits == 1 else f"{flood.digits} digits are"
+        assert done.stderr == (
+            f"note: output: {left} left and may be passed on, at 30 bits\n"
+            f"  noise of {flood.deviation:.2g} hides the error of encryption; answer 1 of 1 that "
+            "these keys share\n"
+        )
+        assert out.stat().st_mode & 0o777 == 0o600
+        found = load_file(out)[NAME]
+    assert "these keys have shared as many answers as they may" in both_refuse(fresh, answer)
+    assert [entry["event"] for entry in fresh.ledger()] == ["query", "answer", "share"]
+    exact = client.decrypt(answer).outputs[NAME]
+    np.testing.assert_array_equal(found, np.round(found, flood.decimals))
+    step = 10.0**-flood.decimals
+    assert 0 < np.abs(found - exact).max() < 8.6 * flood.deviation + step
+
+
+@pytest.mark.parametrize("refuses", ["Python", "C++"])
+def test_nothing_of_a_refused_answer_is_shared(
+    fresh: Exchange, tmp_path: Path, refuses: str
+) -> None:
+    client, place, out = Client(fresh.bundle, fresh.keys), tmp_path / "answer", tmp_path / "out"
+    query = client.query({"pixel_values": fresh.images})
+    sent(place, query, answers(fresh, client)["copies differ"][0])
+    if refuses == "Python":
+        found = client.share(place)
+        assert found.refused and (found.outputs, found.flooding) == ({}, {})
+    else:
+        done = fresh.cpp("decrypt", "--share", "--answer", place, "--output", out)
+        assert done.returncode == 3 and "these keys refused 1 answers" in done.stderr
+        assert not out.exists()
+    assert "why: the answer was refused before" in both_refuse(fresh, place)
+    assert [entry["event"] for entry in fresh.ledger()] == ["query", "answer", "refused"]
+
+
+def test_shared_numbers_are_checked(fresh: Exchange, tmp_path: Path) -> None:
+    """The options of the C++ client; the first refusal is that of ``atlasc decrypt``, too."""
+    answer = answered(fresh, tmp_path / "answer")
+    words = ("decrypt", "--answer", answer, "--output", tmp_path / "out")
+    for options, said in (
+        (("--share", "--unchecked"), "--share and --unchecked exclude each other"),
+        (("--bits", "40"), "--bits is for --share alone"),
+        (("--share", "--shares", "-1"), "the option --shares is no whole number"),
+        (("--share", "--bits", "1e3"), "the option --bits is no whole number"),
+        (("--share", "--bits", "9" * 10), "the option --bits is no whole number"),
+    ):
+        done = fresh.cpp(*words, *options)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    arguments = ("decrypt", fresh.tiny.bundle, "--keys", fresh.keys, "--answer", answer)
+    python = CliRunner().invoke(app, [*map(str, arguments), "--share", "--unchecked"])
+    assert (python.exit_code, python.stderr) == (
+        2,
+        fresh.cpp(*words, "--share", "--unchecked").stderr,
+    )
+    assert [entry["event"] for entry in fresh.ledger()] == ["query"]
 
 
 # --- any client, any server

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cpp_build import SECONDS
 from safetensors.numpy import load_file, save_file
 
@@ -110,3 +111,18 @@ def test_refused_answers_use_a_key_up(bench: Bench) -> None:
         message = bench.refused(command)
         assert "these keys are used up" in message and "make new keys" in message
     bench.run(bench.decrypt("--unchecked"))  # what was read before may be read again
+
+
+def test_a_key_shares_what_its_noise_was_sized_for(bench: Bench) -> None:
+    bench.run(bench.decrypt())
+    exact = load_file(bench.folder / "out")["y"]
+    for number in (1, 2):
+        said = bench.run(bench.decrypt("--share", "--shares", "2", output=f"shared{number}"))
+        # sqrt(12 tau n) 2^15 1e-9 of 16 numbers is 6.4e-4.
+        assert "note: y: 4 digits are left and may be passed on, at 30 bits\n" in said
+        assert f"noise of 0.00064 hides the error of encryption; answer {number} of 2" in said
+        off = load_file(bench.folder / f"shared{number}")["y"] - exact
+        assert 1e-4 < np.abs(off).max() < 6e-3
+    message = bench.refused(bench.decrypt("--share", "--shares", "2", output="new"))
+    assert "these keys have shared as many answers as they may" in message
+    assert [line["event"] for line in ledger(bench)] == ["query", "answer", "share", "share"]

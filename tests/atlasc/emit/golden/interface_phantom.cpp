@@ -63,6 +63,7 @@ const Interface& interface() {
                 {-1.0, -0.33333333333333337, 0.33333333333333326, 1.0},
                 8,
                 std::nullopt,
+                std::nullopt,
             },
         },
         {
