@@ -78,6 +78,9 @@ void check_rows(const VectorKernels& run, const Prime& q, Numbers& numbers) {
         compare("times_number", c,
                 [&](Word* out) { run.times_number(out, a.data(), number, length, q); },
                 [&](std::size_t at, Word) { return multiply(a[at], number, q); });
+        compare("plus_number", c,
+                [&](Word* out) { run.plus_number(out, a.data(), number, length, q); },
+                [&](std::size_t at, Word) { return add(a[at], number, q); });
         compare("divide", c,
                 [&](Word* out) { run.divide(out, a.data(), b.data(), number, length, q); },
                 [&](std::size_t at, Word) {

@@ -118,6 +118,20 @@ void launch(std::size_t count, const TimesNumber& kernel, const char*) {
               });
 }
 
+void launch(std::size_t count, const PlusNumber& kernel, const char*) {
+    const Shape& shape = kernel.shape;
+    each_limb(kernel, count,
+              [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length,
+                  const Prime& q) {
+                  const Word* a = place_in(kernel.a, shape, at);
+                  if (shape.part(at) == 0) {
+                      lanes::plus_number(kernel.out + at, a, kernel.number.of[limb], length, q);
+                  } else {
+                      std::memcpy(kernel.out + at, a, length * sizeof(Word));
+                  }
+              });
+}
+
 void launch(std::size_t count, const AddProduct& kernel, const char*) {
     const int log_degree = kernel.log_degree;
     each_row(
@@ -328,22 +342,26 @@ void convert(const Conversion& c) {
     const std::size_t size = c.block.size;
     const Prime* own = c.block.own;
     const bool narrow = std::all_of(own, own + size, fast);
-    each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {
-        constexpr std::size_t most = most_in_block;
-        alignas(64) static thread_local Word y[most * chunk];
-        alignas(64) static thread_local Word u[chunk];
-        alignas(64) static thread_local double sum[chunk];
+    // Residues of a tile stay in the nearest cache while all limbs are made of them. Rows that lay a
+    // power of two apart would push each other out.
+    constexpr std::size_t tile = 256;
+    constexpr std::size_t row = tile + 8;
+    constexpr std::size_t most = most_in_block;
+    const auto work = [&](std::size_t first, std::size_t length) {
+        alignas(64) static thread_local Word y[most * row];
+        alignas(64) static thread_local Word u[tile];
+        alignas(64) static thread_local double sum[tile];
         std::fill(sum, sum + length, 0.5);
         for (std::size_t s = 0; s < size; ++s) {
             const Prime& q = own[s];
             const Word* x = c.residues + (s << c.log_degree) + first;
             if (fast(q)) {
-                lanes::scale(y + s * chunk, sum, x, c.block.inverses[s], length, q);
+                lanes::scale(y + s * row, sum, x, c.block.inverses[s], length, q);
                 continue;
             }
             for (std::size_t at = 0; at < length; ++at) {
-                y[s * chunk + at] = multiply(x[at], c.block.inverses[s], q);
-                sum[at] += static_cast<double>(y[s * chunk + at]) / static_cast<double>(q.value);
+                y[s * row + at] = multiply(x[at], c.block.inverses[s], q);
+                sum[at] += static_cast<double>(y[s * row + at]) / static_cast<double>(q.value);
             }
         }
         for (std::size_t at = 0; at < length; ++at) {
@@ -359,17 +377,22 @@ void convert(const Conversion& c) {
             const Prime& q = c.primes[prime];
             const Word* hats = c.block.hats + prime;
             if (narrow && fast(q)) {
-                lanes::combine(out, y, chunk, size, hats, c.all, u, c.block.minus[prime], length,
+                lanes::combine(out, y, row, size, hats, c.all, u, c.block.minus[prime], length,
                                q);
                 continue;
             }
             for (std::size_t at = 0; at < length; ++at) {
                 Wide total = static_cast<Wide>(u[at]) * c.block.minus[prime];
                 for (std::size_t s = 0; s < size; ++s) {
-                    total += static_cast<Wide>(y[s * chunk + at]) * hats[s * c.all];
+                    total += static_cast<Wide>(y[s * row + at]) * hats[s * c.all];
                 }
                 out[at] = reduce(total, q);
             }
+        }
+    };
+    each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {
+        for (std::size_t at = first; at < first + length; at += tile) {
+            work(at, std::min(tile, first + length - at));
         }
     });
 }

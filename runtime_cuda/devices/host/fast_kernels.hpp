@@ -13,6 +13,7 @@ namespace atlasc::ckks {
 void launch(std::size_t count, const Combine& kernel, const char* name);
 void launch(std::size_t count, const TimesPolynomial& kernel, const char* name);
 void launch(std::size_t count, const TimesNumber& kernel, const char* name);
+void launch(std::size_t count, const PlusNumber& kernel, const char* name);
 void launch(std::size_t count, const AddProduct& kernel, const char* name);
 void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);

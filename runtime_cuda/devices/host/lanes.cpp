@@ -20,6 +20,10 @@ void times_number(Word* out, const Word* a, Word factor, std::size_t length, con
     vector_kernels().times_number(out, a, factor, length, q);
 }
 
+void plus_number(Word* out, const Word* a, Word number, std::size_t length, const Prime& q) {
+    vector_kernels().plus_number(out, a, number, length, q);
+}
+
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
                  std::size_t length, bool first, const Prime& q) {
     vector_kernels().add_product(d, a, b, length, first, q);

@@ -17,6 +17,8 @@ void multiply(Word* out, const Word* a, const PlainValues& b, std::size_t length
 
 void times_number(Word* out, const Word* a, Word factor, std::size_t length, const Prime& q);
 
+void plus_number(Word* out, const Word* a, Word number, std::size_t length, const Prime& q);
+
 /// The three parts of (a0 + a1 s)(b0 + b1 s), added to `d` unless `first`.
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
                  std::size_t length, bool first, const Prime& q);

@@ -81,6 +81,14 @@ void times_number(Word* out, const Word* a, Word factor, std::size_t length, con
     }
 }
 
+void plus_number(Word* out, const Word* a, Word number, std::size_t length, const Prime& q) {
+    const Modulus m(q.value);
+    const Vector added = all(number);
+    for (std::size_t at = 0; at < length; at += width) {
+        store(out + at, sum_of(load(a + at), added, m));
+    }
+}
+
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
                  std::size_t length, bool first, const Prime& q) {
     const Reduction m(q.value);

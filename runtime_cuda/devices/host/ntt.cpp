@@ -49,9 +49,12 @@ void forward_portable(Word* a, const NttTable& table) {
     }
 }
 
-void backward_portable(Word* a, const NttTable& table) {
+void backward_portable(Word* a, const Word* in, const NttTable& table) {
     const Word q = table.q;
     const std::size_t degree = std::size_t{1} << table.log_degree;
+    if (a != in) {
+        std::memcpy(a, in, degree * sizeof(Word));
+    }
     std::size_t half = 1;
     for (std::size_t blocks = degree / 2; blocks > 1; blocks /= 2, half *= 2) {
         for (std::size_t block = 0; block < blocks; ++block) {

@@ -52,6 +52,7 @@ inline Cpu cpu_for(Word q) {
 }
 
 void forward_portable(Word* limb, const NttTable& table);
-void backward_portable(Word* limb, const NttTable& table);
+/// Of the values `in`, which may be the limb itself.
+void backward_portable(Word* limb, const Word* in, const NttTable& table);
 
 }  // namespace atlasc::ckks

@@ -162,7 +162,7 @@ void forward(Word* a, const NttTable& table) {
     }
 }
 
-void backward(Word* a, const NttTable& table) {
+void backward(Word* a, const Word* in, const NttTable& table) {
     const Modulus m(table.q);
     const Roots& roots = table.backward;
     const std::size_t degree = std::size_t{1} << table.log_degree;
@@ -173,8 +173,8 @@ void backward(Word* a, const NttTable& table) {
         for (std::size_t block = start / (2 * width); block < (start + part) / (2 * width);
              ++block) {
             Word* place = a + 2 * width * block;
-            Vector x = load(place);
-            Vector y = load(place + width);
+            Vector x = load(in + 2 * width * block);
+            Vector y = load(in + 2 * width * block + width);
             deal(x, y);
             backward_inside(x, y, roots, degree, block, m);
             backward_butterfly(x, y, same(roots, degree / (2 * width) + block), m);

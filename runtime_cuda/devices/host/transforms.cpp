@@ -8,6 +8,7 @@
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
+#include "devices/host/lanes.hpp"
 #include "devices/host/ntt.hpp"
 #include "devices/host/threads.hpp"
 #include "devices/host/vector_kernels.hpp"
@@ -49,15 +50,16 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 }  // namespace
 
 int fast_prime_bits() { return fast_bits; }
-bool ends_divisions() { return false; }
+bool ends_divisions() { return true; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {
     std::vector<NttTable> primes;
+    std::vector<Prime> moduli;  ///< of the tables
     std::size_t special;
     std::size_t degree;
 
-    /// Calls transform(limb, table) for all limbs, where their results belong.
+    /// Calls transform(result, operand, table, polynomial, limb) for all limbs.
     template <typename Transform>
     void each(const Limbs& limbs, const Transform& transform) const {
         const std::size_t size_q = primes.size() - special;
@@ -68,21 +70,37 @@ struct Transforms::Tables {
                 if (limbs.skips(polynomial, limb)) {
                     continue;
                 }
-                Word* out = limbs.out[polynomial] + limb * degree;
-                const Word* in = limbs.in[polynomial] + limb * degree;
-                if (out != in) {
-                    std::memcpy(out, in, degree * sizeof(Word));
-                }
-                transform(out, primes[limbs.prime(limb, size_q)]);
+                transform(limbs.out[polynomial] + limb * degree,
+                          limbs.in[polynomial] + limb * degree,
+                          primes[limbs.prime(limb, size_q)], polynomial, limb);
             }
         });
     }
 
-    void forward(Word* limb, const NttTable& table) const {
-        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(limb, table);
+    void forward(Word* out, const Word* in, const NttTable& table) const {
+        if (out != in) {
+            std::memcpy(out, in, degree * sizeof(Word));
+        }
+        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(out, table);
     }
-    void backward(Word* limb, const NttTable& table) const {
-        (table.cpu == Cpu::portable ? backward_portable : vector_kernels().backward)(limb, table);
+    void backward(Word* out, const Word* in, const NttTable& table) const {
+        (table.cpu == Cpu::portable ? backward_portable : vector_kernels().backward)(out, in,
+                                                                                    table);
+    }
+
+    /// The quotients of a limb, of which the subtrahend is still in a near cache.
+    void divide(const Limbs& limbs, std::size_t polynomial, std::size_t limb,
+                const Word* subtrahend, const Prime& q) const {
+        const Word* dividend = limbs.dividends[polynomial] + limb * degree;
+        Word* quotient = limbs.quotients[polynomial] + limb * degree;
+        const Word factor = limbs.inverses[limb];
+        if (cpu_for(q.value) != Cpu::portable) {
+            lanes::divide(quotient, dividend, subtrahend, factor, degree, q);
+            return;
+        }
+        for (std::size_t at = 0; at < degree; ++at) {
+            quotient[at] = multiply(subtract(dividend[at], subtrahend[at], q), factor, q);
+        }
     }
 };
 
@@ -92,6 +110,7 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
     tables_->degree = std::size_t{1} << log_degree;
     tables_->special = special;
     tables_->primes.resize(primes.size());
+    tables_->moduli = primes;
     check_kernels(primes);  // and what cpu() refuses is refused here, not on another thread
     root_ = root_of(primes[0], tables_->degree);
     parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
@@ -105,15 +124,20 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
 Transforms::~Transforms() = default;
 
 void Transforms::forward(const Limbs& limbs) const {
-    tables_->each(limbs, [this](Word* limb, const NttTable& table) {
-        tables_->forward(limb, table);
+    const std::size_t size_q = tables_->primes.size() - tables_->special;
+    tables_->each(limbs, [&](Word* out, const Word* in, const NttTable& table,
+                             std::size_t polynomial, std::size_t limb) {
+        tables_->forward(out, in, table);
+        if (limbs.inverses != nullptr) {
+            tables_->divide(limbs, polynomial, limb, out,
+                            tables_->moduli[limbs.prime(limb, size_q)]);
+        }
     });
 }
 
 void Transforms::backward(const Limbs& limbs) const {
-    tables_->each(limbs, [this](Word* limb, const NttTable& table) {
-        tables_->backward(limb, table);
-    });
+    tables_->each(limbs, [this](Word* out, const Word* in, const NttTable& table, std::size_t,
+                                std::size_t) { tables_->backward(out, in, table); });
 }
 
 /// One stage of butterflies after another, as in Cheon, Kim, Kim and Song 2017, section 3.2.

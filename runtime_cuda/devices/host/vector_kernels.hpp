@@ -18,6 +18,7 @@ namespace atlasc::ckks {
     KERNEL(subtract, lanes::subtract)                  \
     KERNEL(multiply, lanes::multiply)                  \
     KERNEL(times_number, lanes::times_number)          \
+    KERNEL(plus_number, lanes::plus_number)            \
     KERNEL(add_product, lanes::add_product)            \
     KERNEL(divide, lanes::divide)                      \
     KERNEL(lift, lanes::lift)                          \
