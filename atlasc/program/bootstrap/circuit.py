@@ -14,7 +14,7 @@ modular reduction.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import pi
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -62,8 +62,8 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
     reduction = reduction_of(chosen, slots)
     # The factor of CtS holds the half of both parts, c + conj c and i (conj c - c); the factor of
     # StC that of the message and its conjugate.
-    into = coeffs_to_slots(slots, chosen.cts_stages, 0.5 / reduction.domain, period)
-    out = slots_to_coeffs(slots, chosen.stc_stages, 0.5 * chosen.ratio / (2 * pi), period)
+    into = coeffs_to_slots(slots, chosen.cts_stages, 0.5 * _unit(reduction), period)
+    out = slots_to_coeffs(slots, chosen.stc_stages, 0.5 * chosen.ratio / reduction.gain, period)
     narrow = is_narrow(period, slots)
     if narrow:  # imaginary parts become real ones of every other block, and come back
         into[-1] = _turned(into[-1], slots, period, 3)
@@ -89,7 +89,7 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
 def reduction_of(chosen: BootstrapSet, slots: int) -> Reduction:
     """The modular reduction of a set, for the coefficients of so many slots."""
     bound = choose_bound(2 * slots, chosen.secret_weight, chosen.log2_failure)
-    return make_reduction(chosen.degree, bound)
+    return make_reduction(chosen.degree, bound, chosen.double_angles)
 
 
 def _refreshed(
@@ -148,16 +148,30 @@ def _transformed(engine: Recorder, x: Register, stages: list[Stage | float]) -> 
     return x
 
 
+def _unit(reduction: Reduction) -> float:
+    """What CtS makes of 1: its square is 2 t^2 where an even sum begins with T_2 = 2 t^2 - 1."""
+    return (sqrt(2.0) if reduction.double_angles else 1.0) / reduction.domain
+
+
 def _reduced(engine: Recorder, x: Register, reduction: Reduction, first_halved: bool) -> Register:
     """EvalMod. ``first_halved``: the result has half in slot 0, which holds the coefficient of X^0:
-    a factor of all coefficients of the sum is one of the sum."""
+    a factor of all coefficients of the sum is one of the sum, and a double angle squares it.
+    """
     first = Table("first", lambda: np.arange(engine.slots) == 0)
 
-    def plaintext(coefficient: Coefficient) -> Plaintext:
+    def plaintext(coefficient: Coefficient, halvings: float) -> Plaintext:
         number = float(coefficient)
         if not first_halved:
             return number
-        return Slots((Term(number, ()),)) + Slots.where(first) * (-number / 2)
+        return Slots((Term(number, ()),)) + Slots.where(first) * (number * (0.5**halvings - 1))
 
+    if reduction.double_angles:
+        x = engine.add_plain(x, -reduction.shift * _unit(reduction))
+        x = engine.add_plain(engine.square(x), -1.0)
     plan = plan_chebyshev(reduction.coefficients)
-    return evaluate_plan(engine, x, plan, plaintext)
+    halvings = 0.5**reduction.double_angles
+    x = evaluate_plan(engine, x, plan, lambda one: plaintext(one, halvings))
+    for _ in range(reduction.double_angles):
+        halvings *= 2
+        x = engine.add_plain(engine.square(x), plaintext(-2.0, halvings))
+    return x

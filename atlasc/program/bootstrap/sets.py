@@ -20,13 +20,16 @@ class BootstrapSet:
         scale_bits: the program's scale and its primes.
         levels_left: products after a bootstrap.
         stc_stages, stc_bits: SlotsToCoeffs, one prime a stage.
-        degree: of the modular reduction's Chebyshev sum, which is odd.
+        degree: of the modular reduction's Chebyshev sum, which is odd, or even with double angles.
         eval_bits: its primes.
-        cts_stages, cts_bits: CoeffsToSlots.
+        cts_bits: of each stage of CoeffsToSlots, from its last one upwards.
         special_primes, special_bits: of key switching.
         secret_weight: of the sparse secret around the raising of the modulus. 32 has 164 bits of
             security at N = 2^16 and q0 times one special prime (``atlasc/targets/estimates``).
         log2_failure: at most, that one bootstrap fails.
+        double_angles: that follow the sum, a level each.
+        square_bits: by which the scale of the square that begins an even sum is larger. Its
+            rounding is multiplied by up to (pi K / 2^r)^2, which is more than by all that follows.
     """
 
     base_bits: int
@@ -36,12 +39,23 @@ class BootstrapSet:
     stc_bits: int
     degree: int
     eval_bits: int
-    cts_stages: int
-    cts_bits: int
+    cts_bits: tuple[int, ...]
     special_primes: int
     special_bits: int
     secret_weight: int = 32
     log2_failure: float = -128.0
+    double_angles: int = 0
+    square_bits: int = 0
+
+    @property
+    def cts_stages(self) -> int:
+        """Stages of CoeffsToSlots."""
+        return len(self.cts_bits)
+
+    @property
+    def eval_levels(self) -> int:
+        """Levels of the modular reduction."""
+        return self.degree.bit_length() + self.double_angles
 
     @property
     def prime_bits(self) -> tuple[int, ...]:
@@ -50,8 +64,10 @@ class BootstrapSet:
             self.base_bits,
             *[self.scale_bits] * self.levels_left,
             *[self.stc_bits] * self.stc_stages,
-            *[self.eval_bits] * self.degree.bit_length(),
-            *[self.cts_bits] * self.cts_stages,
+            *[self.eval_bits] * (self.eval_levels - 2),
+            self.eval_bits + 2 * self.square_bits,
+            self.eval_bits - self.square_bits,
+            *self.cts_bits,
         )
 
     @property
@@ -72,7 +88,9 @@ class BootstrapSet:
         return (
             *[float(self.scale_bits)] * (self.levels_left + 1),
             *(self.scale_bits + stage * up for stage in range(1, self.stc_stages + 1)),
-            *[float(self.eval_bits)] * self.degree.bit_length(),
+            *[float(self.eval_bits)] * (self.eval_levels - 2),
+            float(self.eval_bits + self.square_bits),
+            float(self.eval_bits),
             *(self.eval_bits + stage * down for stage in range(1, self.cts_stages + 1)),
         )
 
@@ -83,7 +101,9 @@ class BootstrapSet:
 
 
 SETS = {
-    "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 60),
-    "fourteen_levels_40": BootstrapSet(50, 40, 14, 3, 40, 127, 60, 3, 50, 7, 50),
+    "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, (57, 57, 57), 5, 60),
+    "fourteen_levels_40": BootstrapSet(
+        50, 40, 14, 3, 40, 56, 60, (50, 50, 50), 7, 50, double_angles=2, square_bits=3
+    ),
 }
 """By name."""

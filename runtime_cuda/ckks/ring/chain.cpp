@@ -152,8 +152,9 @@ void require_limits(const Parameters& parameters, const Moduli& moduli) {
             "a level has no scale");
     require(within(moduli.scale, 1, most_prime_bits) &&
                 std::all_of(moduli.log_scales.begin(), moduli.log_scales.end(),
-                            [&](double log) { return within(log, 1.0, 1.0 * most_prime_bits); }),
-            "a scale is not from 2 to 2^" + std::to_string(most_prime_bits));
+                            [&](double log) { return within(log, 1.0, 1.0 * most_scale_bits); }),
+            "a scale is not from 2 to 2^" + std::to_string(most_prime_bits) + ", or 2^" +
+                std::to_string(most_scale_bits) + " in a bootstrap");
 }
 
 /// Scales by the primes that there are. A level at whose nominal size a square keeps its scale has

@@ -25,6 +25,9 @@ constexpr std::size_t most_in_block = 16;
 constexpr int least_prime_bits = 20;
 constexpr int most_prime_bits = 60;
 
+/// Bits of the scale of a level of a bootstrap.
+constexpr int most_scale_bits = 64;
+
 /// Polynomials that a device transforms together.
 constexpr std::size_t most_together = 16;
 

@@ -119,3 +119,18 @@ def test_values_and_slopes_at_the_integers_are_exact(reduction: Reduction) -> No
 def test_a_degree_that_is_too_low_is_refused() -> None:
     with pytest.raises(ValueError, match="higher degree than 63"):
         make_reduction(63, BOUND)
+    with pytest.raises(ValueError, match="higher degree than 53"):
+        make_reduction(53, BOUND, 2)
+
+
+def test_double_angles_yield_a_sine() -> None:
+    reduction = make_reduction(56, BOUND, 2)
+    plan = plan_chebyshev(reduction.coefficients)
+    # With the square that begins the sum and the two double angles, eleven relinearisations.
+    assert (plan.levels, plan.ciphertext_products, plan.relinearisations) == (5, 11, 8)
+    x = np.linspace(-BOUND - 0.25, BOUND + 0.25, 10001)
+    sine = np.sin(2 * np.pi * x) / (2 * np.pi)
+    assert np.abs(reduction(x) - sine).max() < 2.0**-42
+    for amplitude in (1.0, 8.0):
+        direct = make_reduction(127, BOUND).error_bound(DEGREE, 2.0**10, amplitude)
+        assert reduction.error_bound(DEGREE, 2.0**10, amplitude) < 1.05 * direct

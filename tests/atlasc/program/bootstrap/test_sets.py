@@ -12,7 +12,7 @@ from atlasc.targets.security import max_log_qp, security_bits
 @pytest.mark.parametrize("name", SETS)
 def test_levels_and_security(name: str) -> None:
     chosen, parameters = SETS[name], PhantomParameters.bootstrapped(name)
-    spent = chosen.cts_stages + chosen.degree.bit_length() + chosen.stc_stages
+    spent = chosen.cts_stages + chosen.eval_levels + chosen.stc_stages
     assert chosen.top - spent == chosen.levels_left == parameters.max_level == 14
     log_qp = sum(chosen.prime_bits) + chosen.special_primes * chosen.special_bits
     assert parameters.log_qp == log_qp <= max_log_qp(2**16)
@@ -35,7 +35,8 @@ def test_plaintexts_have_scales_that_fit_their_primes(name: str) -> None:
     left = chosen.levels_left
     assert set(scales[: left + 1]) == {chosen.scale_bits}
     middle = slice(left + chosen.stc_stages, len(bits) - chosen.cts_stages)
-    assert set(scales[middle]) == {chosen.eval_bits}
+    *reduction, square, first = scales[middle]
+    assert {*reduction, square - chosen.square_bits, first} == {chosen.eval_bits}
     assert scales[-1] == bits[0]
 
 
@@ -50,5 +51,5 @@ def test_squares_keep_their_scale_where_ciphertexts_are_multiplied(name: str) ->
         if 2 * scales[level] == scales[level - 1] + bits[level]
     ]
     first = chosen.levels_left + chosen.stc_stages + 1
-    reduction = range(first, first + chosen.degree.bit_length())
+    reduction = range(first, first + chosen.eval_levels)
     assert set(kept) >= {*range(1, chosen.levels_left + 1), *reduction}

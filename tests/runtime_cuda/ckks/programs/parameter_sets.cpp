@@ -201,7 +201,7 @@ private:
             case 6: moduli.primes.resize(below(200), static_cast<int>(20 + below(40))); break;
             case 7: moduli.special.resize(below(20), static_cast<int>(20 + below(40))); break;
             default: {
-                constexpr double ends[] = {0.0, -1.0, 1e300, -INFINITY, INFINITY, NAN, 61.0};
+                constexpr double ends[] = {0.0, -1.0, 1e300, -INFINITY, INFINITY, NAN, 65.0};
                 if (!moduli.log_scales.empty()) {
                     moduli.log_scales[below(moduli.log_scales.size())] =
                         ends[below(std::size(ends))];
