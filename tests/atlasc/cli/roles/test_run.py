@@ -220,4 +220,4 @@ def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
     unchecked = run(*arguments, "--json", "--unchecked")
     assert unchecked.exit_code == 0
     assert abs(json.loads(unchecked.stdout)["outputs"]["output"][1][0]) > 1e6
-    assert "1 answer is none" in unchecked.stderr
+    assert "1 input has no answer" in unchecked.stderr

@@ -47,7 +47,7 @@ def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Pa
     assert not output.exists()
     if way == signal.SIGINT:
         assert process.returncode == 130
-        assert f"the same command goes on with what is in {journal}" in message
+        assert f"the same command continues from the evaluations in {journal}" in message
     kept = journal.read_bytes()
     journal.write_bytes(kept[:-5])
 
@@ -135,7 +135,7 @@ def test_an_interrupted_search_goes_on_with_its_trials(
     output = tmp_path / "front"
     first = Outcome((*SEARCH, "-o", output))
     assert first.code == 130 and not output.exists()
-    assert f"the same command goes on with what is in {output}.journal" in first.err
+    assert f"the same command continues from the evaluations in {output}.journal" in first.err
     shown = json.loads(first.out)["front"]
     assert len(shown) == len(front) and sum("unsafe" in point for point in shown) <= 5
     evaluate_only_is(monkeypatch)

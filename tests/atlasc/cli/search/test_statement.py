@@ -43,7 +43,7 @@ def test_texts_are_told_apart_by_length() -> None:
 
 def test_shares() -> None:
     assert parse_share("0.1%") == pytest.approx(1e-3) and parse_share("0.5") == 0.5
-    with pytest.raises(AtlasError, match="is no share"):
+    with pytest.raises(AtlasError, match="is not a share"):
         parse_share("few")
 
 
