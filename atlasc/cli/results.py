@@ -152,9 +152,9 @@ def end_with(
     """Say which inputs have no answer, and exit with code 3 if their numbers were not shown.
 
     Args:
-            refused: row of an input -> share of its slots that cannot be right.
-            names: name of each input, by row.
-            unchecked: whether the numbers were shown nevertheless.
+        refused: row of an input -> share of its slots that cannot be right.
+        names: name of each input, by row.
+        unchecked: whether the numbers were shown nevertheless.
 
     Raises:
         typer.Exit: there are such inputs, and their numbers were not shown.

@@ -29,13 +29,13 @@ class OptionFacts:
     """How the command line shows an option.
 
     Attributes:
-            help: the help text.
-            flags: names of the option; if empty, ``--`` and the field's name with hyphens.
-            section: section of the command's help.
-            metavar: stands for the value in the help.
-            minimum: smallest allowed value.
-            below: all allowed values are smaller.
-            parse: turns the text on the command line into the value.
+        help: the help text.
+        flags: names of the option; if empty, ``--`` and the field's name with hyphens.
+        section: section of the command's help.
+        metavar: stands for the value in the help.
+        minimum: smallest allowed value.
+        below: all allowed values are smaller.
+        parse: turns the text on the command line into the value.
     """
 
     help: str
@@ -117,9 +117,9 @@ def options_of(kind: type[Group], values: Mapping[str, Any], base: Group | None 
     """A group of options from values by name; texts are parsed as on the command line.
 
     Args:
-            kind: the class of the group.
-            values: values by the name of the field; None for the default.
-            base: options to change; None starts from the defaults.
+        kind: the class of the group.
+        values: values by the name of the field; None for the default.
+        base: options to change; None starts from the defaults.
 
     Raises:
         AtlasError: there is no such option, or a text cannot be parsed.

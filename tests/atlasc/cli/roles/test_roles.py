@@ -162,7 +162,7 @@ def test_a_query_holds_one_batch(tiny: Tiny, tmp_path: Path) -> None:
         "encrypt", tiny.bundle, "--target", "cpu", "--keys", tmp_path,
         "--input", tiny.data, "-o", tmp_path / "query",
     )  # fmt: skip
-    assert "24 inputs were given, the program answers 1 to 2 at a time" in message
+    assert "24 inputs were given, but the program answers 1 to 2 at a time" in message
     assert "--count" in message
 
 

@@ -91,7 +91,7 @@ def test_an_unsafe_input_costs_only_itself(tiny: Tiny, wild: Path, tmp_path: Pat
 def test_unchecked_takes_unsafe_inputs(tiny: Tiny, wild: Path) -> None:
     result = run(tiny.bundle, "--input", wild, "--count", "3", "--json", "--unchecked")
     assert result.exit_code == 0, result.stderr
-    assert "warning: 1 input is unsafe: answers of the batch may be wrong" in result.stderr
+    assert "warning: 1 input is unsafe: all answers of the batch may be wrong" in result.stderr
     assert None not in json.loads(result.stdout)["outputs"]["output"]
 
 
