@@ -329,7 +329,7 @@ def run_inputs(
 def _agreement(
     bundle: Bundle, arrays: Mapping[str, np.ndarray], answer: RunResult
 ) -> tuple[float, ...] | None:
-    """How far each answer agrees with the model's, from 0 to 1; None if the model's is not known."""
+    """How far each answer agrees with the model's, from 0 to 1; None if that is not known."""
     promise = Promise.of(bundle.poly)
     if promise is None or answer.model is None:
         return None

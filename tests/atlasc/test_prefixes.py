@@ -131,7 +131,7 @@ def test_a_recipe_that_explodes_on_prefixes_is_refused(
     call = ("compile", folder / "model", "--data", folder / "long.jsonl", "--recipe", "is")
     call += ("--sequence-length", LENGTH, "--target", "sim", "-o")
     message = refused(*call, folder / "refused")
-    assert "explode on this model's own data, or on prefixes of them" in message
+    assert "explode on this model's own data, or on prefixes of its texts" in message
     assert "--no-prefixes" in message
     run(*call, folder / "compiled", "--no-prefixes")
 
