@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
 """Greatest mean absolute error if no limit is given, as a share of how the outputs vary; by measure
-of agreement. With one class per text or image, the two best scores of one input in 250 differ by
-less than this error."""
+of agreement. With one class per input, the best scores of one input in 250 differ by less."""
 RANGES, LIMITS = "Data and ranges", "Limits on the setting"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
@@ -240,8 +239,7 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         for name in ("worker_count", "ray_address"):
             if getattr(self, name) is not None:
                 raise AtlasError(
-                    f"{flag(name)} needs --workers ray",
-                    remedy=f"add --workers ray, or leave out {flag(name)}",
+                    f"{flag(name)} needs --workers ray", remedy="add --workers ray, or leave it out"
                 )
         return None
 
@@ -282,9 +280,8 @@ class LimitOptions(Options):
         minimum=0,
     )
     unsafe_at_most: float | None = limit(
-        "Greatest share of inputs like the data that may be unsafe, such as 1% or 0.01: an upper "
-        "bound from the held-back inputs, with 95% confidence. compile fails if the data cannot "
-        "show it.",
+        "Greatest share of inputs like the data that may be unsafe, such as 1% or 0.01. compile "
+        "fails unless the held-back inputs show it with 95% confidence.",
         metavar="SHARE",
         parse=parse_share,
         minimum=1e-9,
@@ -318,9 +315,8 @@ class LimitOptions(Options):
         return MAX_ERROR[measure] * variation if self.limits == Wanted() else self.max_error
 
     def pick(self, front: Front) -> Point:
-        """The point of a front within the limits.
-
-        Without limits, if no point is accurate enough, it is the most accurate point.
+        """The point of a front within the limits; without limits, if none is accurate enough, the
+        most accurate point.
 
         Raises:
             AtlasError: no point is within the limits, or the front is empty.

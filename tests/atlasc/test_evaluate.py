@@ -273,8 +273,8 @@ def test_labels_are_numbers_names_or_values() -> None:
     assert bare.faults == {1: "the model has no class 2; it has 0 to 1"}
     assert found([0.5, "1.5", 2], "values", 1).values.tolist() == [0.5, 1.5, 2]
     assert found([10**400, "1e999", [1]]).known == 0
-    assert "is no number" in found(["much"], "values", 1).faults[0]
-    assert "says nothing of an answer of 8 numbers" in found([1], "values", 8).faults[0]
+    assert "is not a number" in found(["much"], "values", 1).faults[0]
+    assert "cannot be compared with an answer of 8 numbers" in found([1], "values", 8).faults[0]
 
 
 def test_intervals() -> None:

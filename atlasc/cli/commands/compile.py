@@ -171,7 +171,7 @@ def search(
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Search the settings of the polynomials: a Pareto front of cost against error.
+    """Search settings of the polynomials: a Pareto front of cost against error.
 
     If you interrupt the search, it shows the front found so far. With -o or --journal the same
     command continues the search, whatever ended it.

@@ -75,7 +75,7 @@ def embed(
     unchecked: bool = UNCHECKED,
     as_json: bool = JSON,
 ) -> None:
-    """Do the client's cleartext work: write the numbers that the client of emit encrypts.
+    """Do the client's part in the clear: prepare what emit's client encrypts.
 
     The client's part of the bundle is enough. Inputs that are not finite, or far larger than the
     inputs of the calibration, are left out.

@@ -33,7 +33,7 @@ def evaluate(
     output: Path | None = option("Write a page with the figures, an .html file.", "-o"),
     as_json: bool = JSON,
 ) -> None:
-    """Measure the accuracy of a program on labelled inputs, beside that of its model.
+    """Measure how accurate a program is on labelled inputs, beside its model.
 
     Labels are classes of the model, by number or by name, or values if the model outputs one
     number. Each row of the table adds one source of error: the model in the clear, its polynomials,

@@ -35,7 +35,7 @@ def keygen(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Make the keys of a client: its secret key, and the evaluation keys for its server.
+    """Make a client's secret key, and the evaluation keys for its server.
 
     The client's part of the bundle is enough. The folder client holds the secret key and stays
     where it is. The folder server goes to the server. Only the owner can read the files.

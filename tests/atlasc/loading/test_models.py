@@ -179,11 +179,11 @@ def adapter(directory: Path) -> Path:
             lambda d: edit_config(d, architectures=["ViTModel"]),
             "unknown architecture ViTModel",
         ),
-        (lambda d: edit_config(d, hidden_size="wide"), "values that do not make a model"),
+        (lambda d: edit_config(d, hidden_size="wide"), "values that describe no model"),
         (lambda d: edit_config(d, num_attention_heads=3), "(cannot be built|cannot be read)"),
         (lambda d: edit_config(d, quantization_config={"bits": 4}), "quantized"),
         (lambda d: edit_config(d, transformers_weights="other.bin"), "another file of weights"),
-        (lambda d: adapter(d).joinpath("model.safetensors").unlink(), "holds an adapter alone"),
+        (lambda d: adapter(d).joinpath("model.safetensors").unlink(), "holds only an adapter"),
         (lambda d: adapter(d).joinpath("config.json").unlink(), "lies elsewhere .team/base"),
         (adapter, "(?s)a model and an adapter beside it.*if it is merged, delete adapter_config"),
         (lambda d: (d / "model.safetensors").unlink(), "has no weights"),
@@ -340,5 +340,5 @@ def test_a_merged_model_is_read_beside_the_config_of_its_adapter(tmp_path: Path)
     loaded = load_model(tmp_path, note=lambda headline, details: said.append(headline))
     torch.testing.assert_close(loaded.module.state_dict(), tiny_bert().state_dict())
     assert said == [
-        "adapter_config.json is not read: the weights beside it are taken for the merged model"
+        "adapter_config.json is not read: the weights beside it count as the merged model"
     ]

@@ -150,8 +150,8 @@ def test_text_for_a_vision_model(tiny: Tiny, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--index", "24"), "it has the inputs 0 to 23"),
-        (("--index", "a"), "no list of numbers"),
-        (("--index", "-1"), "no list of numbers"),
+        (("--index", "a"), "not a list of numbers"),
+        (("--index", "-1"), "not a list of numbers"),
         (("--index", "4-2"), "does not have"),
         (("--count", "25"), "the file has 24"),
         (("--count", "1", "--index", "0"), "exclude each other"),

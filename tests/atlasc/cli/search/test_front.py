@@ -227,7 +227,7 @@ def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
         pixels = file["pixel_values"][:1]
     data = tmp_path / "data.npz"
     np.savez(data, pixel_values=pixels)
-    assert "has 1 input, at least 2 are needed" in refused(command, MODEL, "--data", data)
+    assert "has 1 input, but at least 2 are needed" in refused(command, MODEL, "--data", data)
     np.savez(data, pixel_values=np.repeat(pixels, 2, axis=0))
     assert "all 2 inputs of" in refused(command, MODEL, "--data", data)
     np.savez(data, pixel_values=np.zeros((9, *pixels.shape[1:]), np.float32))

@@ -58,7 +58,7 @@ def test_compile_states_a_bound_and_refuses_what_it_cannot_say(tmp_path: Path) -
     assert f"{100 * found.bound:.2f}%" in (tmp_path / "bundle" / "report.html").read_text()
     message = refused(*command, tmp_path / "other", "--unsafe-at-most", "0.1%")
     assert "at most 0.001 of the inputs are unsafe" in message
-    assert "hold back 2995 inputs or more" in message
+    assert "hold back at least 2995 inputs" in message
     assert f"{found.inputs} held-back inputs are too few" in message
     assert not (tmp_path / "other").exists()
 
