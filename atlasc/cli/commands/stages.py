@@ -68,7 +68,7 @@ def calibrate(
     output: Path | None = option("File to write, .json.", "-o"),
     as_json: bool = JSON,
 ) -> None:
-    """Measure the ranges of all nonlinear ops; validate the ranges on held-back inputs."""
+    """Measure the ranges of nonlinear ops; validate them on held-back inputs."""
     from atlasc.compilation.prepare import prepare
     from atlasc.files import require_file_place, write_text
 

@@ -67,7 +67,7 @@ def test_what_it_says_of_its_security_must_be_true(copy: Path, fact: str, value:
 
 def test_another_batch_is_refused(copy: Path) -> None:
     edit_manifest(copy, batch=1)
-    with pytest.raises(AtlasError, match="answers 2 inputs a run, its manifest says 1"):
+    with pytest.raises(AtlasError, match="answers 2 inputs a run, but its manifest says 1"):
         _ = load_bundle(copy).client
 
 

@@ -68,7 +68,7 @@ def test_the_project_executes(leveled: Tiny, tmp_path: Path, command: str) -> No
         "decrypt": ("--keys", tmp_path, "--answer", tmp_path),
     }
     message = refused(command, leveled.bundle, *files[command])
-    assert "is executed by the C++ project" in message
+    assert "runs in the C++ project" in message
     assert "atlasc emit --build" in message
 
 

@@ -125,7 +125,9 @@ def test_a_warning_is_one_line_with_the_remedy(
     monkeypatch.setattr(cost_files, "this_machine", lambda: MACHINE)
     monkeypatch.setenv(VARIABLE, str(written(tmp_path / "t.json")))
     assert cost_warning("desilo", "1.17.0") == cost_warning("desilo", None) == ""
-    assert "version 1.17.0 was measured, 1.18.0 is installed" in cost_warning("desilo", "1.18.0")
+    assert "version 1.17.0 was measured, but 1.18.0 is installed" in cost_warning(
+        "desilo", "1.18.0"
+    )
     for other in (Machine("Test 9001", 2, 16.0), Machine("Test 9000", 4, 16.0)):
         monkeypatch.setattr(cost_files, "this_machine", lambda other=other: other)
         found = cost_warning("desilo", "1.18.0")

@@ -263,7 +263,7 @@ def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         desilo_keys, "library_engine", lambda parameters: pytest.fail("must not start")
     )
-    with pytest.raises(AtlasError, match=r"1[5-7]\.\d GiB are needed, 1\.0 GiB are available"):
+    with pytest.raises(AtlasError, match=r"1[5-7]\.\d GiB are needed, but 1\.0 GiB are available"):
         KeySet.generate(BOOTSTRAPPED, KeyPlan({1: 14}))
 
 

@@ -139,7 +139,7 @@ def test_too_little_memory_leaves_no_folder(
     monkeypatch.setattr(machine, "available_bytes", lambda: 2**26)
     message = refused("keygen", tiny.bundle, "--target", "cpu", "--keys", tmp_path / "keys")
     assert "not enough memory for generating the keys" in message
-    assert "GiB are needed, 0.1 GiB are available" in message
+    assert "GiB are needed, but 0.1 GiB are available" in message
     assert list(tmp_path.iterdir()) == []
 
 

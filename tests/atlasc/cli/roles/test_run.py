@@ -181,7 +181,7 @@ def test_too_little_memory_is_said_before_keys_are_made(
     monkeypatch.setattr(machine, "available_bytes", lambda: 2**27)
     message = refused(tiny.bundle, "--input", tiny.data, "--target", "cpu", "--count", "1")
     assert "not enough memory for the evaluation keys" in message
-    assert "GiB are needed, 0.1 GiB are available" in message
+    assert "GiB are needed, but 0.1 GiB are available" in message
 
 
 # --- answers that are none
