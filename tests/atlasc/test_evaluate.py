@@ -155,7 +155,7 @@ def test_labels_that_do_not_match(biased: tuple[Any, atlasc.Program]) -> None:
         program.evaluate([{"input_ids": text, "label": 7} for text in texts])
     bare = program.evaluate(texts)
     assert bare.accuracy is None and bare.agreement == 1
-    assert "the inputs have no labels: accuracy is not measured" in bare.notes[0]
+    assert "the inputs have no labels, so only agreement" in bare.notes[0]
 
 
 def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:

@@ -359,4 +359,4 @@ def test_a_text_beyond_the_positions_cannot_be_compiled_for(
     with pytest.raises(AtlasError) as caught:
         inputs_of(path, bert, 8, "refuse")
     assert "82 tokens" in caught.value.what and "at most 16 tokens" in caught.value.why
-    assert caught.value.remedy == "shorten it"
+    assert caught.value.remedy == "shorten the text"
