@@ -147,4 +147,4 @@ def test_a_table_of_another_backend_is_not_used(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv(VARIABLE, str(path))
     assert found("desilo").path == shipped_place("desilo")
-    assert "of the target other" in cost_warning("desilo", None)
+    assert "belongs to the target other" in cost_warning("desilo", None)
