@@ -300,7 +300,7 @@ def _tried_inputs(
         found = labels(more, name)
         if not np.isfinite(found).any():
             raise AtlasError(
-                f"{name} has no label that can be used",
+                f"no label in {name} can be used",
                 why="accuracy is measured on inputs with labels",
                 remedy='give each input a label, such as {"text": ..., "label": 1} a line',
             )

@@ -197,11 +197,11 @@ _write = os.write
 @pytest.mark.parametrize(
     ("change", "options", "difference"),
     [
-        ({}, replace(SMALL, seed=2), "the seed is 1 there and 2 here"),
-        ({}, replace(SMALL, population=12), "the population is 8 there and 12 here"),
-        ({}, replace(SMALL, early_layers=1), "the early layers is null there and 1 here"),
-        ({"cost": "levels"}, SMALL, 'the cost is "depth" there and "levels" here'),
-        ({"dtype": np.float64}, SMALL, 'the dtype is "float32" there and "float64" here'),
+        ({}, replace(SMALL, seed=2), "the seed is 1 in the journal, but 2 here"),
+        ({}, replace(SMALL, population=12), "the population is 8 in the journal, but 12 here"),
+        ({}, replace(SMALL, early_layers=1), "the early layers is null in the journal, but 1 here"),
+        ({"cost": "levels"}, SMALL, 'the cost is "depth" in the journal, but "levels" here'),
+        ({"dtype": np.float64}, SMALL, 'the dtype is "float32" in the journal, but "float64" here'),
         ({"arrays": 2}, SMALL, "the search inputs differ"),
         ({"calibration": 0.1}, SMALL, "the calibration differs"),
         ({"module": "gamma"}, SMALL, "the weights differ"),

@@ -241,7 +241,7 @@ def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
             ("--evaluations", 7, "--strategy", "atlas"),
             "7 evaluations is too small for one generation",
         ),
-        (("--evaluations", 3, "--strategy", "atlas"), "give 8 evaluations or more"),
+        (("--evaluations", 3, "--strategy", "atlas"), "give at least 8 evaluations"),
         (("--evaluations", 0), "greater than or equal to 1"),
         (("--population", 3), "at least 4 settings"),
     ],

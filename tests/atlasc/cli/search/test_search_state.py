@@ -74,7 +74,9 @@ def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Pat
 def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     run(*SHORT, "--journal", journal)
-    assert "the seed is 0 there and 3 here" in refused(*SHORT, "--seed", 3, "--journal", journal)
+    assert "the seed is 0 in the journal, but 3 here" in refused(
+        *SHORT, "--seed", 3, "--journal", journal
+    )
     other = refused(*SHORT, "--inputs", 3, "--journal", journal)
     assert "belongs to another search" in other and "the search inputs differ" in other
     missing = refused(*SHORT, "--journal", tmp_path / "none" / "journal.jsonl")
