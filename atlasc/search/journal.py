@@ -210,7 +210,7 @@ def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
         raise AtlasError(
             f"the journal {path} belongs to another search",
             why="; ".join(differences),
-            remedy="to continue that search, repeat its command; to start again, remove the journal, "
+            remedy="repeat its command to continue that search, remove the journal to start again, "
             "or give another path",
         )
 

@@ -52,7 +52,7 @@ def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Pa
     journal.write_bytes(kept[:-5])
 
     outcome = run(*SEARCH, "-o", output)
-    assert "the last line of the journal" in outcome.err and "was cut off" in outcome.err
+    assert "the last line of the journal" in outcome.err and "was incomplete" in outcome.err
     found = json.loads(outcome.out)
     assert found["front"] == front
     assert not journal.exists()
