@@ -18,7 +18,7 @@ def test_what_is_a_size(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "4X", "-1G", "four", "1e9"])
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(AtlasError, match="is no size of memory"):
+    with pytest.raises(AtlasError, match="is not a size of memory"):
         parse_size(text)
 
 
