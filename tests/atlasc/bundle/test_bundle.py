@@ -106,11 +106,11 @@ def test_a_link_in_the_place_of_a_file_is_refused(copy: Path, tmp_path: Path) ->
     place = copy / "server" / "program.air"
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         load_bundle(copy)
     place.unlink()
     place.symlink_to("/dev/zero")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         load_bundle(copy)
 
 

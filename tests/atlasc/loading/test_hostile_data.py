@@ -209,7 +209,7 @@ def test_config_of_a_bundles_client(tmp_path: Path, text: str, reason: str) -> N
 def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "config.json").symlink_to(tmp_path / "real.json")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         client_model([], tmp_path)
 
 

@@ -62,7 +62,7 @@ def test_the_table_that_ships_is_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda d: d.update(format=99), "format 99, this version reads format 1"),
+        (lambda d: d.update(format=99), "format is 99, but this version reads format 1"),
         (lambda d: d.pop("machine"), "machine: Field required"),
         (lambda d: d.update(sets=[]), "sets: "),
         (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": -1}), "mul.1: "),

@@ -39,7 +39,7 @@ def test_links_are_followed_only_where_the_user_named_them(tmp_path: Path) -> No
     (tmp_path / "file").write_text("content")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     assert read_text(tmp_path / "link", 100) == "content"
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         read_text(tmp_path / "link", 100, links=False)
 
 

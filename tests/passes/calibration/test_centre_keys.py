@@ -205,8 +205,8 @@ def test_keys_behind_something_that_is_not_linear_stay() -> None:
     shape = Shape()
     lines = reasons(NormedKeys(shape, 1).build(), inputs_for(replace(shape, batch=40), 2))
     assert lines == [
-        "layer.0.attention: keys stay as they are, the keys come from nn.rms_norm, not from a linear "
-        "layer"
+        "layer.0.attention: keys stay as they are, the keys come from nn.rms_norm, not from a "
+        "linear layer"
     ]
 
 

@@ -214,7 +214,7 @@ def test_folders_of_the_wrong_role_or_incomplete(
     (tmp_path / "keys.json").write_text(index.replace('"format": 1', '"format": 9'))
     with pytest.raises(AtlasError, match=r"keys\.json cannot be read") as refused:
         role_engine("server", tmp_path)
-    assert refused.value.why == "it has format 9, this version reads format 1"
+    assert refused.value.why == "its format is 9, but this version reads format 1"
     assert json.loads(index)["security_bits"] == 128
 
 
