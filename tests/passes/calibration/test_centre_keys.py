@@ -154,7 +154,7 @@ def test_rotary_keys_stay() -> None:
 
 def test_few_inputs_tell_nothing() -> None:
     lines = reasons(*model("vision", inputs=29))
-    assert lines == ["keys stay as they are, 29 inputs are fewer than 30"]
+    assert lines == ["keys stay as they are, because 29 inputs are fewer than 30"]
 
 
 def test_rows_that_hardly_differ_need_nothing() -> None:
