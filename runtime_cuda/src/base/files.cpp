@@ -78,7 +78,8 @@ PlainFile PlainFile::view(std::string name, const std::uint8_t* data, std::size_
 void PlainFile::hold(std::uint64_t most) {
     if (size_ > most) {
         throw Error(name_ + " is too large",
-                    "the file has " + std::to_string(size_) + " bytes, more than " + std::to_string(most),
+                    "the file has " + std::to_string(size_) + " bytes, more than " +
+                        std::to_string(most),
                     "copy the file again, or make it again");
     }
     if (data_ == nullptr) {

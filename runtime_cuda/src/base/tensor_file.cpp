@@ -183,7 +183,7 @@ void TensorFile::require_format(const std::string& format) const {
     if (fact("format") != format) {
         throw Error(name() + " has format " + fact("format").substr(0, 20),
                     "this version reads format " + format,
-                    "use the version of atlasc that wrote it, or make the file again with this version");
+                    "use the version of atlasc that wrote it, or make the file again");
     }
 }
 
