@@ -76,7 +76,7 @@ class NoiseModel:
         * a rescaling, and the division of a key switch by P, round both parts: 1/12 (1 + 2N/3);
         * a key switch adds a sum over digits: each coefficient of a digit, uniform up to its
           modulus D, times N coefficients of the key's error, over P: N 10.5/12 (D/P)^2 (Han and Ki
-          2020, section 3). A relinearisation does so at the squared scale, where it vanishes.
+          2020, section 3). A relinearization does so at the squared scale, where it vanishes.
 
         Measured on the engine at N = 2^13 to 2^15: all within 3% (``tests/atlasc/targets``).
 
