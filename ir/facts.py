@@ -28,11 +28,11 @@ class Analysis:
 
     @property
     def symbol(self) -> str:
-        """Its name in this module."""
+        """Name of the constant for the analysis in this module."""
         return self.name.upper().replace(" ", "_")
 
     def is_known(self, module: Module) -> bool:
-        """Whether a module carries its result."""
+        """Whether a module carries the result of the analysis."""
         return any(name in module.attributes for name in self.of_module) or any(
             name in op.attributes for op in module.ops for name in self.of_ops
         )

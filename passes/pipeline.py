@@ -255,7 +255,7 @@ class _Choice:
     ) -> _Found:
         """The cheapest way through these passes.
 
-        Raises AtlasError if even without the optional passes there is none.
+        Raises AtlasError if no way leads to a program, even without the optional passes.
         """
         kind, *rest = kinds
         if kind.gives == "ckks":

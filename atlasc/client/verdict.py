@@ -63,12 +63,12 @@ class Verdict:
 
     @property
     def safe(self) -> bool:
-        """Whether it can be encrypted and its answer will agree with the model's."""
+        """Whether the input can be encrypted and its answer will agree with the model's."""
         return self.kind == "safe"
 
     @property
     def unsafe(self) -> bool:
-        """Whether its answer would be wrong. An undecided input is neither safe nor unsafe."""
+        """Whether the answer would be wrong. An undecided input is neither safe nor unsafe."""
         return self.kind == "unsafe"
 
     @property
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def first(self) -> Excess | None:
-        """Where the input first leaves a range; later excesses may be consequences."""
+        """The first range that the input leaves; later excesses may be consequences."""
         return self.excesses[0] if self.excesses else None
 
     @property

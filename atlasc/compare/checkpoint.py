@@ -76,7 +76,7 @@ class OpError:
 
     @property
     def parts(self) -> bool:
-        """Whether the op is wrong, or the difference here exceeds the tolerance."""
+        """Whether the op is wrong, or the difference at the op exceeds the tolerance."""
         apart = self.tolerance is not None and not self.difference <= self.tolerance
         even = self.deviation <= self.deviation_bound
         within = self.error <= self.bound and even and self.level == self.target_level

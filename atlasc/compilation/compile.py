@@ -58,7 +58,8 @@ FEW = 4
 """Number of inputs on which the functions that the polynomials approximate are compared with the
 model."""
 ROUNDING = 1e-4
-"""How much these may differ from the model by rounding, as a share of how the outputs vary."""
+"""Difference between the exact functions and the model that may come from rounding, as a share of
+how the outputs vary."""
 PROJECT = "project"
 """Folder in a bundle for the C++ project of a target without a library for Python."""
 

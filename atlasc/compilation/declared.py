@@ -58,7 +58,7 @@ def switch(help: str, *flags: str) -> Any:
 
 
 def choose(name: str, value: str, known: Any) -> str:
-    """The value, if it is one of the known ones; raises AtlasError otherwise."""
+    """The value, if it is a known choice; raises AtlasError otherwise."""
     if value not in known:
         raise AtlasError(f"{name} cannot be {value!r}", remedy=f"use one of {', '.join(known)}")
     return value

@@ -47,7 +47,7 @@ _WITHOUT = ("ckks.input", "ckks.bootstrap", "ckks.chebyshev")
 """Ops whose errors are not counted on their functions."""
 _LEVELS = 40
 _FEATURES = 8
-"""How many features are measured of a Chebyshev sum with coefficients for each feature."""
+"""Number of measured features of a Chebyshev sum with coefficients for each feature."""
 
 
 def with_noise(program: Module, noise: NoiseModel, shape: EngineParameters) -> Module:

@@ -28,7 +28,7 @@ from atlasc.simulation.intervals import fisher, wilson
 from atlasc.simulation.scores import correlation, right
 
 WORST = 10
-"""How many inputs are named as the worst."""
+"""Number of inputs that a report lists as the worst."""
 
 
 @dataclass(frozen=True)

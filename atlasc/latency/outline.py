@@ -38,7 +38,7 @@ class Polynomial:
 
     @property
     def depth(self) -> int:
-        """Number of levels that it consumes."""
+        """Number of levels that the polynomial takes."""
         return levels_of_degree(len(self.pattern) - 1)
 
     @property

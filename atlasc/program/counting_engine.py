@@ -257,7 +257,7 @@ class CountingEngine(Engine[Counted]):
         return self.dot_plain([rotated[baby] for baby, _, _ in terms], [_SLOTS] * len(terms))
 
     def raise_modulus(self, ciphertext: Counted) -> Counted:
-        """Not counted, because its two key switches are part of the counted ``bootstrap``."""
+        """Count nothing: the two key switches are part of the counted ``bootstrap``."""
         return self._new(self.max_level)
 
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:

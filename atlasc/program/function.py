@@ -129,7 +129,7 @@ class Function:
 
     @cached_property
     def periods(self) -> frozenset[int]:
-        """The periods of its bootstraps: numbers of slots after which their slots repeat."""
+        """The periods of the function's bootstraps: after so many slots, the slots repeat."""
         bootstraps = (one for one in self.code if one.primitive == "bootstrap_many")
         return frozenset(one.numbers[0] for one in bootstraps)
 

@@ -54,7 +54,7 @@ class RotationPlan:
         return {name: fact for name, fact in facts if fact or name == "rotations"}
 
     def hoists(self, amount: int, level: int) -> bool:
-        """Whether an own key serves; only such rotations share a decomposition."""
+        """Whether the amount has its own key at the level; only then do rotations share work."""
         return self.keys.get(amount, -1) >= level
 
     def path(self, amount: int, level: int) -> tuple[int, ...]:

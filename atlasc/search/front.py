@@ -59,8 +59,8 @@ class Wanted:
 
     @property
     def limits_quality(self) -> bool:
-        """Whether the limits ask for the cheapest point of some quality, not the best affordable
-        one.
+        """Whether the limits ask for the cheapest point of some quality, not for the best point
+        at some cost.
         """
         return any(limit is not None for limit in (self.error, self.accuracy, self.agreement))
 

@@ -264,7 +264,7 @@ class Candidate:
     degrees: int = 0
 
     def covers(self, other: Candidate) -> bool:
-        """Whether it is at least as good in every respect."""
+        """Whether this candidate is at least as good as ``other`` in every respect."""
         return (
             self.cost <= other.cost and self.local <= other.local and self.degrees <= other.degrees
         )

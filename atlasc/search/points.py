@@ -174,11 +174,11 @@ class Point:
         return self.depth if kind == "depth" else self.levels
 
     def agrees(self, measure: Measure) -> bool:
-        """Whether its answers agree with the model's, as far as this was measured."""
+        """Whether the point's answers agree with the model's, as far as this was measured."""
         return self.agreement is None or self.agreement >= LEAST_AGREEMENT[measure]
 
     def trusted(self, measure: Measure) -> bool:
-        """Whether its answers agree with the model's and no held-back input is unsafe."""
+        """Whether the point's answers agree with the model's and no held-back input is unsafe."""
         return self.agrees(measure) and not self.unsafe
 
     @property

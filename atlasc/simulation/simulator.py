@@ -35,7 +35,7 @@ class Segment:
 
     @property
     def nonlinear(self) -> str | None:
-        """Result name of its nonlinear op, if it has one."""
+        """Result name of the segment's nonlinear op, if the segment has one."""
         return self.ops[0].value.name if self.ops[0].definition.nonlinear else None
 
 

@@ -34,7 +34,7 @@ KNOWS_MODEL = "knows_model"
 
 @dataclass(frozen=True)
 class Excess:
-    """Where an input leaves a range.
+    """A place where an input leaves a range.
 
     Attributes:
         op: the function that the polynomial approximates: softmax, layer_norm, gelu, ...; or
@@ -55,7 +55,7 @@ class Excess:
 
     @property
     def share(self) -> float:
-        """How far outside, as a share of the range's width; infinite for NaN."""
+        """Distance outside the range, as a share of the range's width; infinite for NaN."""
         beyond = max(self.low - self.reached, self.reached - self.high)
         return beyond / (self.high - self.low) if np.isfinite(beyond) else float("inf")
 

@@ -68,7 +68,7 @@ class Target:
         return LatencyTarget(choose, costs_of)
 
     def has_costs(self, costs: Path | None = None) -> bool:
-        """Whether seconds of its primitives are known, from ``costs`` or from the table in use."""
+        """Whether the seconds of the primitives are known: from ``costs``, or the table in use."""
         return active_table(self.parameters.family, costs) is not None
 
     def cost_warning(self, costs: Path | None = None) -> str:

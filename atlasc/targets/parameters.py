@@ -227,8 +227,8 @@ class ParameterSet(_Fields):
 
     @property
     def narrow(self) -> int:
-        """How often slots must repeat for a narrow bootstrap; 0 if narrow bootstraps do not
-        exist.
+        """Least number of copies of repeating slots for a narrow bootstrap; 0 if the target
+        has no narrow bootstraps.
         """
         return 0
 
@@ -285,7 +285,7 @@ class ParameterSet(_Fields):
 
     @property
     def security_bits(self) -> int:
-        """Bits of security of its weakest secret; 0 for a ring that the guidelines do not cover."""
+        """Bits of security of the weakest secret; 0 for a ring that the guidelines do not cover."""
         try:
             return min(secret.bits for secret in self.secrets)
         except AtlasError:

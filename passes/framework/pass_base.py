@@ -129,7 +129,7 @@ class Pass:
         return True
 
     def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
-        """Whether a pass with ``when="cheaper"`` is kept.
+        """Whether the result of a pass with ``when="cheaper"`` is kept.
 
         Args:
             cost: cost of the placement of bootstraps with the pass, and levels.

@@ -186,7 +186,7 @@ class Importer:
             raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
 
     def on_server(self, value: Value) -> Value:
-        """The value itself, or its encryption if it is the client's."""
+        """The value itself, or its encryption if the value is on the client."""
         if value.tensor.side != "client":
             return value
         if value not in self._encrypted:

@@ -97,7 +97,7 @@ class _Moved:
 
     @property
     def whole(self) -> bool:
-        """Whether every element of the base is there."""
+        """Whether every element of the base is still present."""
         return self.index.size == math.prod(self.base.tensor.shape)
 
 

@@ -179,6 +179,6 @@ def test_the_command_line_says_how_many_there_are(folder: Path) -> None:
     call = ("calibrate", folder / "model", "--data", folder / "long.jsonl")
     call += ("--sequence-length", LENGTH)
     out = run(*call).out
-    assert "32 inputs and a prefix of 32 of them" in out and "of 16 held-back inputs" in out
+    assert "32 inputs and prefixes of 32 of these texts" in out and "of 16 held-back inputs" in out
     plain = run(*call, "--no-prefixes").out
     assert "32 inputs, margins" in plain and "of 8 held-back inputs" in plain

@@ -203,8 +203,8 @@ def _read(directory: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _checked(path: Path, raw: Any) -> dict[str, Any]:
-    """The members, without those that are neither known nor anything but null. Raises AtlasError
-    for others that are not known, and for values out of bounds.
+    """The members, without unknown members that are null. Raises AtlasError
+    for other unknown members, and for values out of bounds.
     """
     try:
         if not isinstance(raw, Mapping):

@@ -86,4 +86,4 @@ SETS = {
     "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 60),
     "fourteen_levels_40": BootstrapSet(50, 40, 14, 3, 40, 127, 60, 3, 50, 7, 50),
 }
-"""By name."""
+"""The bootstrap sets by name."""

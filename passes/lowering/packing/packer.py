@@ -212,7 +212,7 @@ class Packer:
 
 
 def is_alone(value: Value) -> bool:
-    """Whether the slots of all tokens but that of the value may hold anything."""
+    """Whether only the slots of the value's own token matter; other tokens' may hold anything."""
     return layout_of(value).fields[-1].axis == UNUSED
 
 
