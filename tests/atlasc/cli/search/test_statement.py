@@ -67,7 +67,7 @@ def test_a_program_that_is_wrong_on_most_inputs_is_refused() -> None:
     for unsafe, refuses in ((24, True), (13, True), (12, False), (0, False)):
         found = [Statement(None, 24, unsafe, clopper_pearson(unsafe, 24))]
         if refuses:
-            with pytest.raises(AtlasError, match=f"of 24 held-back inputs {unsafe} would"):
+            with pytest.raises(AtlasError, match=f"{unsafe} of 24 held-back inputs would"):
                 require(found, None)
         else:
             require(found, None)
