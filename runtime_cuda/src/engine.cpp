@@ -33,7 +33,7 @@ std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps) {
 Ciphertext Engine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) {
     if (xs.empty() || xs.size() != values.size()) {
         throw Error("dot_plain is impossible",
-                    "it takes one pair of a ciphertext and a plaintext or more");
+                    "it needs at least one pair of a ciphertext and a plaintext");
     }
     Ciphertext total = mul_plain(xs[0], values[0]);
     for (std::size_t at = 1; at < xs.size(); ++at) {

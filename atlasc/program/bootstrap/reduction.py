@@ -1,9 +1,9 @@
-"""The modular reduction of a bootstrap (EvalMod): a polynomial that takes x = I + e to e, for
+"""The modular reduction of a bootstrap (EvalMod): a polynomial that maps x = I + e to e, for
 integers |I| <= K and small e.
 
-e is about sin(2 pi x) / (2 pi), an odd Chebyshev sum. It needs to be right near integers only, and
-has coefficients to spare: its values and slopes at the integers are made exact, by a correction
-that leaves it as small as it was in between.
+e is about sin(2 pi x) / (2 pi), an odd Chebyshev sum. The sum must be right only near integers, and
+has more coefficients than this takes. So its values and slopes at the integers are made exact, by a
+correction that does not enlarge the sum in between.
 
 Sources: Han and Ki, CT-RSA 2020 (a fit that is good near integers); Bossuat, Mouchet,
 Troncoso-Pastoriza, Hubaux, EUROCRYPT 2021; Bossuat, Troncoso-Pastoriza, Hubaux, ACNS 2022 (the
@@ -26,21 +26,22 @@ Reals = NDArray[np.float64]
 MARGIN = 0.25
 """Room beyond K for the message and for errors."""
 CONVERGED = 1e-3
-"""Where the last Chebyshev coefficient is below, a correction at the integers is as small."""
+"""If the last Chebyshev coefficient is below this, a correction at the integers is as small."""
 
 
 def log2_failure(ring_degree: int, weight: int, bound: int) -> float:
-    """log2 of the probability that any of the coefficients of a ciphertext, raised from q0, exceeds
-    q0 · bound, for a ternary secret of this Hamming weight.
+    """log2 of the probability that some coefficient of a ciphertext, raised from q0, exceeds q0 ·
+    bound, for a ternary secret of this Hamming weight.
 
     A coefficient over q0 is a sum of weight + 1 numbers that are uniform in [-1/2, 1/2]
-    (Irwin-Hall). Both signs, every coefficient; the union bound is tight where it matters.
+    (Irwin-Hall). The bound is the union over both signs and all coefficients, which is tight where
+    it matters.
     """
     count = weight + 1
     x = Fraction(count, 2) - bound
     terms = ((-1) ** k * comb(count, k) * (x - k) ** count for k in range(int(x) + 1))
     tail = sum(terms, Fraction(0)) / factorial(count) if x > 0 else Fraction(0)
-    # The logarithm of a ratio of integers that may be beyond the range of floats.
+    # The integers may exceed the range of floats, so their logarithms are subtracted.
     found = log2(tail.numerator) - log2(tail.denominator) if tail else -inf
     return min(0.0, found + 1 + log2(ring_degree))
 
@@ -55,11 +56,12 @@ def choose_bound(ring_degree: int, weight: int, log2_probability: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """``coefficients`` of T_k(x / domain) ``[degree + 1]``, whose sum is 2 pi e; even ones are 0.
-    The domain goes into CoeffsToSlots, and 1/(2 pi) into SlotsToCoeffs.
+    """``coefficients`` of T_k(x / domain), ``[degree + 1]``, whose sum is 2 pi e; even ones are 0.
+
+    CoeffsToSlots includes the division by the domain, SlotsToCoeffs the factor 1/(2 pi).
 
     Attributes:
-        bound: K.
+        bound: K, the greatest |I|.
     """
 
     coefficients: Reals
@@ -76,26 +78,30 @@ class Reduction:
         return np.asarray(sine / (2 * pi), dtype=np.float64)
 
     def error_bound(self, ring_degree: int, ratio: float, amplitude: float = 1.0) -> float:
-        """The largest error of a slot that the reduction causes, in exact arithmetic, whatever the
-        message: any slots of absolute value up to the amplitude A, complex or not, any |I| <= K.
+        """The largest error of a slot that the reduction causes, in exact arithmetic.
+
+        It holds for every message with slots (complex or real) of absolute value up to the
+        amplitude A, and for all |I| <= K.
 
         A slot is the sum of N coefficients m_k times numbers of absolute value 1, and sum m_k^2 <=
         A^2 (Parseval). So an error of a coefficient of at most E0 + E1 |m| + E2 m^2 becomes an
         error of a slot of at most N E0 + sqrt(N) A E1 + A^2 E2. The sine's own error is all E2.
 
         Args:
+            ring_degree: N.
             ratio: q0 / scale.
+            amplitude: A.
         """
         integers = np.arange(-self.bound, self.bound + 1.0)[:, None]
 
         def added(m: Reals) -> Reals:
-            """What the Chebyshev sum adds to the sine's error, in units of the message."""
+            """Error of the Chebyshev sum beyond the sine's error, in units of the message."""
             e = m / ratio
             return ratio * (self(integers + e) - np.sin(2 * pi * e) / (2 * pi))
 
         step = np.array([amplitude / 64])
         value, slope = added(0 * step), (added(step) - added(-step)) / (2 * step)
-        # Nearer to 0 this is rounding errors, divided by m^2.
+        # Closer to 0, rounding errors divided by m^2 would dominate.
         away = amplitude * np.linspace(1 / 8, 1, 29)
         m = np.concatenate([-away, away])
         curved = np.abs(added(m) - value - slope * m) / m**2
@@ -108,17 +114,17 @@ class Reduction:
 
 
 def make_reduction(degree: int, bound: int) -> Reduction:
-    """The reduction by a Chebyshev sum of this degree.
+    """The reduction with a Chebyshev sum of this degree.
 
     Raises:
-        ValueError: the degree is too low for a sine on [-K, K]: it takes more than 2 pi K.
+        ValueError: the degree is too low for a sine on [-K, K]; it must exceed 2 pi K.
     """
     domain, odd = bound + MARGIN, np.arange(1, degree + 1, 2)
 
     def sine(t: Any) -> Any:
         return np.sin(2 * pi * domain * t)
 
-    # Far more nodes than coefficients: what is left is the truncated series.
+    # With far more nodes than coefficients, the fit is the truncated series.
     found = chebyshev.chebinterpolate(sine, 8 * (degree + 1))[odd]
     if abs(found[-1]) > CONVERGED:
         raise ValueError(f"a sine on [-{bound}, {bound}] takes a higher degree than {degree}")

@@ -72,7 +72,7 @@ def test_link_to_a_device_is_not_read(tmp_path: Path, name: str) -> None:
         ('{"input_ids": [1], "other": NaN}', "NaN"),
         ('{"input_ids": [1], "other": ' + "[" * 2000 + "]" * 2000 + "}", "recursion"),
         ('{"input_ids": [1], "other": ' + "9" * 5000 + "}", "not a JSON object"),
-        ('{"input_ids": [' + "9" * 30 + "]}", "integers of 64 bits"),
+        ('{"input_ids": [' + "9" * 30 + "]}", "64-bit integers"),
         ('{"input_ids": [1], "label": ' + "9" * 30 + "}", "label has more than 64 bits"),
         ('{"input_ids": [' + "1," * (1 << 19) + "1]}", "longer than any input"),
     ],
@@ -209,7 +209,7 @@ def test_config_of_a_bundles_client(tmp_path: Path, text: str, reason: str) -> N
 def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "config.json").symlink_to(tmp_path / "real.json")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         client_model([], tmp_path)
 
 

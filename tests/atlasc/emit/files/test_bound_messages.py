@@ -62,7 +62,7 @@ def test_other_weights_are_refused_before_any_key(bench: Bench, damage: str) -> 
         del found["bias"]
     save_file(found, path, {"program": "a" * 64})
     message = bench.refused(bench.execute(output="new", keys="in"))
-    assert "has not the weights of this program" in message
+    assert "does not have the weights of this program" in message
 
 
 @pytest.mark.parametrize("name", ["evaluation.key", "secret.key"])
