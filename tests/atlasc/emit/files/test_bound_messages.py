@@ -203,7 +203,7 @@ def test_an_answer_is_read_once(bench: Bench) -> None:
     """All of it, and no more than an answer has: what the ledger notes is what is decrypted."""
     with (bench.folder / "answer").open("ab") as file:
         file.truncate(1 << 40)
-    assert "it has 1099511627776 bytes, more than" in bench.refused(bench.decrypt())
+    assert "the file has 1099511627776 bytes, more than" in bench.refused(bench.decrypt())
 
 
 @pytest.mark.parametrize("value", [8.5, -1e8, float("nan")])
