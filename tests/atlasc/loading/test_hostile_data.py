@@ -136,7 +136,7 @@ def test_pixels_that_float32_cannot_hold(images: LoadedModel, tmp_path: Path) ->
         ('{"size": {"height": 0, "width": 4}}', "cannot be read"),
         ('{"size": {"height": "4", "width": 4}}', "cannot be read"),
         ('{"size": 4, "image_std": [0, 1, 1]}', "greater than 0.000001"),
-        ('{"size": 4, "image_mean": [NaN, 1, 1]}', "NaN is not a number"),
+        ('{"size": 4, "image_mean": [NaN, 1, 1]}', "NaN is not a JSON number"),
         ('{"size": 4, "image_mean": [1, 1]}', "does not fit the image"),
         ('{"size": 4, "resample": 77}', "less than or equal to 5"),
         ('{"size": 4, "do_resize": "no"}', "valid boolean"),
