@@ -10,15 +10,6 @@ std::uint64_t new_identity() {
     return ++last;
 }
 
-Plaintext made(const Plaintext& plaintext) {
-    const Deferred* deferred = std::get_if<Deferred>(&plaintext);
-    if (deferred == nullptr) {
-        return plaintext;
-    }
-    return std::visit([](auto&& numbers) -> Plaintext { return std::move(numbers); },
-                      deferred->make());
-}
-
 std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps) {
     std::set<std::size_t> amounts;
     for (const GiantStep& giant : steps) {

@@ -44,17 +44,6 @@ Grid common_grid(const SlotsRecord& slots, std::size_t size) {
     return {size, run, std::max(period, run)};
 }
 
-/// All numbers, of those of a period.
-template <typename Number>
-std::vector<Number> whole(std::vector<Number> numbers, const Grid& grid) {
-    const std::size_t count = numbers.size();
-    numbers.resize(grid.size / grid.run);
-    for (std::size_t at = count; at < numbers.size(); ++at) {
-        numbers[at] = numbers[at - count];
-    }
-    return numbers;
-}
-
 /// Where each run finds its element; `nowhere` for none.
 std::vector<std::int32_t> places_of(const Lookup& lookup, const Grid& grid) {
     const auto [size, run, _] = grid;
@@ -154,9 +143,11 @@ std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Recor
             continue;
         }
         const auto& descriptor = std::get<SlotsRecord>(recorded);
-        result.emplace_back(Deferred{descriptor.identity, [&descriptor, slots, &arrays] {
-                                         return built(descriptor, slots, arrays);
-                                     }});
+        const auto make = [&descriptor, slots, &arrays] {
+            return built(descriptor, slots, arrays);
+        };
+        const std::size_t period = common_grid(descriptor, slots).period;
+        result.emplace_back(Deferred{descriptor.identity, make, slots / period});
     }
     return result;
 }
@@ -267,13 +258,13 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
         }
     }
     if (imaginary.empty()) {
-        return whole(std::move(real), grid);
+        return real;
     }
     ComplexVector both(real.size());
     for (std::size_t at = 0; at < both.size(); ++at) {
         both[at] = {real[at], imaginary[at]};
     }
-    return whole(std::move(both), grid);
+    return both;
 }
 
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,

@@ -26,6 +26,9 @@ using Numbers = std::variant<Vector, ComplexVector>;
 struct Deferred {
     std::uint64_t identity;  ///< the same for equal slots; 0 for slots that are used once
     std::function<Numbers()> make;
+    /// How often the numbers that are made follow one another until every slot has one: an engine
+    /// encodes those of a short period at a fraction of the cost.
+    std::size_t repeats = 1;
 };
 
 /// The other factor of a product: one number for all slots, or slots.
@@ -33,9 +36,6 @@ using Plaintext = std::variant<double, Vector, ComplexVector, Deferred>;
 
 /// One that no other slots of this process have.
 std::uint64_t new_identity();
-
-/// The plaintext with its slots made.
-Plaintext made(const Plaintext& plaintext);
 
 /// Slots in a run. Throws Error where so many numbers do not divide the slots.
 inline std::size_t run_of(std::size_t numbers, std::size_t slots, const char* primitive) {

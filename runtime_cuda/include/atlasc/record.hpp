@@ -143,7 +143,7 @@ private:
     std::map<std::size_t, Vector> shares_;
 };
 
-/// The slots of a plaintext, of so many; one number for each run of equal slots.
+/// A period of the slots of a plaintext, of so many; one number for each run of equal slots.
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
 
 /// The result of a function; operands are freed with their last use. Plaintexts that depend on no

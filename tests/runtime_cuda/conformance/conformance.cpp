@@ -221,6 +221,29 @@ void products(Suite& suite) {
                     each(a, all_pairs, times), top - 1);
         suite.check("add_plain vector" + name, engine.add_plain(x, few), each(a, all, plus), top);
     }
+    for (const std::size_t repeats : {std::size_t{2}, std::size_t{64}, a.size()}) {
+        const auto few = static_cast<std::ptrdiff_t>(a.size() / repeats);
+        const Vector once(b.begin(), b.begin() + few);
+        const ComplexVector pairs(z.begin(), z.begin() + few);
+        Vector all;
+        ComplexVector all_pairs;
+        for (std::size_t slot = 0; slot < a.size(); ++slot) {
+            all.push_back(once[slot % once.size()]);
+            all_pairs.push_back(pairs[slot % pairs.size()]);
+        }
+        const std::string name = " of slots that repeat " + std::to_string(repeats) + " times";
+        const Plaintext said = Deferred{0, [&once] { return once; }, repeats};
+        const Plaintext said_pairs = Deferred{0, [&pairs] { return pairs; }, repeats};
+        suite.check("mul_plain" + name, engine.mul_plain(x, said), each(a, all, times), top - 1);
+        suite.check("mul_plain, found" + name, engine.mul_plain(x, all), each(a, all, times),
+                    top - 1);
+        suite.check("mul_plain complex" + name, engine.mul_plain(x, said_pairs),
+                    each(a, all_pairs, times), top - 1);
+        suite.check("add_plain" + name, engine.add_plain(x, said), each(a, all, plus), top);
+        suite.check("dot_plain" + name, engine.dot_plain({x, y, x}, {said, b, said_pairs}),
+                    each(each(a, each(all, all_pairs, plus), times), each(b, b, times), plus),
+                    top - 1);
+    }
     for (int level = top; level >= 1; --level) {
         const Ciphertext dropped = engine.drop_to(x, level);
         const std::string at = " at level " + std::to_string(level);
