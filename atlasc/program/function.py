@@ -35,7 +35,7 @@ class Instruction(NamedTuple):
         operands: registers; of ``dot`` all left ones, then all right ones.
         plaintexts: one for each operand of a product with plaintexts.
         numbers: amounts of rotations, the level to drop to, or the period of a bootstrap; of
-            ``transform`` the amounts of the baby and the giant step of each plaintext.
+            ``transform`` the places of each plaintext's term (``TransformTerm.places``).
         results: registers that are written; each is written once.
     """
 

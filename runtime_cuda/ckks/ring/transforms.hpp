@@ -22,6 +22,11 @@ bool ends_divisions();
 /// X^(2^r) as ones of 2^r times fewer coefficients; 0: it transforms whole limbs alone.
 int most_log_run(int log_degree);
 
+/// Whether the device computes `RotatedProducts` modulo a prime faster than one rotation after
+/// another; values of plaintexts have runs of 2^least_log_run then.
+bool fuses_rotations(Word q);
+constexpr int least_log_run = 4;
+
 /// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
 /// hold no more.
 std::size_t together();

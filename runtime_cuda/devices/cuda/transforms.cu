@@ -37,6 +37,7 @@ void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return true; }
 int most_log_run(int) { return 0; }
+bool fuses_rotations(Word) { return false; }
 std::size_t together() { return Limbs::most; }
 
 struct Transforms::Tables {

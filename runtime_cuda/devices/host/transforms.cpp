@@ -8,9 +8,9 @@
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/ntt.hpp"
 #include "devices/host/threads.hpp"
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -51,6 +51,7 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return false; }
 int most_log_run(int log_degree) { return log_degree - least_forward; }
+bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {

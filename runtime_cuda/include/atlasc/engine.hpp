@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,14 +58,25 @@ struct CiphertextData {
 using Ciphertext = std::shared_ptr<const CiphertextData>;
 using Ciphertexts = std::vector<Ciphertext>;
 
-/// Terms of a sum of rotated products that share a rotation, which comes after the products.
-struct GiantStep {
-    std::size_t rotation;                    ///< of the sum of products, to the left
-    std::map<std::size_t, Plaintext> terms;  ///< by the rotation of the operand: its factor
+/// One of several operands, rotated to the left.
+struct BabyStep {
+    std::size_t operand;
+    std::size_t rotation;
+
+    bool operator<(const BabyStep& other) const {
+        return std::pair(operand, rotation) < std::pair(other.operand, other.rotation);
+    }
 };
 
-/// Rotations of the operand but for 0.
-std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps);
+/// Terms of a sum of rotated products that share a rotation, which comes after the products.
+struct GiantStep {
+    std::size_t result;    ///< that the sum of products is added to
+    std::size_t rotation;  ///< of the sum, to the left
+    std::map<BabyStep, Plaintext> terms;  ///< factors
+};
+
+/// All of them in order.
+std::set<BabyStep> baby_steps(const std::vector<GiantStep>& steps);
 
 class Record;
 struct Backend;
@@ -123,9 +136,10 @@ public:
     virtual Ciphertexts rotate_many(const Ciphertext& x,
                                     const std::vector<std::size_t>& amounts) = 0;
 
-    /// The sum over steps of rotate(sum over terms of rotate(x, baby) * value, giant): a matrix by its
-    /// diagonals, which costs one level. An engine may put off divisions to the end.
-    virtual Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps);
+    /// Each result is the sum over its steps of rotate(sum over terms of rotate(operand, baby) * value,
+    /// giant): a matrix of blocks by their diagonals, which costs one level. There are as many results
+    /// as steps name, each of them at least once. An engine may put off divisions to the end.
+    virtual Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps);
 
     /// The same slots at a level that is not higher.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;

@@ -72,7 +72,7 @@ struct Instruction {
     std::vector<std::size_t> operands;  ///< registers; of a dot all left ones, then all right ones
     std::vector<std::size_t> plaintexts;
     /// Amounts of rotations, a level, or the period of a bootstrap; of a transform the baby and the
-    /// giant step of each plaintext.
+    /// giant step of each plaintext, plus the slots of all operands and results before its own.
     std::vector<std::size_t> numbers;
     std::vector<std::size_t> results;
     std::vector<std::size_t> released;  ///< registers that nothing reads any more

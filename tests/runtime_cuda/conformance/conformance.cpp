@@ -333,6 +333,40 @@ void rotations(Suite& suite, const std::vector<std::size_t>& amounts) {
     suite.report("no rotations", engine.rotate_many(x, {}).empty(), "an empty list");
 }
 
+/// Two blocks of rows by two of columns, whose diagonals repeat so often.
+void transforms(Suite& suite, const std::vector<std::size_t>& amounts, std::size_t repeats) {
+    Engine& engine = suite.engine();
+    const Vector a = suite.random();
+    const Vector b = suite.random();
+    const ComplexVector columns[2] = {{a.begin(), a.end()}, {b.begin(), b.end()}};
+    std::vector<GiantStep> steps;
+    std::vector<ComplexVector> expected(2, ComplexVector(suite.slots()));
+    for (const auto& [result, rotation] : {std::pair<std::size_t, std::size_t>{0, amounts[0]},
+                                           {0, 0}, {1, amounts[1]}, {1, amounts[0]}}) {
+        steps.push_back({result, rotation, {}});
+        for (std::size_t operand = 0; operand < 2; ++operand) {
+            for (const std::size_t baby : {std::size_t{0}, amounts[operand]}) {
+                ComplexVector once = suite.random_complex();
+                once.resize(suite.slots() / repeats);
+                ComplexVector all;
+                while (all.size() < suite.slots()) {
+                    all.insert(all.end(), once.begin(), once.end());
+                }
+                const Deferred said{0, [once] { return once; }, repeats};
+                steps.back().terms.emplace(BabyStep{operand, baby}, said);
+                const ComplexVector product = each(turned(columns[operand], baby), all, times);
+                expected[result] = each(expected[result], turned(product, rotation), plus);
+            }
+        }
+    }
+    const Ciphertexts found = engine.transform({suite.sent(a, 2), suite.sent(b, 1)}, steps);
+    for (std::size_t result = 0; result < 2; ++result) {
+        suite.check("transform " + std::to_string(result) + ", slots that repeat " +
+                        std::to_string(repeats) + " times",
+                    found.at(result), expected[result], 0);
+    }
+}
+
 void refusals(Suite& suite, const Interface& interface) {
     Engine& engine = suite.engine();
     const Vector a = suite.random();
@@ -452,6 +486,9 @@ int run_leveled(const std::vector<std::string>& numbers) {
     linear(suite);
     products(suite);
     rotations(suite, {1, 5, 64, suite.slots() - 1});
+    for (const std::size_t repeats : {1, 8, 16}) {
+        transforms(suite, {1, 5}, repeats);
+    }
     refusals(suite, interface);
     suite.refuses("a rotation above the level of its key",
                   [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });

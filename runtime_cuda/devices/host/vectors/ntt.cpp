@@ -1,4 +1,4 @@
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/ntt.hpp"
 
 #include <cstring>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ckks/ring/arithmetic.hpp"
-#include "devices/host/cpu.hpp"
+#include "devices/host/vectors/cpu.hpp"
 
 namespace atlasc::ckks {
 
