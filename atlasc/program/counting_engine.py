@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 from weakref import WeakKeyDictionary
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Engine, Vector, is_narrow
+from atlasc.program.engine import Engine, TransformTerm, Vector, is_narrow, results_of
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Slots
 
@@ -247,14 +247,22 @@ class CountingEngine(Engine[Counted]):
         self._current.conjugation_level = max(self._current.conjugation_level, level)
         return self._new(level)
 
-    def transform(self, ciphertext: Counted, terms: Sequence[tuple[int, int, Any]]) -> Counted:
+    def transform(
+        self, ciphertexts: Sequence[Counted], terms: Sequence[TransformTerm]
+    ) -> list[Counted]:
         """See the base class. The division by the level's primes comes last, so the keys of giant
-        steps reach the operand's level, too.
+        steps reach the operands' level, too.
         """
-        rotated = self._babies(ciphertext, terms)
-        for giant in sorted({giant for _, giant, _ in terms} - {0}):
-            self.rotate(ciphertext, giant)
-        return self.dot_plain([rotated[baby] for baby, _, _ in terms], [_SLOTS] * len(terms))
+        rotated = self._babies(ciphertexts, terms)
+        lowest = min(ciphertexts, key=self.level)
+        results = []
+        for result in range(results_of(terms)):
+            own = [term for term in terms if term.result == result]
+            for giant in sorted({term.giant for term in own} - {0}):
+                self.rotate(lowest, giant)
+            operands = [rotated[term.operand, term.baby] for term in own]
+            results.append(self.dot_plain(operands, [_SLOTS] * len(own)))
+        return results
 
     def raise_modulus(self, ciphertext: Counted) -> Counted:
         """Count nothing: the two key switches are part of the counted ``bootstrap``."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,35 @@ Vector: TypeAlias = NDArray[np.float64]
 Plaintext: TypeAlias = NDArray[np.float64] | NDArray[np.complex128] | float
 """The other factor of a plaintext product: real or complex slots, or one number for all."""
 
+
+class TransformTerm(NamedTuple):
+    """A product of a :meth:`Engine.transform`, ``rotate(rotate(operand, baby) · value, giant)``.
+
+    Attributes:
+        value: a vector; of an engine that plays nothing, its descriptor.
+        operand: number of the ciphertext.
+        result: number of the sum that the product belongs to.
+    """
+
+    baby: int
+    giant: int
+    value: Any
+    operand: int = 0
+    result: int = 0
+
+    def places(self, slots: int) -> tuple[int, int]:
+        """Where slot 0 comes from and goes to, in the slots of all operands and of all results, one
+        after another.
+        """
+        return self.operand * slots + self.baby % slots, self.result * slots + self.giant % slots
+
+    @classmethod
+    def at(cls, places: tuple[int, int], value: Any, slots: int) -> TransformTerm:
+        """The term of two places."""
+        (operand, baby), (result, giant) = (divmod(place, slots) for place in places)
+        return cls(baby, giant, value, operand, result)
+
+
 Ct = TypeVar("Ct")
 """A ciphertext of an engine: opaque to everything but this engine."""
 
@@ -55,6 +84,11 @@ LEAST_COPIES = 16
 copies its plaintexts would need as much memory as a second bootstrap's, and it would save
 little.
 """
+
+
+def results_of(terms: Sequence[TransformTerm]) -> int:
+    """Ciphertexts that a ``transform`` makes."""
+    return 1 + max(term.result for term in terms)
 
 
 def is_narrow(period: int, slots: int) -> bool:
@@ -163,20 +197,24 @@ class Engine(ABC, Generic[Ct]):
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
         """``[rotate(ciphertext, k) for k in amounts]``, hoisted where possible."""
 
-    def transform(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> Ct:
-        """A matrix given by its diagonals, one level lower.
+    def transform(self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm]) -> list[Ct]:
+        """Products with a matrix of blocks, given by its diagonals, one level lower.
 
-        The result is the sum over (baby, giant, value) of rotate(rotate(x, baby) · value, giant).
-        Terms with the same giant step are rotated together; an engine may postpone divisions.
+        Each result is the sum of its terms; it has at least one. Terms with the same giant step are
+        rotated together. An engine may postpone divisions to the end, and need not store the
+        rotated operands.
         """
-        rotated = self._babies(ciphertext, terms)
-        giants: dict[int, list[tuple[Ct, Plaintext]]] = {}
-        for baby, giant, value in terms:
-            giants.setdefault(giant, []).append((rotated[baby], value))
-        return reduce(
-            self.add,
-            (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in giants.items()),
-        )
+        rotated = self._babies(ciphertexts, terms)
+        sums: list[dict[int, list[tuple[Ct, Plaintext]]]] = [{} for _ in range(results_of(terms))]
+        for baby, giant, value, operand, result in terms:
+            sums[result].setdefault(giant, []).append((rotated[operand, baby], value))
+        return [
+            reduce(
+                self.add,
+                (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in steps.items()),
+            )
+            for steps in sums
+        ]
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""
@@ -274,8 +312,9 @@ class Engine(ABC, Generic[Ct]):
         if primitive == "rotate_many":
             return list(method(operands[0], numbers))
         if primitive == "transform":
-            terms = list(zip(numbers[::2], numbers[1::2], plaintexts, strict=True))
-            return [method(operands[0], terms)]
+            places = zip(numbers[::2], numbers[1::2], strict=True)
+            pairs = zip(places, plaintexts, strict=True)
+            return list(method(operands, [TransformTerm.at(*pair, self.slots) for pair in pairs]))
         return [method(*operands, *plaintexts, *numbers)]
 
     def _made(self, slots: Slots, array: Callable[[Argument], NDArray[Any]]) -> Any:
@@ -284,11 +323,17 @@ class Engine(ABC, Generic[Ct]):
         """
         return built(slots, self.slots, array)
 
-    def _babies(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> dict[int, Ct]:
-        """Baby step -> the operand of a ``transform``, rotated by it."""
-        amounts = sorted({baby for baby, _, _ in terms} - {0})
-        rotated = self.rotate_many(ciphertext, amounts)
-        return {0: ciphertext, **dict(zip(amounts, rotated, strict=True))}
+    def _babies(
+        self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm]
+    ) -> dict[tuple[int, int], Ct]:
+        """(operand, baby step) -> the rotated operand of a ``transform``."""
+        found = {}
+        for number, ciphertext in enumerate(ciphertexts):
+            amounts = sorted({term.baby for term in terms if term.operand == number} - {0})
+            rotated = self.rotate_many(ciphertext, amounts)
+            found[number, 0] = ciphertext
+            found |= zip(((number, amount) for amount in amounts), rotated, strict=True)
+        return found
 
     # --- the arithmetic
 

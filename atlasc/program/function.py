@@ -36,7 +36,7 @@ class Instruction(NamedTuple):
         operands: registers; for ``dot`` all left operands, then all right operands.
         plaintexts: one for each operand of a product with plaintexts.
         numbers: amounts of rotations, the level to drop to, or the period of a bootstrap; for
-            ``transform`` the amounts of the baby and the giant step of each plaintext.
+            ``transform`` the places of each plaintext's term (``TransformTerm.places``).
         results: registers that are written; each register is written once.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atlasc.program.engine import Engine, Vector
+from atlasc.program.engine import Engine, TransformTerm, Vector, results_of
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
 
@@ -120,12 +120,15 @@ class Recorder(Engine[Register]):
             rotated |= zip(distinct, made, strict=True)
         return [rotated[amount] for amount in used]
 
-    def transform(self, ciphertext: Register, terms: Sequence[tuple[int, int, Any]]) -> Register:
-        """Record a product with a matrix."""
-        level = self._require_level("transform", ciphertext)
-        values = [value for _, _, value in terms]
-        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
-        return self._write("transform", [ciphertext], level - 1, values, numbers)[0]
+    def transform(
+        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+    ) -> list[Register]:
+        """Record products with a matrix of blocks."""
+        level = self._require_level("transform", *ciphertexts)
+        values = [term.value for term in terms]
+        numbers = [place for term in terms for place in term.places(self.slots)]
+        count = results_of(terms)
+        return self._write("transform", ciphertexts, level - 1, values, numbers, count)
 
     def raise_modulus(self, ciphertext: Register) -> Register:
         """Record the raising of a modulus to the top."""

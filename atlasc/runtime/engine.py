@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Ct, Engine, Plaintext, Vector
+from atlasc.program.engine import Ct, Engine, Plaintext, TransformTerm, Vector
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
@@ -213,11 +213,10 @@ class NativeEngine(RoleEngine[Ciphertext]):
         return self._once("dot_plain", ciphertexts, values=values)[0]
 
     def transform(
-        self, ciphertext: Ciphertext, terms: Sequence[tuple[int, int, Plaintext]]
-    ) -> Ciphertext:
-        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
-        values = [value for _, _, value in terms]
-        return self._once("transform", [ciphertext], numbers, values)[0]
+        self, ciphertexts: Sequence[Ciphertext], terms: Sequence[TransformTerm]
+    ) -> list[Ciphertext]:
+        numbers = [place for term in terms for place in term.places(self.slots)]
+        return self._once("transform", ciphertexts, numbers, [term.value for term in terms])
 
     def raise_modulus(self, ciphertext: Ciphertext) -> Ciphertext:
         return self._once("raise_modulus", [ciphertext])[0]

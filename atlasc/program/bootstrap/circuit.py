@@ -145,7 +145,7 @@ def _transformed(engine: Recorder, x: Register, stages: list[Stage | float]) -> 
         if isinstance(stage, float):
             x = engine.mul_plain(x, stage)
         else:
-            x = engine.transform(x, baby_giant(stage))
+            [x] = engine.transform([x], baby_giant(stage))
     return x
 
 

@@ -28,6 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from atlasc.program.engine import TransformTerm
 from atlasc.program.plaintexts import (
     NOWHERE,
     Lookup,
@@ -183,15 +184,14 @@ def _split(offset: int, babies: int, offsets: Iterable[int]) -> tuple[int, int]:
     return baby, offset - baby
 
 
-def baby_giant(stage: Stage) -> list[tuple[int, int, Slots]]:
-    """(baby step, giant step, plaintext) of each diagonal: M z is the sum over giant steps of
-    rotate(sum over baby steps of plaintext · rotate(z, baby), giant). The plaintexts are rotated
-    back by the giant step.
+def baby_giant(stage: Stage) -> list[TransformTerm]:
+    """A term for each diagonal: M z is the sum over giant steps of rotate(sum over baby steps of
+    plaintext · rotate(z, baby), giant). The plaintexts are rotated back by the giant step.
     """
     diagonals, babies = stage
     steps = [_split(offset, babies, diagonals) for offset in diagonals]
     terms = [
-        (baby, giant, plaintext.rolled(giant))
+        TransformTerm(baby, giant, plaintext.rolled(giant))
         for (baby, giant), plaintext in zip(steps, diagonals.values(), strict=True)
     ]
-    return sorted(terms, key=lambda term: (term[1], term[0]))
+    return sorted(terms, key=lambda term: (term.giant, term.baby))

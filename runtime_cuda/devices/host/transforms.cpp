@@ -8,9 +8,9 @@
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/ntt.hpp"
 #include "devices/host/threads.hpp"
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -50,6 +50,8 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 
 int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return false; }
+int most_log_run(int log_degree) { return log_degree - least_forward; }
+bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {
@@ -61,6 +63,7 @@ struct Transforms::Tables {
     template <typename Transform>
     void each(const Limbs& limbs, const Transform& transform) const {
         const std::size_t size_q = primes.size() - special;
+        const std::size_t length = degree >> limbs.log_run;
         parallel(limbs.polynomials * limbs.count, 1, [&](std::size_t begin, std::size_t end) {
             for (std::size_t at = begin; at < end; ++at) {
                 const std::size_t polynomial = at / limbs.count;
@@ -68,18 +71,20 @@ struct Transforms::Tables {
                 if (limbs.skips(polynomial, limb)) {
                     continue;
                 }
-                Word* out = limbs.out[polynomial] + limb * degree;
-                const Word* in = limbs.in[polynomial] + limb * degree;
+                Word* out = limbs.out[polynomial] + limb * length;
+                const Word* in = limbs.in[polynomial] + limb * length;
                 if (out != in) {
-                    std::memcpy(out, in, degree * sizeof(Word));
+                    std::memcpy(out, in, length * sizeof(Word));
                 }
                 transform(out, primes[limbs.prime(limb, size_q)]);
             }
         });
     }
 
-    void forward(Word* limb, const NttTable& table) const {
-        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(limb, table);
+    void forward(Word* limb, const NttTable& table, int log_run) const {
+        const int log_degree = table.log_degree - log_run;
+        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(limb, table,
+                                                                                   log_degree);
     }
     void backward(Word* limb, const NttTable& table) const {
         (table.cpu == Cpu::portable ? backward_portable : vector_kernels().backward)(limb, table);
@@ -105,8 +110,8 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
 Transforms::~Transforms() = default;
 
 void Transforms::forward(const Limbs& limbs) const {
-    tables_->each(limbs, [this](Word* limb, const NttTable& table) {
-        tables_->forward(limb, table);
+    tables_->each(limbs, [&](Word* limb, const NttTable& table) {
+        tables_->forward(limb, table, limbs.log_run);
     });
 }
 
@@ -165,21 +170,22 @@ void backward(std::vector<Complex>& values, const std::vector<Complex>& all_root
 
 }  // namespace
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
-    const std::size_t slots = std::size_t{1} << log_slots_;
+void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int log_run) {
+    const int log_slots = log_slots_ - log_run;
+    const std::size_t slots = std::size_t{1} << log_slots;
     parallel(factors.size(), 1, [&](std::size_t begin, std::size_t end) {
         static thread_local std::vector<Complex> values;
         values.resize(slots);
         for (std::size_t vector = begin; vector < end; ++vector) {
             Complex* own = data + vector * slots;
             for (std::size_t at = 0; at < slots; ++at) {
-                values[at] = own[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+                values[at] = own[reverse_bits(static_cast<std::uint32_t>(at), log_slots)];
             }
             backward(values, tables_->roots);
             const double share = factors[vector] / static_cast<double>(slots);
             for (std::size_t at = 0; at < slots; ++at) {
                 const Complex value =
-                    values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+                    values[reverse_bits(static_cast<std::uint32_t>(at), log_slots)];
                 own[at] = {value.x * share, value.y * share};
             }
         }

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +28,9 @@ using Numbers = std::variant<Vector, ComplexVector>;
 struct Deferred {
     std::uint64_t identity;  ///< the same for equal slots; 0 for slots that are used once
     std::function<Numbers()> make;
+    /// How often the numbers that are made follow one another until every slot has one: an engine
+    /// encodes those of a short period at a fraction of the cost.
+    std::size_t repeats = 1;
 };
 
 /// The other factor of a product: one number for all slots, or slots.
@@ -33,9 +38,6 @@ using Plaintext = std::variant<double, Vector, ComplexVector, Deferred>;
 
 /// An identity that no other slots of this process have.
 std::uint64_t new_identity();
-
-/// The plaintext with its slots built.
-Plaintext made(const Plaintext& plaintext);
 
 /// Number of slots in a run. Throws Error if the number of numbers does not divide the slots.
 inline std::size_t run_of(std::size_t numbers, std::size_t slots, const char* primitive) {
@@ -56,14 +58,25 @@ struct CiphertextData {
 using Ciphertext = std::shared_ptr<const CiphertextData>;
 using Ciphertexts = std::vector<Ciphertext>;
 
-/// Terms of a sum of products that share one rotation, which is done after the products.
-struct GiantStep {
-    std::size_t rotation;                    ///< of the sum of products, to the left
-    std::map<std::size_t, Plaintext> terms;  ///< rotation of the operand -> factor
+/// One of several operands, rotated to the left.
+struct BabyStep {
+    std::size_t operand;
+    std::size_t rotation;
+
+    bool operator<(const BabyStep& other) const {
+        return std::pair(operand, rotation) < std::pair(other.operand, other.rotation);
+    }
 };
 
-/// Rotations of the operand, without the rotation by 0.
-std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps);
+/// Terms of a sum of products that share one rotation, which is done after the products.
+struct GiantStep {
+    std::size_t result;    ///< number of the result to which the rotated sum is added
+    std::size_t rotation;  ///< of the sum, to the left
+    std::map<BabyStep, Plaintext> terms;  ///< rotated operand -> factor
+};
+
+/// All baby steps of some giant steps.
+std::set<BabyStep> baby_steps(const std::vector<GiantStep>& steps);
 
 class Record;
 struct Backend;
@@ -124,9 +137,10 @@ public:
     virtual Ciphertexts rotate_many(const Ciphertext& x,
                                     const std::vector<std::size_t>& amounts) = 0;
 
-    /// A matrix given by its diagonals, one level lower: the sum over steps of rotate(sum over
-    /// terms of rotate(x, baby) * value, giant). An engine may postpone divisions to the end.
-    virtual Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps);
+    /// Each result is the sum over its steps of rotate(sum over terms of rotate(operand, baby) * value,
+    /// giant): a matrix of blocks given by its diagonals, one level lower. Every result up to the
+    /// greatest number has a step. An engine may postpone divisions to the end.
+    virtual Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps);
 
     /// The same slots at a level that is at most the operand's.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;

@@ -71,8 +71,8 @@ struct Instruction {
     Primitive primitive;
     std::vector<std::size_t> operands;  ///< registers; for a dot all left, then all right ones
     std::vector<std::size_t> plaintexts;
-    /// Amounts of rotations, a level, or the period of a bootstrap; for a transform the baby step
-    /// and the giant step of each plaintext.
+    /// Amounts of rotations, a level, or the period of a bootstrap; for a transform the baby and the
+    /// giant step of each plaintext, plus the slots of all operands and results before its own.
     std::vector<std::size_t> numbers;
     std::vector<std::size_t> results;
     std::vector<std::size_t> released;  ///< registers that are not read afterwards
@@ -145,7 +145,7 @@ private:
     std::map<std::size_t, Vector> shares_;
 };
 
-/// The slots of a plaintext, `slots` in number; one number for each run of equal slots.
+/// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
 
 /// The result of a function; operands are freed with their last use. Plaintexts that depend on no
