@@ -42,7 +42,7 @@ from atlasc.ir.module import Module, Op
 
 MAX_CALIBRATION = 256 * MIB
 """Greatest size in bytes of a calibration, which consists mostly of quantiles of channels."""
-NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 8.0)}
+NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 12.0)}
 """Plausible ranges of each family of ops, for a model without data."""
 TAIL = 0.9
 """Quantile in units of which the distance of an extreme is measured; see `standing_out`."""
@@ -245,8 +245,8 @@ def nominal_calibration(module: Module) -> Calibration:
     """The same plausible ranges for every op, without measured inputs.
 
     They serve to compute costs, but not to run a program. The cost of a polynomial depends on its
-    degree and hardly on its range, so the lowered program of a bare config has the levels, products
-    and key switches of a real one.
+    degree and, at high degrees, on its range: on a narrow range fewer terms count. So the lowered
+    program of a bare config has about the levels, products and key switches of a real one.
     """
     ranges = []
     for op in nonlinear_ops(module):

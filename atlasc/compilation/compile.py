@@ -337,18 +337,22 @@ def simulated_error(
 
 
 def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
-    """One row for each nonlinear op: its `OpDepth`, its settings, and the basis of its ranges, as
-    texts.
+    """One row for each nonlinear op: its `OpDepth`, and as texts its settings, the degrees that are
+    evaluated, and the basis of its ranges.
 
     Args:
         module: nn module with approximations.
         poly: the poly module that ``module`` was expanded to.
     """
     bases: dict[tuple[str, str], Counter[str]] = {}
+    degrees: dict[tuple[str, str], list[int]] = {}
     for op in poly.ops:
-        if op.name == "poly.chebyshev" and "basis" in op.attributes:
+        if op.name == "poly.chebyshev":
             place = f"nn.{op.attributes['part']}", op.location
-            bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
+            terms = op.site(poly.symbols).constant_shape("coefficients")[-1]
+            degrees.setdefault(place, []).append(terms - 1)
+            if "basis" in op.attributes:
+                bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
     settings: dict[tuple[str, str], str] = {
         (op.name, op.location): ", ".join(
             f"{name} {_short(value)}" for name, value in carried_by(op).entries().items()
@@ -359,6 +363,7 @@ def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
         {
             **asdict(op),
             "settings": settings[op.op, op.location],
+            "evaluated": ", ".join(map(str, degrees.get((op.op, op.location), []))),
             "bases": ", ".join(
                 f"{count} {basis}" for basis, count in bases.get((op.op, op.location), {}).items()
             ),

@@ -249,6 +249,6 @@ def _levels(steps: Sequence[RecordedStep], products: set[tuple[int, int]]) -> li
         entries = [levels[v] + ((number, i) in products) for i, v in enumerate(step.operands)]
         cost = int(step.name in ("mul", "square"))
         if step.name == "chebyshev":
-            cost = levels_of_degree(step.constant.degree)
+            cost = step.constant.levels
         levels.append(max(entries) + cost)
     return levels

@@ -96,17 +96,26 @@ def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
 
 
 def starts(group: Group, lower: Choice, upper: Choice) -> list[Choice]:
-    """Choices from which steps of one lead to all others: the greatest choices; for a softmax, of
-    each algorithm and number of iterations.
+    """Choices from which steps of one lead to all others: every degree; for a softmax, equal
+    degrees of all iterations, for each algorithm and number of iterations.
+
+    One start would not do. On a narrow range many degrees consume the same levels, because only a
+    few of their terms count, and the greatest of these degrees covers the choices next to it.
     """
+    degrees = range(max(1, lower[0]), upper[0] + 1)
     if group.kind != "softmax":
-        return [upper]
+        return [(degree,) for degree in degrees]
     bounds = zip(lower[SOFTMAX_ITERATIONS:], upper[SOFTMAX_ITERATIONS:])
     algorithms = itertools.product(*(range(least, most + 1) for least, most in bounds))
     return [
-        (*upper[:count], *[0] * (SOFTMAX_ITERATIONS - count), *algorithm)
+        (
+            *[min(degree, most) for most in upper[:count]],
+            *[0] * (SOFTMAX_ITERATIONS - count),
+            *algorithm,
+        )
         for algorithm in algorithms
         for count in range(1, SOFTMAX_ITERATIONS + 1)
+        for degree in degrees
     ]
 
 

@@ -61,7 +61,7 @@ class BlockArithmetic(NumpyArithmetic):
             kept = kept_terms(coefficients, self.dtype)
         short = ChebyshevSum.of(coefficients[..., :kept], domain)
         result = super().step("chebyshev", a, constant=short)
-        if kept < total.degree + 1 and not (domain[0] <= a.min() and a.max() <= domain[1]):
+        if kept < coefficients.shape[-1] and not (domain[0] <= a.min() and a.max() <= domain[1]):
             outside = ~((domain[0] <= a) & (a <= domain[1]))
             result[outside] = super().step("chebyshev", a[outside], constant=total)
         return result
