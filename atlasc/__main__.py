@@ -6,8 +6,8 @@ import signal
 
 def main() -> None:
     """Entry point of the console script; exits 0, 2 on a user's mistake, 130 when interrupted."""
-    # Until a command begins, which takes over, there is nothing that an interrupt must bring to an
-    # end, and a KeyboardInterrupt would show where Python was importing.
+    # Until a command begins and installs its own handler, an interrupt has nothing to clean up, and
+    # a KeyboardInterrupt would only show where Python was importing.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from atlasc.cli import main as run

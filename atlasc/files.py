@@ -1,9 +1,9 @@
 """Files and folders that appear whole or not at all.
 
-Everything is written into a draft: a folder beside the place, with a random name for which nobody
-can prepare a link. It is forced to the disk and then moved to its place. A draft is locked while a
-process writes it. An unlocked one was left by a process that was killed, and the next process that
-writes into the same folder removes it.
+Each output is first written into a draft: a folder next to the output, with a random name, so that
+nobody can prepare a link there. The draft is forced to the disk and then moved to its place. The
+writing process holds a lock on its draft. A draft without a lock was left by a killed process; the
+next process that writes into the same folder removes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def require_new(folder: Path) -> None:
     """Refuse an output that exists, before any work is done for it.
 
-    Drafts of killed processes beside it are removed. Raises AtlasError where it exists.
+    Drafts that killed processes left beside it are removed. Raises AtlasError if the output exists.
     """
     _remove_stale(folder.parent)
     if os.path.lexists(folder):
@@ -45,9 +45,11 @@ def require_new(folder: Path) -> None:
 
 
 def require_file_place(path: Path, suffix: str | None = None, *, new: bool = False) -> None:
-    """Refuse a place where no file can be written, before any work is done for it. Raises
-    AtlasError where it is a folder, its parent does not exist, it has another suffix, or it exists
-    and should be new.
+    """Refuse a place where no file can be written, before any work is done for it.
+
+    Raises:
+        AtlasError: the place is a folder, its parent does not exist, it has another suffix, or
+            ``new`` is set and it exists.
     """
     if path.is_dir():
         raise AtlasError(f"the output {path} is a folder", remedy="give the name of a file")
@@ -63,8 +65,9 @@ def require_file_place(path: Path, suffix: str | None = None, *, new: bool = Fal
 
 @contextmanager
 def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
-    """A new folder that appears whole or not at all; a private one is for its owner alone, from the
-    first moment on. Raises AtlasError where it exists already, or cannot be written.
+    """A new folder that appears whole or not at all. Only the owner can ever open a private one.
+
+    Raises AtlasError if the folder exists already or cannot be written.
     """
     require_new(folder)
     with _draft(folder, 0o700 if private else 0o777) as draft:
@@ -76,12 +79,11 @@ def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> None:
-    """Let ``write`` make a file, at the path of a draft that it is called with. The file replaces
-    an existing one.
+    """Call ``write`` with the path of a draft, and move the file that it makes to ``path``.
 
-    ``write`` may make other files next to its draft, with the names of those in ``beside``. These
-    are moved to their places before the file. Raises AtlasError where it cannot be written; an
-    existing file then stays as it was.
+    The file replaces an existing one. ``write`` may make other files next to its draft, under the
+    names of the paths in ``beside``; they are moved first. Raises AtlasError if a file cannot be
+    written; an existing file then stays as it was.
     """
     with _draft(path) as draft:
         write(draft / path.name)
@@ -92,8 +94,8 @@ def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> No
 
 
 def write_private(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file as :func:`write_with` does, which only its owner may read, from the first byte
-    on: ``write`` must fill the file that it is given.
+    """Write a file as :func:`write_with` does. Only its owner may read it, from the first byte on:
+    ``write`` must fill the file at the given path, not replace it.
     """
 
     def private(draft: Path) -> None:
@@ -105,8 +107,9 @@ def write_private(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def new_private_file(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner may read, from the first byte on; raises as
-    :func:`new_folder`.
+    """Write a new file that only its owner may read, from the first byte on.
+
+    Raises AtlasError as :func:`new_folder` does.
     """
 
     def write(draft: Path) -> None:
@@ -122,18 +125,20 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_module(path: Path, module: Module, *, arrays: bool = True) -> None:
-    """Write a module as :func:`write_with` does, and its arrays beside it as ``.safetensors``; both
-    or none appear.
+    """Write a module as :func:`write_with` does, and its arrays beside it as ``.safetensors``.
+
+    Either both files appear or none.
     """
-    if arrays:  # these come first: a text without them would mean zeros
+    if arrays:  # arrays first: a text without arrays would mean zeros
         write_with(path, lambda draft: save_module(module, draft), path.with_suffix(".safetensors"))
     else:
         write_text(path, print_module(module))
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write answers to a new ``.npz`` that only its owner may read; raises as
-    :func:`require_file_place` and :func:`write_with`.
+    """Write answers to a new ``.npz`` that only its owner may read.
+
+    Raises AtlasError as :func:`require_file_place` and :func:`write_with` do.
     """
     require_file_place(path, ".npz", new=True)
     write_private(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
@@ -141,7 +146,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 @contextmanager
 def _draft(place: Path, mode: int = 0o700) -> Iterator[Path]:
-    """A locked folder beside a place, which is gone afterwards unless it was moved.
+    """A locked folder beside a place, removed afterwards unless it was moved.
 
     Errors of writing become one AtlasError that names the place.
     """
@@ -174,7 +179,7 @@ def _draft(place: Path, mode: int = 0o700) -> Iterator[Path]:
 
 
 def _is_about(place: Path, draft: Path, name: Any) -> bool:
-    """Whether an error that names this file, or None, is one of writing to the place."""
+    """Whether an error that names this file (or no file) comes from writing to the place."""
     path = Path(os.fsdecode(name)) if name else draft
     return path.is_relative_to(draft) or place.is_relative_to(path)
 
@@ -189,8 +194,10 @@ def _remove_stale(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, how: int = 0) -> Iterator[None]:
-    """A folder, locked against other processes. Raises OSError where it is no folder, or a link, or
-    where somebody has it and ``how`` is ``fcntl.LOCK_NB``.
+    """A folder, locked against other processes.
+
+    Raises OSError if the path is no folder or is a link, or if another process holds the lock and
+    ``how`` is ``fcntl.LOCK_NB``.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

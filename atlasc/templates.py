@@ -9,8 +9,10 @@ if TYPE_CHECKING:
 
 
 def templates(package: str, **options: Any) -> Environment:
-    """The templates of a package. A name that is not given is an error; a line that holds a
-    statement alone leaves nothing. ``options`` are more of Jinja's.
+    """The Jinja templates of a package.
+
+    A name that a template uses and nobody gave is an error. A line that holds only a statement
+    leaves no line in the output. ``options`` are further options of ``jinja2.Environment``.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

@@ -13,32 +13,32 @@ from collections.abc import Sequence
 MAX_INTEGER = 2**63 - 1
 """Largest integer in an attribute; the smallest is −2⁶³."""
 MAX_NESTING = 32
-"""Of lists and dictionaries in an attribute."""
+"""Greatest number of items of lists and dictionaries in an attribute."""
 MAX_AXES = 16
 MAX_ELEMENTS = 2**30
-"""Elements of a value. The scores of 32 heads and 4096 tokens have 2²⁹."""
+"""Greatest number of elements of a value. The scores of 32 heads and 4096 tokens have 2²⁹."""
 MAX_STORED = 2**36
-"""Elements of a symbol's array, which takes no memory where it is only declared."""
+"""Greatest number of elements of a symbol's array; a declared array takes no memory."""
 MAX_SLOT_BITS = 20
-"""Bits of a slot's index."""
+"""Greatest number of bits of a slot's index."""
 MAX_INDEX_BITS = 30
-"""Bits of the indices of slot and ciphertext together."""
+"""Greatest number of bits of slot and ciphertext indices together."""
 MAX_LEVEL = 1000
 MAX_COEFFICIENTS = 4096
-"""Coefficients of a Chebyshev sum; recipes use some hundred."""
+"""Greatest number of coefficients of a Chebyshev sum; recipes use some hundred."""
 MAX_TIMES = 100
-"""Doublings in one op."""
+"""Greatest number of doublings in one op."""
 MAX_PATH = 300
-"""Characters of a location, and of a symbol's or a module's name."""
+"""Greatest length of a location, and of a symbol's or a module's name."""
 MAX_NAME = 100
-"""Characters of an input's or an output's name."""
+"""Greatest length of an input's or an output's name."""
 
 _ODD = re.compile(r"[^\w .:/\[\]<>()@+,=\-$]", re.ASCII)
 _NAME = re.compile(r"\w+([.\-/]\w+)*", re.ASCII)
 
 
 def is_location(text: str) -> bool:
-    """Whether a text may be the location of an op."""
+    """Whether a text is allowed as the location of an op."""
     return len(text) <= MAX_PATH and not _ODD.search(text)
 
 
@@ -48,7 +48,9 @@ def as_location(text: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may name an input or an output; such a name may become part of a path."""
+    """Whether a text is allowed as the name of an input or an output, which may become part of a
+    path.
+    """
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -59,17 +61,17 @@ def as_name(text: str) -> str:
 
 
 def is_symbol(text: str) -> bool:
-    """Whether a text may name an array or a module."""
+    """Whether a text is allowed as the name of an array or a module."""
     return len(text) <= MAX_PATH and text.isprintable()
 
 
 def as_symbol(text: str) -> str:
-    """A model's own name of an array, made valid and short enough for suffixes of passes."""
+    """A model's own name of an array, made valid, and short enough for suffixes that passes add."""
     return "".join(c if c.isprintable() else "_" for c in text[: MAX_PATH - 100])
 
 
 def is_shape(extents: Sequence[int], elements: int = MAX_ELEMENTS, least: int = 1) -> bool:
-    """Whether a value, or an array, may have these extents."""
+    """Whether a value, or an array, may have this shape."""
     if len(extents) > MAX_AXES or any(not least <= n <= elements for n in extents):
         return False
     return math.prod(max(n, 1) for n in extents) <= elements

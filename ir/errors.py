@@ -1,4 +1,4 @@
-"""The one error type that users see: what went wrong, where, why, and what to do."""
+"""The only error type that users see: what went wrong, where, why, and what to do."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 INDENT = "\n    "
-"""Between the lines of a reason."""
+"""Separator between the lines of a reason."""
 LISTED = 5
-"""Names that a message lists one by one."""
+"""Number of names that a message lists."""
 
 
 def printable(text: str) -> str:
-    """Text from somewhere else as it may be shown: what a terminal would obey is spelled out.
+    """Foreign text, made safe to display.
 
-    Control characters, line breaks among them, and characters that reverse the direction of text
+    Control characters (line breaks included), and characters that reverse the direction of text,
     become escapes such as ``\\x1b``.
     """
     if text.isprintable():
@@ -26,20 +26,20 @@ class AtlasError(Exception):
     """A user's mistake or an impossible request; the command line prints it and exits with 2.
 
     Args:
-        what: one sentence that names the fault, with the op where there is one.
+        what: one sentence that names the fault, with the op if there is one.
         where: module path, file and line, or line and column of an IR text.
-        why: the reason, with the figures that decided it.
+        why: the reason, with the decisive figures.
         remedy: what the user can do.
     """
 
     def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
         self.what, self.where, self.remedy = map(printable, (what, where, remedy))
-        # A reason may be what another program printed: its lines stay, moved to the right.
+        # A reason may be the output of another program: its lines are kept and indented.
         self.why = INDENT.join(printable(line) for line in why.replace(INDENT, "\n").splitlines())
         super().__init__(self.render())
 
     def render(self) -> str:
-        """The message as plain text, one aspect a line."""
+        """The message as plain text, one aspect per line."""
         aspects = {"where": self.where, "why": self.why, "what to do": self.remedy}
         return "\n".join(
             [self.what, *(f"  {one}: {text}" for one, text in aspects.items() if text)]
@@ -47,7 +47,7 @@ class AtlasError(Exception):
 
 
 def named(names: Sequence[str], separator: str = ", ") -> str:
-    """The first of some names, for a message; each stays one line, whatever is in it."""
+    """The first of some names, for a message; each name stays on one line, whatever it contains."""
     shown = [printable(name) for name in names[:LISTED]]
     if len(names) > LISTED:
         shown.append(f"and {len(names) - LISTED} more")
@@ -55,7 +55,7 @@ def named(names: Sequence[str], separator: str = ", ") -> str:
 
 
 def listed(lines: Sequence[str]) -> str:
-    """The first of some lines, likewise, one below another."""
+    """The first of some lines, for a message, one below the other."""
     return named(lines, "\n       ")
 
 
@@ -71,10 +71,10 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def explained(what: str, where: object = "", remedy: str = "") -> Iterator[None]:
-    """Whatever a library raises on damaged content, as an :class:`AtlasError` of one line."""
+    """Turn whatever a library raises on damaged content into an :class:`AtlasError` of one line."""
     try:
         yield
     except (AtlasError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:  # a panic of a library in Rust is no Exception
+    except BaseException as error:  # a panic of a Rust library is no Exception
         raise AtlasError(what, where=str(where), why=first_line(error), remedy=remedy) from error

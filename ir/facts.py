@@ -1,6 +1,6 @@
-"""Analyses of a module, whose results are attributes: what calibration saw of values, and the keys.
+"""Analyses of a module, whose results are attributes: statistics of calibration, and keys.
 
-A pass says which of them it needs, keeps and makes (``passes/framework/pass_base.py``).
+A pass declares which analyses it needs, keeps and makes (``passes/framework/pass_base.py``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from atlasc.ir.module import IRLevel, Module, Op
 
 @dataclass(frozen=True)
 class Analysis:
-    """Declares which attributes hold facts; see `Pass` for who needs and who keeps them.
+    """An analysis, and the attributes that hold its result; see `Pass` for who needs and keeps it.
 
     Attributes:
-        name: as tables of the pipeline show it.
-        level: of the modules from which it is computed.
+        name: name in tables of the pipeline.
+        level: level of the modules from which it is computed.
         of_ops, of_module: attributes of ops, and of the module, that hold its result.
     """
 
@@ -28,11 +28,11 @@ class Analysis:
 
     @property
     def symbol(self) -> str:
-        """Its name in this module."""
+        """Name of the constant for the analysis in this module."""
         return self.name.upper().replace(" ", "_")
 
     def is_known(self, module: Module) -> bool:
-        """Whether a module carries its result."""
+        """Whether a module carries the result of the analysis."""
         return any(name in module.attributes for name in self.of_module) or any(
             name in op.attributes for op in module.ops for name in self.of_ops
         )
@@ -55,9 +55,9 @@ KEY_PLAN = Analysis(
 ANALYSES = (MAGNITUDES, NOISE_GAINS, KEY_PLAN)
 
 OBSERVED = (*MAGNITUDES.of_ops, *NOISE_GAINS.of_ops)
-"""Attributes that tell what calibration saw of a result. They change nothing that it computes."""
+"""Attributes with statistics of calibration about a result. They do not change the computation."""
 
 
 def observed(op: Op) -> dict[str, Any]:
-    """The attributes of an op that tell what calibration saw of its result."""
+    """The attributes of an op with statistics of calibration about its result."""
     return op.chosen(*OBSERVED)

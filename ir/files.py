@@ -1,14 +1,14 @@
 """Files that may come from somebody else, read with limits.
 
 Every file that atlasc reads goes through :func:`open_plain`. It refuses devices, pipes and folders
-before anything is read from them, and files that are larger than the limit of their kind.
+before it reads anything from them, and files that are larger than the limit of their kind.
 
 A small file of arrays can claim to hold, or expand to, more than a machine's memory. The claimed
 sizes are checked before memory is allocated.
 
-JSON is read into a declared schema, a subclass of :class:`Schema`: pydantic checks types, bounds
-and names, and refuses unknown members. Members that are given twice, numbers that are not finite,
-and unlimited integers and nesting are refused too, although JSON allows them.
+JSON is read with a declared schema, a subclass of :class:`Schema`: pydantic checks types, bounds
+and names, and refuses unknown members. Duplicate members, numbers that are not finite, and
+unlimited integers and nesting are refused too, although JSON allows them.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from atlasc.ir.errors import AtlasError, explained
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 MAX_ARRAYS = 1 << 16
-"""Of one file."""
+"""Greatest number of arrays in one file."""
 MAX_HEADER = 64 * MIB
-"""Bytes that describe the arrays of a safetensors file."""
+"""Greatest size in bytes of the header of a safetensors file."""
 MAX_WEIGHTS = 1024 * GIB
-"""Bytes of a safetensors file, which takes no more memory than it has."""
+"""Greatest size in bytes of a safetensors file, which takes no more memory than its size."""
 UNPACKED, MIN_UNPACKED = 50, 64 * MIB
-"""What a compressed file may expand to: so many times its size, and so many bytes in any case."""
+"""Greatest expansion of a compressed file: this many times its size, or this many bytes if more."""
 _KINDS = "biufcU"
 """Kinds of NumPy types that are read: no objects, no records."""
 _SUFFIX = ".npy"
 
 Read = TypeVar("Read")
 STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-"""The ``__pydantic_config__`` of a dataclass that is a schema too."""
+"""The ``__pydantic_config__`` of a dataclass that is also a schema."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A digest in hexadecimal."""
 Count = Annotated[int, Field(ge=0, le=2**53)]
-"""An integer that a number of JSON holds exactly."""
+"""An integer that a JSON number represents exactly."""
 Amount = Annotated[float, Field(ge=0)]
 
 
 class Schema(BaseModel):
-    """What a JSON object must look like: exactly these members, of exactly these types."""
+    """The form of a JSON object: exactly these members, of exactly these types."""
 
     model_config = STRICT
 
@@ -62,21 +62,22 @@ def open_plain(path: Path, limit: int, *, links: bool = True) -> BinaryIO:
     """Open a plain file for reading.
 
     Args:
-        path: may be a symbolic link where ``links`` says so. A path that the user typed may; one
-            inside a folder that came from somebody else may not.
-        limit: bytes that a file of its kind has at most.
+        path: path of the file.
+        limit: greatest size in bytes of a file of its kind.
+        links: whether ``path`` may be a symbolic link. A path that the user typed may; a path
+            inside a folder from somebody else may not.
 
     Raises:
-        AtlasError: it is missing, cannot be read, is no plain file, or is too large.
+        AtlasError: the file is missing, cannot be read, is no plain file, or is too large.
     """
-    # O_NONBLOCK: a pipe must not make us wait. It changes nothing for a plain file.
+    # O_NONBLOCK: opening a pipe must not block. Plain files are not affected.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
         if path.is_symlink():
-            reason = "it is a link, and links are not followed here"
+            reason = "the path is a link, and links are not followed here"
         raise AtlasError(f"{path} cannot be read", why=reason) from None
     try:
         status = os.fstat(descriptor)
@@ -91,7 +92,7 @@ def open_plain(path: Path, limit: int, *, links: bool = True) -> BinaryIO:
 
 
 def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
-    """The content of a plain file; arguments and errors as :func:`open_plain`."""
+    """The content of a plain file; arguments and errors as for :func:`open_plain`."""
     with open_plain(path, limit, links=links) as file:
         content = file.read(limit + 1)
     if len(content) > limit:  # files of /proc report a size of 0
@@ -100,7 +101,7 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a plain file that is no link, in hexadecimal; errors as :func:`open_plain`."""
+    """SHA-256 (hex) of a plain file that is no link; errors as for :func:`open_plain`."""
     state = hashlib.sha256()
     with open_plain(path, 2**63, links=False) as file:
         while block := file.read(MIB):
@@ -109,7 +110,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_text(path: Path, limit: int, *, links: bool = True) -> str:
-    """The content of a plain file in UTF-8, without a byte order mark; errors as
+    """The content of a plain UTF-8 file, without a byte order mark; errors as for
     :func:`open_plain`.
     """
     try:
@@ -119,49 +120,51 @@ def read_text(path: Path, limit: int, *, links: bool = True) -> str:
 
 
 def require_private(path: Path) -> None:
-    """Refuse a file with a secret that is missing, a link, another user's, or open to group or
-    others.
+    """Refuse a file with a secret that is missing, a link, another user's, or accessible to group
+    or others.
     """
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
         raise AtlasError(f"{path} cannot be read", why=error.strerror or str(error)) from None
     if stat.S_ISLNK(status.st_mode):
-        raise AtlasError(f"{path} is a link", remedy="give the folder where the keys lie")
+        raise AtlasError(f"{path} is a link", remedy="give the folder that contains the keys")
     if status.st_uid != os.geteuid():
         raise AtlasError(
             f"{path} belongs to another user",
-            why="a secret is of use only while nobody else has it",
+            why="a secret protects only if nobody else has it",
             remedy="use keys that you made yourself with atlasc keygen",
         )
     if loose := stat.S_IMODE(status.st_mode) & 0o077:
         raise AtlasError(
             f"{path} is open to other users of this machine",
-            why=f"its mode is {stat.S_IMODE(status.st_mode):04o}, {loose:04o} too much",
+            why=f"its mode is {stat.S_IMODE(status.st_mode):04o}, of which {loose:04o} is too much",
             remedy=f"if nobody else has read it: chmod go= {path}; otherwise make new keys",
         )
 
 
 def too_large(path: Path, size: int, limit: int) -> AtlasError:
-    """The refusal of a file, or of what it expands to."""
+    """The error for a file that is too large, or expands too much."""
     return AtlasError(
         f"{path} is too large",
-        why=f"it has {size} bytes; a file of this kind has at most {limit}",
-        remedy="check that it is the right file",
+        why=f"the file has {size} bytes; the limit for its kind is {limit}",
+        remedy="check that this is the right file",
     )
 
 
 def read_npz(path: Path, limit: int, *, what: str) -> dict[str, np.ndarray]:
-    """All arrays of an ``.npz``; ``what`` says what it is, for messages.
+    """All arrays of an ``.npz``.
 
     Args:
-        limit: largest size of the file and of its arrays in bytes. A file that expands more than
+        path: path of the file.
+        limit: greatest size in bytes of the file and of its arrays. A file that expands more than
             ``UNPACKED`` times is refused earlier.
+        what: name of the file for messages.
 
     Raises:
-        AtlasError: it cannot be read, is damaged, or holds anything but plain arrays.
+        AtlasError: the file cannot be read, is damaged, or holds anything but plain arrays.
     """
-    remedy = "write it with numpy.savez(path, name=array)"
+    remedy = "write the file with numpy.savez(path, name=array)"
     with (
         explained(f"{what} {path} cannot be read as an .npz of plain arrays", remedy=remedy),
         open_plain(path, limit) as file,
@@ -170,7 +173,7 @@ def read_npz(path: Path, limit: int, *, what: str) -> dict[str, np.ndarray]:
         members = archive.infolist()
         names = [member.filename.removesuffix(_SUFFIX) for member in members]
         if len(set(names)) < len(names) or len(names) > MAX_ARRAYS:
-            raise ValueError("it has arrays of one name, or too many")
+            raise ValueError("the file has two arrays of one name, or too many arrays")
         size = sum(member.file_size for member in members)
         limit = min(limit, UNPACKED * os.fstat(file.fileno()).st_size + MIN_UNPACKED)
         if size > limit:
@@ -182,9 +185,9 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     from numpy.lib import format as npy
 
     if not member.filename.endswith(_SUFFIX) or not _is_printable(member.filename):
-        raise ValueError("it holds a file that is no array")
+        raise ValueError("the file holds a member that is no array")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("it is packed in a way that NumPy does not write")
+        raise ValueError("the file is compressed in a way that NumPy does not write")
     with archive.open(member) as file:
         version = npy.read_magic(file)
         read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -193,7 +196,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
             raise ValueError(f"{member.filename} holds {dtype}, not numbers")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or not file.tell() + size == member.file_size:
-            raise ValueError(f"{member.filename} has not the size of its shape {shape}")
+            raise ValueError(f"{member.filename} does not have the size of its shape {shape}")
         file.seek(0)  # zipfile expands no more than file_size bytes, whatever follows
         return npy.read_array(file).astype(dtype.newbyteorder("="), copy=False)
 
@@ -203,8 +206,9 @@ def _is_printable(name: str) -> bool:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file. An AtlasError tells that it cannot be read, is damaged, or
-    holds types that NumPy lacks.
+    """All arrays of a safetensors file.
+
+    Raises AtlasError if the file cannot be read, is damaged, or holds types that NumPy lacks.
     """
     from safetensors.numpy import load_file
 
@@ -212,10 +216,10 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     with open_plain(path, MAX_WEIGHTS) as file:
         if int.from_bytes(file.read(8), "little") > MAX_HEADER:
             raise AtlasError(invalid, why="its header is too large")
-        with explained(invalid, remedy="copy it again, or make it again"):
+        with explained(invalid, remedy="copy the file again, or make it again"):
             arrays = load_file(path)
     if not all(map(_is_printable, arrays)):
-        raise AtlasError(invalid, why="a name has control codes")
+        raise AtlasError(invalid, why="a name in it has control characters")
     return arrays
 
 
@@ -234,11 +238,13 @@ def read_json(
     """The content of a JSON file; ``limit`` and ``links`` as :func:`open_plain`.
 
     Args:
+        path: path of the file.
         schema: a :class:`Schema`, or another type that pydantic knows.
-        what: what the file is, for messages: "the front".
+        what: name of the file for messages, such as "the front".
+        remedy: remedy of the error.
 
     Raises:
-        AtlasError: it cannot be read, or does not have the schema.
+        AtlasError: the file cannot be read, or does not match the schema.
     """
     try:
         return parse_json(read_bytes(path, limit, links=links), schema)
@@ -247,7 +253,7 @@ def read_json(
 
 
 def parse_json(text: str | bytes, schema: type[Read]) -> Read:
-    """The value of a JSON text; a ValueError of one line where the text breaks the schema."""
+    """The value of a JSON text; a ValueError of one line if the text does not match the schema."""
     try:
         value: Read = _adapter(schema).validate_json(text)
         json.loads(text, object_pairs_hook=_unique, parse_constant=_number, parse_float=_number)
@@ -257,19 +263,19 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
         if first["type"] == "literal_error" and first["loc"] == ("format",):
             wanted = first["ctx"]["expected"].strip("'")
             raise ValueError(
-                f"it has format {str(first['input'])[:20]}, this version reads format {wanted}"
+                f"its format is {str(first['input'])[:20]}, but this version reads format {wanted}"
             ) from None
         place = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise ValueError(f"{place}{first['msg']}") from None
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the text is nested too deeply") from None
     return value
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     """Every value of a JSON tree that is neither object nor array, with the name of its member.
 
-    Names of members are given too, under an empty name.
+    Names of members are yielded too, under an empty name.
     """
     left = [("", tree)]
     while left:
@@ -295,7 +301,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _number(text: str) -> float:
     if text in ("NaN", "Infinity", "-Infinity"):
-        raise ValueError(f"{text} is not a number of JSON")
+        raise ValueError(f"{text} is not a JSON number")
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text[:20]} is too large for a number")

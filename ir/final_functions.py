@@ -1,6 +1,6 @@
 """Functions at the very end of a model, which the client applies to decrypted numbers.
 
-The program returns what they are applied to, such as logits. All of them work along the last axis.
+The program returns their operands, such as logits. All of them work along the last axis.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ class FinalFunction:
     """A function of decrypted numbers.
 
     Attributes:
-        numpy: of an array whose rows are along the last axis; a row with a NaN gives NaN alone.
-        forms: how models write it, as ``passes/frontend/patterns.py`` explains.
-        of_elements: whether it takes each number alone.
+        numpy: the function of an array whose rows are along the last axis; a NaN makes only its own
+            row NaN.
+        forms: how models write it, see ``passes/frontend/patterns.py``.
+        of_elements: whether it maps each number separately.
         keeps_order: whether the greatest element of a row stays the greatest.
     """
 
@@ -34,7 +35,7 @@ def _log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _argmax(x: np.ndarray) -> np.ndarray:
-    """Floats, so that a row without an answer can be NaN."""
+    """The argmax as floats, so that a row without an answer can be NaN."""
     return np.where(np.isnan(x).any(axis=-1), np.nan, x.argmax(axis=-1))
 
 
@@ -74,11 +75,11 @@ FINAL_FUNCTIONS: Mapping[str, FinalFunction] = {
         keeps_order=True,
     ),
 }
-"""By name, as outputs of a program name them."""
+"""Name in the outputs of a program -> function."""
 
 
 def finished(name: str | None, x: np.ndarray) -> np.ndarray:
-    """An answer after the final function of its output; the same answer where there is none."""
+    """An answer after the final function of its output; unchanged if there is none."""
     if name is None:
         return x
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The interpreter: cleartext meaning of an nn or poly module on NumPy arrays."""
+"""The interpreter: evaluates an nn or poly module in the clear, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Observer = Callable[[Op, np.ndarray], None]
 
 
 def encrypted_input(site: Site, x: np.ndarray) -> np.ndarray:
-    """The tensor that the client encrypts: centred and multiplied, where the input says so."""
+    """The tensor that the client encrypts: centred and multiplied, if the input says so."""
     if site.attributes.get("centred", False):
         x = x - x.mean(axis=-1, keepdims=True)
     return x * x.dtype.type(site.attributes["factor"]) if "factor" in site.attributes else x
 
 
 def output(site: Site, x: np.ndarray) -> np.ndarray:
-    """The answer from a decrypted result: x · factor + shift, where given."""
+    """The answer from a decrypted result: x · factor + shift, if the output has these."""
     if "factor" in site.attributes:
         x = x * site.like("factor", x)
     return x + site.like("shift", x) if "shift" in site.attributes else x
@@ -33,8 +33,8 @@ def output(site: Site, x: np.ndarray) -> np.ndarray:
 class Interpreter:
     """Evaluates a module many times in a float type; arrays of symbols are cast to it once.
 
-    An ``override`` is called before an op's own meaning; a returned array is taken instead. The
-    polynomial simulator replaces nonlinear functions in this way.
+    An ``override`` is called before an op is evaluated; an array that it returns is used as the
+    result. The polynomial simulator replaces nonlinear functions in this way.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Interpreter:
         """Outputs by name.
 
         Args:
-            inputs: arrays by input name, of the shapes that the module declares; the batch axis
-                may have another extent where no reshape fixes it.
+            inputs: arrays by input name, of the shapes that the module declares; the batch axis may
+                have another extent unless a reshape fixes it.
             observe: called with every op and its result.
         """
         values: dict[Value, np.ndarray] = {}

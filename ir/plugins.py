@@ -1,4 +1,4 @@
-"""Parts that other installed packages bring, by entry points: passes, targets, recipes, algorithms.
+"""Plug-ins: passes, targets, recipes and algorithms of other installed packages, by entry points.
 
 A package declares them in its ``pyproject.toml``::
 
@@ -18,19 +18,19 @@ from atlasc.ir.errors import AtlasError
 
 @cache
 def plugins(group: str) -> dict[str, EntryPoint]:
-    """What installed packages declare in a group, by name; nothing of it is imported."""
+    """Name -> entry point that installed packages declare in a group; nothing is imported."""
     return {entry.name: entry for entry in sorted(entry_points(group=group))}
 
 
 def loaded(entry: EntryPoint, fault: Callable[[Any], str]) -> Any:
-    """What an entry point stands for.
+    """The object of an entry point.
 
     Args:
-        entry: of ``plugins``.
-        fault: why an object is not what the group has; empty where it is.
+        entry: an entry point from ``plugins``.
+        fault: says why an object does not fit the group; empty if it fits.
 
     Raises:
-        AtlasError: it cannot be imported, or is something else.
+        AtlasError: the object cannot be imported, or does not fit.
     """
     try:
         found = entry.load()

@@ -1,7 +1,7 @@
-"""Building a module from another one, op by op, and its arrays.
+"""Builds a module from another one, op by op, with its arrays.
 
-A bare configuration has no weights. Its arrays are views of a single number, all strides zero, and
-stay so while passes fold constants into them; a plan of 8 billion parameters would take 60 GB.
+A bare config has no weights. Its arrays are views of a single number with strides of zero, and stay
+so while passes fold constants into them; a plan of 8 billion parameters would otherwise take 60 GB.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from atlasc.ir.ops.names import OpName
 class Rewriter:
     """Copies a module while a pass replaces, drops or adds ops.
 
-    The ``module`` is under construction; ``values`` has the new value for every old one that has
-    been dealt with.
+    ``module`` is the module under construction. ``values`` maps each old value that was handled to
+    its new value.
     """
 
     def __init__(self, source: Module, level: IRLevel | None = None) -> None:
@@ -42,7 +42,7 @@ class Rewriter:
         operands: list[Value] | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> Value:
-        """The same op in the new module, with other operands or attributes where given."""
+        """The same op in the new module, with other operands or attributes if given."""
         new = self.module.add(
             op.name,
             self.operands(op) if operands is None else operands,
@@ -57,13 +57,13 @@ class Rewriter:
     def add(
         self, like: Op, op_name: OpName, operands: list[Value], attributes: Mapping[str, Any]
     ) -> Value:
-        """A new op that comes from the same place, and part, as an old one."""
+        """A new op with the location and part of an old one."""
         inherited = {"part": like.attributes["part"]} if "part" in like.attributes else {}
         return self.module.add(op_name, operands, {**attributes, **inherited}, like.location)
 
 
 def with_attributes(module: Module, of: Callable[[Op], Mapping[str, Any]]) -> Module:
-    """A copy whose ops have the attributes that a function gives them."""
+    """A copy whose ops have the attributes that the function ``of`` returns."""
     rewriter = Rewriter(module)
     for op in module.ops:
         rewriter.copy(op, None, of(op))
@@ -71,7 +71,7 @@ def with_attributes(module: Module, of: Callable[[Op], Mapping[str, Any]]) -> Mo
 
 
 def without_dead_ops(module: Module) -> Module:
-    """Only the ops that an output needs (and all inputs); symbols that are not used go too."""
+    """A copy with all inputs, the ops that an output needs, and the symbols that these use."""
     needed: set[Op] = set()
     pending = [op for op in module.ops if op.result is None]
     while pending:
@@ -88,12 +88,14 @@ def without_dead_ops(module: Module) -> Module:
 
 
 def is_uniform(array: np.ndarray) -> bool:
-    """Whether the array stores one number for all its elements."""
+    """Whether the array stores only one number for all its elements."""
     return array.size == 1 or not any(array.strides)
 
 
 def elementwise(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
-    """``function(*arrays)`` with broadcasting; of arrays of one number it is one number again."""
+    """``function(*arrays)`` with broadcasting; if each array stores one number, so does the
+    result.
+    """
     if not all(is_uniform(array) for array in arrays):
         return function(*arrays)
     shape = np.broadcast_shapes(*(array.shape for array in arrays))

@@ -1,7 +1,7 @@
-"""The scalar functions that are approximated: every fact about one of them is in its entry here.
+"""The scalar functions that are approximated; each entry has all facts about its function.
 
-An activation is added by one entry in ``ACTIVATIONS``. The op ``nn.NAME``, its recognition in
-PyTorch models, its evaluation, calibration, approximation and simulation follow from the entry.
+One entry in ``ACTIVATIONS`` adds an activation. The op ``nn.NAME``, its recognition in PyTorch
+models, its evaluation, calibration, approximation and simulation follow from the entry.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ScalarFunction:
         name: its name; an activation's op is ``nn.NAME``.
         summary: one line for the IR reference.
         meaning: the function of x, given the elementary functions of a library (see ``_library``).
-            No branch may lose digits by cancellation: coefficients are computed from it.
-        forms: how models write the function, as aten ops on x: ``relu(x) ** 2``. Arguments that a
-            form leaves out must have their default. See ``passes/frontend/patterns.py``.
+            No branch may lose digits by cancellation, because coefficients are computed with it.
+        forms: how models write the function, as aten ops on x, such as ``relu(x) ** 2``. Arguments
+            that a form leaves out must have their default. See ``passes/frontend/patterns.py``.
         positive_domain: whether the function is only defined for positive arguments.
         gate: an odd function s with limits -1 and 1 such that the function is x (1 + s(x)) / 2.
-        linear_beyond: for larger |x| the function is 0 or x up to about 0.6 percent of x.
+        linear_beyond: magnitude of x beyond which the function is 0 or x up to about 0.6 percent.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ScalarFunction:
         return self.meaning(_mpmath(mp), x)
 
     def gate_numpy(self, x: Any) -> Any:
-        """The gate at a NumPy array; only for a function that has one."""
+        """The gate at a NumPy array, for a function that has a gate."""
         assert self.gate is not None
         return self.gate(_numpy(), x)
 
@@ -194,7 +194,7 @@ FUNCTIONS = {
 
 
 def function(name: str) -> ScalarFunction:
-    """The function of that name; raises AtlasError with the known names otherwise."""
+    """The function of a name; raises AtlasError with the known names if there is none."""
     try:
         return FUNCTIONS[name]
     except KeyError:

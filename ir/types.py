@@ -39,8 +39,8 @@ class CiphertextType:
     """A tensor packed into ciphertexts.
 
     Attributes:
-        layout: which slot holds which element; it also fixes the number of ciphertexts.
-        level: rescalings left before the modulus is used up, or None before placement.
+        layout: maps elements to slots; it also fixes the number of ciphertexts.
+        level: rescales left before the modulus is used up; None before levels are placed.
         scale: exponent of the scaling factor, in units of the nominal scale (1 after a rescale).
     """
 
@@ -62,7 +62,7 @@ Type = TensorType | CiphertextType
 
 
 def is_bounded(type_: Type) -> bool:
-    """Whether a value may have the type; a layout was checked when it was made."""
+    """Whether a value may have the type; its layout was checked when it was made."""
     if isinstance(type_, TensorType):
         return is_shape(type_.shape)
     return type_.level is None or 0 <= type_.level <= MAX_LEVEL

@@ -1,4 +1,4 @@
-"""The verifier: every op obeys its declaration, SSA holds, and a ckks module's facts make sense.
+"""The verifier: every op obeys its declaration, SSA holds, and the facts of a ckks module agree.
 
 Engines rely on the attributes of a ckks module. Packing sets `slots`, the placement of bootstraps
 sets the levels, key planning sets the keys, and lowering for a target sets `target` and
@@ -22,9 +22,9 @@ from atlasc.ir.types import CiphertextType
 
 
 def verify(module: Module) -> None:
-    """Check a module; an AtlasError tells the first fault, with the op and its module path."""
+    """Check a module; raises AtlasError for the first fault, with the op and its module path."""
     if module.level == "ckks" and (fault := fault_of(module.attributes)):
-        raise AtlasError(f"the attributes of @{module.name} make no sense", why=fault)
+        raise AtlasError(f"the attributes of @{module.name} are invalid", why=fault)
     defined: dict[str, Value] = {}
     ends: set[tuple[str, str]] = set()
     for op in module.ops:
@@ -45,7 +45,7 @@ def _verify(op: Op, module: Module, defined: dict[str, Value], ends: set[tuple[s
     expected = infer_type(op, module.symbols)
     actual = None if op.result is None else op.result.type
     if actual != expected:
-        raise RuleError(f"its result has type {actual}, its rule gives {expected}")
+        raise RuleError(f"its result has type {actual}, but its rule gives {expected}")
     kind = op.name.removeprefix(f"{module.level}.")
     if kind in ("input", "public_input", "output"):
         end = kind.removeprefix("public_"), op.attributes["name"]
@@ -56,20 +56,20 @@ def _verify(op: Op, module: Module, defined: dict[str, Value], ends: set[tuple[s
     if isinstance(op.result.type, CiphertextType):
         slots = op.result.type.layout.slots
         wanted = module.attributes.get("slots", slots)
-        require(slots == wanted, f"its result has {slots} slots, the program {wanted}")
+        require(slots == wanted, f"its result has {slots} slots, but the program has {wanted}")
     require(op.result.name not in defined, f"value %{op.result.name} is defined twice")
     defined[op.result.name] = op.result
 
 
 def _power_of_two(value: int) -> int:
     if value.bit_count() != 1:
-        raise ValueError("it is no power of two")
+        raise ValueError("not a power of two")
     return value
 
 
 def _distinct(rows: list[Any]) -> list[Any]:
     if len({row[0] if isinstance(row, tuple) else row for row in rows}) < len(rows):
-        raise ValueError("two begin alike")
+        raise ValueError("two entries begin alike")
     return rows
 
 
@@ -111,7 +111,7 @@ _CHECKS = {
 
 
 def fault_of(facts: Mapping[str, Any]) -> str:
-    """What is wrong with the attributes of a ckks module; empty where nothing is."""
+    """What is wrong with the attributes of a ckks module; empty if nothing is."""
     for name, check in _CHECKS.items():
         try:
             if name in facts:
@@ -122,10 +122,10 @@ def fault_of(facts: Mapping[str, Any]) -> str:
     single = facts.get("bootstrap_rotations", ())
     listed = {"rotations", "bootstrap_rotations", "composed_rotations"} & facts.keys()
     if listed and "slots" not in facts:
-        return "it lists keys, but not the slots of its ciphertexts"
+        return "the module lists keys, but not the slots of its ciphertexts"
     amounts = [row[0] for row in rotations] + [*single] + [part for row in sums for part in row]
     if amounts and max(amounts) >= facts["slots"]:
-        return f"a rotation by {max(amounts)} of {facts['slots']} slots"
+        return f"a rotation by {max(amounts)} exceeds the {facts['slots']} slots"
     # A composed rotation must end: no rotation may be a part of itself.
     with suppress(networkx.NetworkXNoCycle):
         around = networkx.find_cycle(networkx.DiGraph([row[:2] for row in sums]))

@@ -1,4 +1,4 @@
-"""The pipeline: one list of passes, and the way of a model through it, from nn to ciphertexts."""
+"""The pipeline: one list of passes, which takes a model from nn to ciphertexts."""
 
 from __future__ import annotations
 
@@ -57,25 +57,29 @@ PIPELINE: tuple[type[Pass], ...] = (
     PlaceBootstraps,
     RotationKeys,
 )
-"""In the order in which they run. What a pass takes, needs and keeps is declared in its class."""
+"""The passes in the order in which they run. Each class declares what its pass takes and keeps."""
 
 AfterEach = Callable[[Pass, Module, Report], None]
 CostsOf = Callable[[Any], PrimitiveCosts]
-"""A parameter set to the seconds of its primitives."""
+"""Maps a parameter set to the seconds of its primitives."""
 PassKinds = Sequence[type[Pass]]
 
 COMPUTE: dict[Analysis, Callable[[Module, Mapping[str, np.ndarray]], Module]] = {
     MAGNITUDES: with_magnitudes,
     NOISE_GAINS: with_noise_gains,
 }
-"""Analyses from calibration inputs: a copy of the module that carries the result."""
+"""Analysis -> function from a module and calibration inputs to a copy with the analysis's
+result.
+"""
 
 _RUNS = [kind for kind in PIPELINE if kind.when != "settings"]
 _CHOICE = next(position for position, kind in enumerate(_RUNS) if kind.when == "cheaper")
 STEPS = tuple(kind.name for kind in _RUNS)
-"""Names of the passes that a program goes through, in order; some may be left out."""
+"""Classes of the passes that a program goes through, in order; some may be left out."""
 FOLDING, LOWERING = _RUNS[:_CHOICE], _RUNS[_CHOICE:]
-"""Passes whose result does not depend on the target, and those from the first choice by cost on."""
+"""Passes whose result does not depend on the target, and the passes from the first ``cheaper``
+on.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,7 @@ class Lowered:
 
     Attributes:
         client: nn module from raw inputs to the tensors that are encrypted.
-        poly: folded poly module, the program's cleartext meaning; with ``bound`` where a value is
-            bootstrapped.
+        poly: folded poly module: the program in the clear; with ``bound`` at bootstrapped values.
         program: packed ckks module with levels, bootstraps and keys.
         parameters: the chosen parameter set.
     """
@@ -121,8 +124,9 @@ def to_poly(
     """The client's part and the folded poly module of an nn module with approximations.
 
     Args:
-        module: its nonlinear ops on the server carry approximations.
-        inputs: raw, by name; with them the analyses are computed that a later pass needs.
+        module: nn module whose nonlinear ops on the server have approximations.
+        inputs: raw inputs by name; with them, the analyses that later passes need are computed.
+        after_each: called after every pass with the pass, its result and its report.
     """
     client = module
     for position, kind in enumerate(FOLDING):
@@ -138,24 +142,23 @@ def to_poly(
 
 
 def require_kept() -> None:
-    """Refuse a pipeline in which a pass loses what calibration told of values, where nothing
-    computes it again: bootstraps would be placed, and errors bounded, without it.
+    """Refuse a pipeline in which a pass loses statistics of the calibration that nothing computes
+    again: bootstraps would be placed, and errors bounded, without them.
     """
     for kind in LOWERING:
         for analysis in COMPUTE:
             if analysis not in kind.keeps:
                 raise AtlasError(
                     f"the pass {kind.name} does not keep the {analysis.name}",
-                    why="later passes and the bound on noise read them, and nothing computes them "
-                    "again after it",
-                    remedy=f"let its class have keeps = ({', '.join(a.symbol for a in COMPUTE)}), "
-                    "and give each op that it makes the attributes observed(op) of the op that "
-                    "this one stands for",
+                    why="later passes and the noise bound read this analysis, and nothing computes "
+                    "it again after the pass",
+                    remedy=f"set keeps = ({', '.join(a.symbol for a in COMPUTE)}) in the class, "
+                    "and give each new op the attributes observed(op) of the op that it replaces",
                 )
 
 
 def _reaches(analysis: Analysis, following: PassKinds) -> bool:
-    """Whether a later pass needs an analysis, and all passes before that one keep it."""
+    """Whether a later pass needs an analysis, and all passes before that pass keep it."""
     first = next((k for k in following if analysis in k.needs or analysis not in k.keeps), None)
     return first is not None and analysis in first.needs
 
@@ -168,17 +171,18 @@ def lower_nn(
     costs: CostsOf | None = None,
     fewest: bool = False,
 ) -> Lowered:
-    """Lower a model and choose its parameters: without bootstraps when the whole program fits.
+    """Lower a model and choose its parameters: without bootstraps if the whole program fits.
 
     Args:
         module, inputs: see ``to_poly``.
         choose: the backend's choice of parameters.
         after_each: called after every pass with the pass, its result and its report.
-        costs: of a parameter set; with them bootstraps are placed for the least predicted time.
-        fewest: with costs: the fewest bootstraps are wanted, and only then the least time.
+        costs: gives the costs of a parameter set; with them bootstraps are placed for the least
+            predicted time.
+        fewest: with costs: minimise the number of bootstraps first, and then the time.
 
     Raises:
-        AtlasError: of any pass; no parameter set fits; a pass does not keep what later ones need.
+        AtlasError: a pass fails, no parameter set fits, or a pass loses what later passes need.
     """
     require_kept()
     client, poly = to_poly(module, inputs, after_each)
@@ -197,7 +201,7 @@ def lower_poly(
     costs: CostsOf | None = None,
     fewest: bool = False,
 ) -> tuple[Module, Module, Parameters]:
-    """A folded poly module as it is packed, its program, and its parameters; see ``lower_nn``."""
+    """The poly module that is packed, its program, and its parameters; see ``lower_nn``."""
     found = _Choice(choose, costs, fewest).best(poly, LOWERING)
     packs = next(at for at, step in enumerate(found.passes) if step.gives == "ckks")
     poly = run_passes(poly, found.passes[:packs], after_each=after_each)
@@ -206,7 +210,7 @@ def lower_poly(
 
 
 def select_optional(poly: Module) -> Module:
-    """A folded poly module after all passes before packing, kept or not by their cost."""
+    """A folded poly module after all passes before packing, also those kept only if cheaper."""
     return run_passes(poly, [kind() for kind in LOWERING[: LOWERING.index(Pack)]])
 
 
@@ -215,7 +219,7 @@ def packed(poly: Module, slots: int, optional: bool = True) -> Module:
 
     Args:
         poly: from ``to_poly``, or after ``select_optional``.
-        optional: whether to run passes that are otherwise kept by their cost.
+        optional: whether to run passes that are otherwise kept only if cheaper.
     """
     kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]
     chosen = [kind() for kind in kinds if optional or kind.when == "always"]
@@ -223,13 +227,15 @@ def packed(poly: Module, slots: int, optional: bool = True) -> Module:
 
 
 def levels_and_slots(poly: Module) -> tuple[int, int]:
-    """What parameters are chosen by: the program's levels, and the slots that it needs."""
+    """The facts that parameters are chosen by: the program's levels, and the slots that it
+    needs.
+    """
     slots = least_slots(poly)
     return critical_path(packed(poly, slots, optional=False)).total, slots
 
 
 class _Found(NamedTuple):
-    """A way to lower a poly module: its passes, its parameters, and what it costs."""
+    """A way to lower a poly module: its passes, its parameters, and its cost."""
 
     passes: list[Pass]
     parameters: Parameters
@@ -247,8 +253,9 @@ class _Choice:
     def best(
         self, module: Module, kinds: PassKinds, goal: Goal | None = None, levels: int = 0
     ) -> _Found:
-        """The cheapest way through these passes; an AtlasError where there is none that leaves out
-        what may be left out.
+        """The cheapest way through these passes.
+
+        Raises AtlasError if no way leads to a program, even without the optional passes.
         """
         kind, *rest = kinds
         if kind.gives == "ckks":
@@ -266,7 +273,7 @@ class _Choice:
             return found._replace(passes=[step, *found.passes])
         taken: _Found | None = None
         if step.applies(module, goal):
-            with suppress(AtlasError):  # it cannot be packed, or takes levels that are not there
+            with suppress(AtlasError):  # it cannot be packed, or needs too many levels
                 taken = self.best(run_passes(module, [step]), rest, goal, levels)
         without = cache(lambda: self.best(module, rest, goal, levels))
         if taken is not None and step.pays(taken.cost, lambda: without().cost, goal):
@@ -275,9 +282,9 @@ class _Choice:
 
 
 def require_slots(module: Module) -> None:
-    """Refuse, with an AtlasError, a ckks module that does not tell its slots."""
+    """Raise AtlasError for a ckks module without the attribute ``slots``."""
     if "slots" not in module.attributes:
         raise AtlasError(
-            f"@{module.name} does not tell the slots of its ciphertexts",
-            remedy="give the module the attribute slots, as pack does",
+            f"module @{module.name} has no attribute slots",
+            remedy="write {slots = 32768} after its name, or start from the output of pack",
         )

@@ -1,5 +1,5 @@
-"""Every pass that ``atlasc opt`` runs: those of the pipeline, further ones of this package, and
-those of other packages that are installed.
+"""Every pass that ``atlasc opt`` runs: passes of the pipeline, further passes of this package, and
+passes of other installed packages.
 
 Another package registers a pass by an entry point of the group ``atlasc.passes``.
 """
@@ -20,24 +20,24 @@ from atlasc.passes.lowering.forget_calibration import ForgetCalibration
 from atlasc.passes.pipeline import PIPELINE, require_slots
 
 ALONE: tuple[type[Pass], ...] = (ForgetCalibration,)
-"""Passes of this package that no compilation runs, in ``atlasc opt`` alone."""
+"""Passes of this package that run only in ``atlasc opt``, never in a compilation."""
 GROUP = "atlasc.passes"
 WHEN = {
     "always": "always",
-    "settings": "with what a calibration or a search has chosen",
-    "cheaper": "where the program then costs less",
+    "settings": "with the choices of a calibration or a search",
+    "cheaper": "if it makes the program cheaper",
 }
 TABLE_MARKS = ("<!-- passes: begin -->", "<!-- passes: end -->")
-"""Around the table of ``passes_table`` in a document."""
+"""Marks around the table of ``passes_table`` in a document."""
 
 
 @cache
 def passes() -> dict[str, type[Pass]]:
-    """By name, in the order of the pipeline, then the others.
+    """Name -> pass, in the order of the pipeline, followed by the others.
 
     Raises:
-        AtlasError: an installed package registers something else than a pass, one that cannot be
-            imported, or one of a name that is taken.
+        AtlasError: an installed package registers an object that is no pass, cannot be imported,
+            or has a name that is taken.
     """
     found = {kind.name: kind for kind in (*PIPELINE, *ALONE)}
     for entry in plugins(GROUP).values():
@@ -47,27 +47,28 @@ def passes() -> dict[str, type[Pass]]:
 
 
 def _fault(kind: object, taken: Mapping[str, type[Pass]]) -> str:
-    """Why a plug-in is no pass of its own."""
+    """Why the object of a plug-in is no new pass; empty if it is."""
     if not (isinstance(kind, type) and issubclass(kind, Pass)):
-        return "it is no class of atlasc.passes.framework.pass_base.Pass"
-    return f"there is a pass {kind.name} already" if kind.name in taken else ""
+        return "its object is no class of atlasc.passes.framework.pass_base.Pass"
+    return f"its name {kind.name} is taken by another pass" if kind.name in taken else ""
 
 
 def check_level(step: Pass, module: Module) -> None:
-    """Refuse a module at another level than a pass works on, or a ckks module without slots."""
+    """Refuse a module at another level than the pass takes, or a ckks module without slots."""
     if module.level not in levels_of(step):
         fitting = [kind.name for kind in passes().values() if module.level in levels_of(kind)]
         raise AtlasError(
-            f"{step.name} works on {' and '.join(levels_of(step))} modules, @{module.name} is at "
+            f"{step.name} works on {' and '.join(levels_of(step))} modules, but @{module.name} is "
+            "at "
             f"the {module.level} level",
-            remedy=f"passes for it: {', '.join(fitting)}",
+            remedy=f"passes for this level: {', '.join(fitting)}",
         )
     if module.level == "ckks":
         require_slots(module)
 
 
 def describe(kind: type[Pass]) -> tuple[str, str]:
-    """A pass's options with their defaults (``levels=14,bootstrap=true``), and what it does."""
+    """A pass's options with their defaults (``levels=14,bootstrap=true``), and its summary."""
     return kind().options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
 
 
@@ -78,7 +79,7 @@ def passes_table() -> str:
     for kind in (*PIPELINE, *ALONE):
         file = Path(inspect.getfile(kind)).resolve().relative_to(root).as_posix()
         levels = ", ".join(levels_of(kind)) + ("" if kind.gives is None else f" → {kind.gives}")
-        when = WHEN[kind.when] if kind in PIPELINE else "in `atlasc opt` alone"
+        when = WHEN[kind.when] if kind in PIPELINE else "only in `atlasc opt`"
         needs = ", ".join(analysis.name for analysis in kind.needs)
         name, what = f"[`{kind.name}`](../passes/{file})", describe(kind)[1]
         rows.append(f"| {name} | {levels} | {needs} | {when} | {what} |")
@@ -86,7 +87,7 @@ def passes_table() -> str:
 
 
 def with_passes_table(document: str) -> str:
-    """A document with the table between its marks brought up to date."""
+    """A document in which the table between the marks is brought up to date."""
     begin, end = TABLE_MARKS
     before, _, rest = document.partition(begin)
     return f"{before}{begin}\n{passes_table()}\n{end}{rest.partition(end)[2]}"

@@ -1,9 +1,9 @@
 """Which values of a poly module are bootstrapped, and how large they may be.
 
-Slots that a bootstrap gets must lie in its range, errors included, and nothing in a ciphertext says
-whether they do. The poly module that is kept beside a program tells it in the clear: the slots of a
-bootstrapped value hold elements of one poly value (``holds``), or constants that the placement has
-looked at.
+The slots that a bootstrap gets must lie in its range, errors included. Nothing in a ciphertext
+shows whether they do. The poly module that is kept beside a program shows it in the clear: the
+slots of a bootstrapped value hold elements of one poly value (``holds``), or constants that the
+placement has checked.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from atlasc.simulation.poly_values import evaluated, fused, interpret_poly
 RANGE = 1.0
 """A bootstrap is right for slots in [−1, 1]."""
 SEEN = 0.8
-"""Share of the range that what calibration saw of a bootstrapped value may fill, where a program
-can be made so: an unseen input may reach a quarter more."""
+"""Share of the range that the values seen in calibration may fill, if the program can be scaled so:
+an unseen input may then be a quarter larger."""
 ROOM = 3.0
-"""What a bound leaves for the errors of encryption: times the greatest one among all elements of a
-value on some calibration inputs, which is ten standard deviations and more."""
+"""Room that a bound leaves for errors of encryption, as a multiple of the greatest error among all
+elements of a value on some calibration inputs; this is ten standard deviations or more."""
 INPUTS, DRAWS = 2, 8
-"""On which errors are looked at, and how often they are drawn."""
+"""Number of inputs on which errors are measured, and number of draws."""
 
 
 def with_bounds(
@@ -40,13 +40,13 @@ def with_bounds(
     error: float = 0.0,
     cubic: float = 0.0,
 ) -> Module:
-    """A copy of a poly module whose ops carry ``bound`` where their result is bootstrapped.
+    """A copy of a poly module in which each op has ``bound`` if its result is bootstrapped.
 
     Args:
-        poly: as it was packed.
-        program: placed ckks module of it, with magnitudes.
+        poly: poly module in the form that was packed.
+        program: placed ckks module of ``poly``, with magnitudes.
         inputs: some calibration inputs of the poly module; `INPUTS` are enough.
-        error, cubic: of a bootstrap, see `PlaceBootstraps`.
+        error, cubic: errors of a bootstrap, see `PlaceBootstraps`.
     """
     refreshed = {_held(op.operands[0].op) for op in program.ops if op.name == "ckks.bootstrap"}
     errors = greatest_errors(poly, refreshed, inputs, error, cubic) if refreshed else {}
@@ -54,9 +54,9 @@ def with_bounds(
     def attributes(op: Op) -> Mapping[str, Any]:
         if op.result is None or op.result.name not in refreshed:
             return op.attributes
-        # What is no number comes from values that explode under errors alone.
+        # NaN comes from values that explode only with errors.
         room = min(np.nan_to_num(ROOM * errors[op.result.name], nan=RANGE), RANGE / 2)
-        # Rounded: the last digits depend on the order of sums, and a bundle should not.
+        # Rounded, because the last digits depend on the order of sums and a bundle should not.
         return {**op.attributes, "bound": math.floor((RANGE - room) * 1e4) / 1e4}
 
     return with_attributes(poly, attributes)
@@ -65,11 +65,12 @@ def with_bounds(
 def _held(op: Op) -> str:
     if "holds" not in op.attributes:
         raise AtlasError(
-            f"{op.name} %{op.value.name} is bootstrapped, and does not tell which value it holds",
+            f"{op.name} %{op.value.name} is bootstrapped, but has no attribute that names the "
+            "value it holds",
             where=op.location,
-            why="a pass made it without what calibration saw of that value",
-            remedy="let the pass that makes it give it the attributes observed(op) of the op that "
-            "it stands for",
+            why="a pass made this op without the statistics of that value",
+            remedy="let the pass give it the attributes observed(op), with the op that it replaces "
+            "as op",
         )
     return str(op.attributes["holds"])
 
@@ -77,10 +78,12 @@ def _held(op: Op) -> str:
 def bootstrapped(
     values: np.ndarray, error: float, cubic: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Values [N, ...] of N inputs as a bootstrap gives them back.
+    """Values [N, ...] of N inputs after a bootstrap.
 
     Args:
-        error, cubic: of a bootstrap, see `PlaceBootstraps`.
+        values: the values before the bootstrap.
+        error, cubic: errors of a bootstrap, see `PlaceBootstraps`.
+        random: source of the errors.
     """
     mean = values.mean(axis=tuple(range(1, values.ndim)), keepdims=True)
     drawn = random.standard_normal(values.shape, values.dtype)
@@ -95,9 +98,9 @@ def greatest_errors(
     error: float,
     cubic: float,
 ) -> dict[str, float]:
-    """The greatest error of each bootstrapped value, by name, that the bootstraps before it make.
+    """Name of each bootstrapped value -> the greatest error that earlier bootstraps cause in it.
 
-    Other errors of encryption vanish beside them.
+    Other errors of encryption are negligible beside these.
     """
     exact: dict[str, np.ndarray] = {}
     errors = dict.fromkeys(refreshed, 0.0)

@@ -1,12 +1,12 @@
-"""What real inputs in the clear tell of the values of a program: magnitudes, means, noise gains.
+"""Statistics of a program's values on real inputs in the clear: magnitudes, means, noise gains.
 
-A noise gain is how much an error in a value changes the outputs. A bootstrap errs by about the same
-in every slot, whatever it refreshes. Where a value has a few large rows that set its scale, the
-others drown: before a LayerNorm, whose rows may differ by a factor of ten in width, the same
-bootstrap costs twenty times as much precision as after it.
+A noise gain says how much an error in a value changes the outputs. A bootstrap errs by about the
+same in every slot, whatever it refreshes. If a few large rows of a value set its scale, the small
+rows drown in this error: before a LayerNorm, whose rows may differ by a factor of ten in width, a
+bootstrap loses twenty times as much precision as after it.
 
 Gains come from derivatives of a weighted sum of the outputs by all values. One run forwards and one
-back give what a finite difference for each value would take a run each.
+backwards replace one run for each value with finite differences.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from atlasc.polynomials.fits.chebyshev import evaluate
 from atlasc.simulation.poly_values import interpret_poly
 
 MEMORY = 512 << 20
-"""Bytes for the values of the inputs that are used; one input is used, however large it is."""
+"""Bytes for the values of the used inputs; one input is always used, however large it is."""
 PROBES, VALUES = 16, 4096
-"""Random directions at most, and output values whose directions are enough together."""
+"""Greatest number of random directions, and the number of output values that is enough."""
 _TINY = 1e-300
 
 
 def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
-    """A copy whose ops carry the greatest magnitude of their result on these inputs.
+    """A copy in which each op has the greatest magnitude of its result on these inputs.
 
-    That of an output is the magnitude of the answer, in the answer's own units.
+    The magnitude of an output is that of the answer, in the answer's own units.
     """
     greatest: dict[Op, float] = {}
 
     def observe(op: Op, result: np.ndarray) -> None:
-        # Rounded up: the last digits depend on the order of sums, and a bundle should not.
+        # Rounded up, because the last digits depend on the order of sums and a bundle should not.
         greatest[op] = float(f"{np.abs(result).max() * (1 + 5e-5):.5g}")
 
     answers = interpret_poly(module, inputs, np.float32, observe=observe)
@@ -58,16 +58,16 @@ def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
 
 
 def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
-    """A copy of a poly module whose ops carry ``noise_gain``: an independent error of variance σ²
-    in each element of the result changes the outputs by noise_gain · σ, both as root mean squares,
-    the outputs in units of their own. Outputs of padding tokens do not count.
+    """A copy of a poly module in which each op has ``noise_gain``.
 
-    That is the Frobenius norm of the Jacobian, estimated with random signs (Hutchinson 1989). They
-    also get ``mean``, the greatest one of an input: a bootstrap shifts it.
+    An independent error of variance σ² in each element of the result changes the outputs by
+    noise_gain · σ. Both are root mean squares; the outputs are in units of their own. Outputs of
+    padding tokens do not count. The gain is the Frobenius norm of the Jacobian, estimated with
+    random signs (Hutchinson 1989). Each op also gets ``mean``, the greatest mean of an input,
+    because a bootstrap shifts the mean.
 
-    An output's own ``noise_gain`` is what a change of 1 is in units of its answer, for the input
-    that errors change most: a root mean square over the elements of one answer.
-
+    The ``noise_gain`` of an output op is the effect of a change of 1, in units of its answer, for
+    the input that errors change most: a root mean square over the elements of one answer.
     Args:
         module: poly module.
         inputs: arrays by name, as its inputs declare them.
@@ -102,7 +102,7 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
             found["noise_gain"] = math.sqrt(of_one * worst)
         elif op.result is not None and np.isfinite(gain):
             found = {"noise_gain": gain, "mean": tape.greatest_mean(op)}
-        # Rounded: the last digits depend on the order of sums, and a bundle should not.
+        # Rounded, because the last digits depend on the order of sums and a bundle should not.
         return {**op.attributes, **{name: float(f"{one:.2g}") for name, one in found.items()}}
 
     return with_attributes(module, attributes)
@@ -112,13 +112,14 @@ def bootstrap_change(op: Op, period: int | None, error: float, cubic: float) -> 
     """Change of the outputs by a bootstrap of an op's result, in units of their root mean square.
 
     Args:
-        op: with the attributes of ``with_noise_gains``; 0 without.
-        period: slots after which they repeat in a narrow bootstrap; None for others.
-        error: standard deviation of what this bootstrap adds to each slot.
-        cubic: it takes this times its cube off each coefficient of the encoded polynomial. One
-            coefficient is the mean of the value. The others share its square: where slots repeat
-            after p, they are 2 p numbers c. Of a pair of values of size A as Gaussian ones, of
-            variance A^2 / p, they err by the root of 15 A^6 / p^2 together: much where p is small.
+        op: an op with the attributes of ``with_noise_gains``; without them the change is 0.
+        period: in a narrow bootstrap, the number of slots after which they repeat; otherwise None.
+        error: standard deviation of the bootstrap's error in each slot.
+        cubic: factor of the cubic error, which takes cubic · c³ off each coefficient c of the
+            encoded polynomial. One coefficient is the mean of the value. The others share its
+            square: if slots repeat after p, there are 2 p such numbers. For a pair of values of
+            size A they count as Gaussian with variance A^2 / p, and err together by the root of
+            15 A^6 / p^2, which is much if p is small.
     """
     gain, mean = op.attributes.get("noise_gain", 0.0), op.attributes.get("mean", 0.0)
     others = 0.0
@@ -128,7 +129,9 @@ def bootstrap_change(op: Op, period: int | None, error: float, cubic: float) -> 
 
 
 def program_change(module: Module, error: float, cubic: float) -> float | None:
-    """The same of all bootstraps of a placed ckks module; None where no value has a gain."""
+    """Change of the outputs by all bootstraps of a placed ckks module; None if no value has a
+    gain.
+    """
     if not any("noise_gain" in op.attributes for op in module.ops):
         return None
     refreshed = [
@@ -145,21 +148,21 @@ def program_change(module: Module, error: float, cubic: float) -> float | None:
 
 
 def narrow_error(op: Op, period: int | None, error: float) -> float:
-    """Of a bootstrap of an op's result: a narrow one errs less, by the root of its share of the
-    slots.
+    """Error of a bootstrap of an op's result: a narrow one errs less, by the root of its share of
+    the slots.
     """
     share = 1.0 if period is None else period / op.value.ciphertext.layout.slots
     return error * math.sqrt(share)
 
 
 def _read(module: Module, inputs: Mapping[str, np.ndarray], output: np.ndarray) -> np.ndarray:
-    """1 for the values of an output that belong to the answer, 0 for those of padding tokens."""
+    """1 for the values of an output that belong to the answer, 0 for values of padding tokens."""
     kept = kept_tokens(module, inputs, output)
     return np.broadcast_to(1.0 if kept is None else kept, output.shape)
 
 
 def _few(module: Module, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The first inputs, as many as fit into ``MEMORY``."""
+    """The first inputs: as many as fit into ``MEMORY``."""
     elements = sum(
         int(np.prod(op.value.tensor.shape))
         for op in module.ops
@@ -172,14 +175,14 @@ def _few(module: Module, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 
 Array = np.ndarray
 Cotangents = tuple[Array | None, ...]
-"""Derivatives by each operand, None for one that takes none (a mask)."""
+"""Derivatives by each operand; None for an operand without a derivative (a mask)."""
 Rule = Callable[[Site, Array, tuple[Array, ...]], Cotangents]
-"""(site, derivative by the result, operands) to the derivatives by the operands."""
+"""(site, derivative by the result, operands) -> derivatives by the operands."""
 
 
 class Tape:
-    """One run of a poly module forwards in a float type; ``outputs`` by name, and all values, are
-    kept.
+    """One run of a poly module forwards, in a float type; it keeps all values and ``outputs`` by
+    name.
     """
 
     def __init__(self, module: Module, inputs: Mapping[str, Array], dtype: type) -> None:
@@ -188,7 +191,7 @@ class Tape:
         self.outputs = interpret_poly(module, inputs, dtype, observe=self._values.__setitem__)
 
     def greatest_mean(self, op: Op) -> float:
-        """Of the absolute means of the inputs' values of an op's result ``[inputs, ...]``."""
+        """Greatest absolute mean of an op's result ``[inputs, ...]``, over the inputs."""
         values = self._values[op]
         return float(np.abs(values.reshape(len(values), -1).mean(axis=1)).max())
 
@@ -216,7 +219,7 @@ def _add(found: dict[Value, Array], value: Value, part: Array) -> None:
 
 
 def _unbroadcast(derivative: Array, like: Array) -> Array:
-    """Summed over the axes along which an operand was broadcast."""
+    """A derivative, summed over the axes along which an operand was broadcast."""
     shape = (1,) * (derivative.ndim - like.ndim) + like.shape
     axes = tuple(a for a, n in enumerate(shape) if n == 1 and derivative.shape[a] != 1)
     return derivative.sum(axis=axes).reshape(like.shape) if axes else derivative.reshape(like.shape)

@@ -1,1 +1,1 @@
-"""The Python interface: what ``import atlasc`` offers, from a model to encrypted answers."""
+"""The Python interface behind ``import atlasc``: from a model to encrypted answers."""

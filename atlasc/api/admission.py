@@ -1,4 +1,4 @@
-"""Inputs before they are encrypted: those without a right answer are left out.
+"""Checks inputs before they are encrypted, and leaves out inputs without a right answer.
 
 One input that explodes spoils the answers of its whole batch.
 """
@@ -18,7 +18,8 @@ from atlasc.loading.inputs import Inputs
 from atlasc.runtime.native import load_library
 
 UNSAFE_REMEDY = (
-    "compile with data that has such inputs, or a larger --margin; --unchecked encrypts them anyway"
+    "compile with data that has such inputs, or a larger --margin; --unchecked encrypts the inputs "
+    "anyway"
 )
 
 
@@ -26,11 +27,11 @@ class Admitted(NamedTuple):
     """Inputs that may be encrypted.
 
     Attributes:
-        inputs: those.
-        rows: which of all that were given they are.
-        left_out: why the others are left out, by row.
-        doubt: why the bound on the errors may not hold for their answers: the first of the reasons;
-            empty where there is none.
+        inputs: the inputs that may be encrypted.
+        rows: their row numbers among all given inputs.
+        left_out: row of an input that is left out -> why.
+        doubt: the first reason why the bound on the errors may not hold for the answers; empty if
+            there is none.
     """
 
     inputs: Inputs
@@ -48,16 +49,20 @@ def admit(
     unchecked: bool = False,
     steps: Steps = silent,
 ) -> Admitted:
-    """Leave out the inputs that are not finite or far larger than those of calibration; and those
-    whose answers would be wrong, if the whole bundle is here to tell.
+    """Leave out inputs that are not finite, or far larger than the inputs of calibration.
+
+    If the whole bundle is here, inputs whose answers would be wrong are left out, too.
 
     Args:
-        bundle: its client's part is enough.
+        bundle: the compiled program; its client's part is enough.
+        inputs: the inputs to check.
+        note: called with a headline and details for each warning.
         strict: refuse all inputs if one would be left out.
         unchecked: leave out only inputs that are not finite, and warn of the others.
+        steps: progress of the cleartext evaluation.
 
     Raises:
-        AtlasError: no input is left, or ``strict``.
+        AtlasError: no input is left; or one would be left out and ``strict`` is set.
     """
     reached = _reached(bundle, inputs)
     if bundle.has_server:
@@ -78,20 +83,20 @@ def admit(
         if strict or not rows:
             raise AtlasError(f"{count} not fit to be encrypted", why=why, remedy=remedy)
         note(
-            f"{count} left out: one that explodes spoils the whole batch",
+            f"{count} left out: one bad input spoils the answers of its whole batch",
             f"  why: {why}\n  what to do: {remedy}",
         )
     if taken := [f"{inputs.names[row]}: {unsafe[row]}" for row in rows if row in unsafe]:
         count = counted(len(taken), "input is", "inputs are")
-        note(f"{count} unsafe: answers of the batch may be wrong", f"  why: {listed(taken)}")
+        note(f"{count} unsafe: all answers of the batch may be wrong", f"  why: {listed(taken)}")
     large = [row for row in rows if reached[row].large and row not in unsafe]
     if large and not bundle.has_server:
         note(
-            f"{counted(len(large), 'input is', 'inputs are')} larger than all that calibration "
-            "saw: answers of the batch may be wrong",
+            f"{counted(len(large), 'input is', 'inputs are')} larger than the inputs of "
+            "calibration: all answers of the batch may be wrong",
             f"  why: {listed([f'{inputs.names[row]}: {reached[row].why}' for row in large])}\n"
-            "  what to do: compile with data that has such inputs; atlasc check-input, with the "
-            "whole bundle, tells whether an answer is wrong, which this cannot",
+            "  what to do: compile with data that has such inputs; or run atlasc check-input with "
+            "the whole bundle, which tells whether an answer will be wrong",
         )
     doubts = [f"{inputs.names[row]}: {unsafe[row]}" for row in rows if row in unsafe]
     doubts += [f"{inputs.names[row]}: {reached[row].why}" for row in rows if reached[row].large]
@@ -100,7 +105,7 @@ def admit(
 
 
 def tell_undecided(found: Sequence[Verdict], note: Note) -> None:
-    """Note the inputs whose answers are within the promised error, and may have another class."""
+    """Note the inputs whose answers keep the promised error but may have another class."""
     lines = [f"{one.input}: {one.why}" for one in found if one.kind == "undecided"]
     if lines:
         count = counted(len(lines), "input is", "inputs are")
@@ -127,15 +132,15 @@ def require_polynomials(bundle: Bundle) -> Bundle:
 
 
 def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdict]:
-    """Whether each input may be encrypted and its answer will be right.
+    """A verdict on each input: whether it may be encrypted, and whether its answer will be right.
 
-    An input that is not finite is not evaluated.
+    Inputs that are not finite are not evaluated.
     """
     return _judged(bundle, inputs, _reached(bundle, inputs), steps)
 
 
 def _reached(bundle: Bundle, inputs: Inputs) -> list[Reach]:
-    """The magnitude of each input; infinite for a row of the data that has no input."""
+    """The magnitude of each input; infinite for a row of the data without an input."""
     reached = bundle.client.examine(inputs.arrays)
     for row, fault in enumerate(inputs.faults):
         if fault:

@@ -1,4 +1,4 @@
-"""Answers to some inputs, beside those of the polynomials and of the model in the clear."""
+"""Answers to inputs, beside the answers of the polynomials and of the model in the clear."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from atlasc.run.timing import Timing
 
 @dataclass(frozen=True)
 class ProgramAnswers:
-    """Answers to some inputs. A row belongs to each input that was given.
+    """Answers to inputs. Each given input has one row.
 
     Attributes:
-        inputs: what was given.
-        rows: which of the inputs were encrypted.
-        answer: to these: outputs, what the polynomials give in the clear, and seconds.
-        refused: row of an input without an answer: why.
-        warnings: what a user should know, a text each.
-        unchecked: whether answers are shown that are far outside of what calibration saw.
+        inputs: the given inputs.
+        rows: row numbers of the inputs that were encrypted.
+        answer: their outputs, the outputs of the polynomials in the clear, and seconds.
+        refused: row of an input without an answer -> why.
+        warnings: what a user should know, one text each.
+        unchecked: whether answers far outside the outputs seen in calibration are shown.
         agreements: how far each answer agrees with the model's, from 0 to 1, in the order of
-            ``rows``; None where the program does not know the model's.
+            ``rows``; None if the model's answers are not known.
     """
 
     inputs: Inputs
@@ -37,13 +37,15 @@ class ProgramAnswers:
 
     @property
     def outputs(self) -> dict[str, np.ndarray]:
-        """Answers by output name, ``[inputs, ...]``; NaN in the rows that are refused."""
+        """Output name -> answers ``[inputs, ...]``; NaN in rows without an answer."""
         shown = self.answer.shown(self.unchecked)
         return {name: self._placed(values) for name, values in shown.items()}
 
     @property
     def expected(self) -> dict[str, np.ndarray]:
-        """What the polynomials give in the clear, likewise; NaN for inputs that are left out."""
+        """Output name -> cleartext results of the polynomials ``[inputs, ...]``; NaN for inputs
+        that were left out.
+        """
         expected = self.answer.finished(self.answer.expected)
         return {name: self._placed(values) for name, values in expected.items()}
 
@@ -55,24 +57,27 @@ class ProgramAnswers:
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
-        """By output name, for each input the largest difference from the polynomials' answer,
-        before the function that may end an output.
+        """Output name -> largest difference of each input's answer from that of the polynomials.
+
+        The difference is taken before the function that may end an output.
         """
         return self._distances(self.answer.expected)
 
     @property
     def max_error(self) -> float:
-        """Greatest difference of an answer from the polynomials' answer; NaN without answers."""
+        """Greatest difference between an answer and the polynomials' answer; NaN without
+        answers.
+        """
         return self.answer.max_error
 
     @property
     def mean_error(self) -> float:
-        """Mean absolute difference from the polynomials' answers."""
+        """Mean absolute difference between the answers and the polynomials' answers."""
         return self.answer.mean_error
 
     @property
     def model(self) -> dict[str, np.ndarray] | None:
-        """The model's answers in the clear, like ``expected``; None where they are not known."""
+        """The model's answers in the clear, like ``expected``; None if they are not known."""
         if self.answer.model is None:
             return None
         model = self.answer.finished(self.answer.model)
@@ -80,34 +85,37 @@ class ProgramAnswers:
 
     @property
     def model_errors(self) -> dict[str, np.ndarray] | None:
-        """By output name, for each input the largest difference from the model's answer, likewise
-        before that function.
+        """Output name -> largest difference of each input's answer from the model's answer.
+
+        The difference is taken before the function that may end an output.
         """
         return None if self.answer.model is None else self._distances(self.answer.model)
 
     @property
     def model_max_error(self) -> float | None:
-        """Greatest difference of an answer from the model's; None where that is not known."""
+        """Greatest difference between an answer and the model's; None if the model's is not
+        known.
+        """
         return self.answer.model_max_error
 
     @property
     def agreement(self) -> float | None:
-        """Share of the answers that agree with the model's; None where that is not known."""
+        """Share of the answers that agree with the model's; None if the model's are not known."""
         return None if self.agreements is None else float(np.mean(self.agreements))
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Time by phase: keys, encrypt, execute, decrypt."""
+        """Seconds by phase: keys, encrypt, execute, decrypt."""
         return self.answer.seconds
 
     @property
     def target(self) -> str:
-        """What it ran on."""
+        """Name of the target that computed the answers."""
         return self.answer.target
 
     @property
     def timing(self) -> Timing | None:
-        """Seconds of each op; None where nothing was encrypted."""
+        """Seconds of each op; None if nothing was encrypted."""
         return self.answer.timing
 
     def _distances(self, others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

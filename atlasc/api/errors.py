@@ -1,4 +1,4 @@
-"""Errors of the system and of other libraries as :class:`AtlasError`."""
+"""Turns errors of the system and of other libraries into :class:`AtlasError`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHORT_OF_MEMORY = (
     "annot allocate memory",
     "can't allocate memory",
 )
-"""What the errors of Python, of the loader of libraries, of the system and of torch say."""
+"""Words in errors of Python, the loader of libraries, the system and torch about lacking memory."""
 COMPILER = ("huggingface_hub", "jinja2", "matplotlib", "mpmath", "pymoo", "torch", "transformers")
-"""Modules of the extra ``compile``: a client and a server need none of them."""
+"""Modules of the extra ``compile``; a client and a server need none of these."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def as_atlas_error(error: BaseException) -> AtlasError | None:
-    """What a user can mend, said as all such errors are; None for a fault of the program."""
+    """The AtlasError for a fault that the user can mend; None for a fault of the program."""
     if isinstance(error, AtlasError):
         return error
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in COMPILER:
@@ -33,7 +33,7 @@ def as_atlas_error(error: BaseException) -> AtlasError | None:
         )
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in SHORT_OF_MEMORY):
         return AtlasError("not enough memory", remedy="a shorter input, or a larger machine")
-    # Libraries in Rust pass errors of the system on as text.
+    # Libraries in Rust report errors of the system as text.
     if not isinstance(error, OSError) and "(os error " not in str(error):
         return None
     headline = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -44,7 +44,7 @@ def as_atlas_error(error: BaseException) -> AtlasError | None:
 
 @contextmanager
 def atlas_errors() -> Iterator[None]:
-    """Raise what a user can mend as AtlasError, whatever library it came from."""
+    """Raise faults that the user can mend as AtlasError, whatever library they came from."""
     try:
         yield
     except AtlasError:

@@ -1,4 +1,4 @@
-"""``atlasc.compile`` and ``atlasc.load``: a compiled program, run and looked at from Python."""
+"""``atlasc.compile`` and ``atlasc.load``: a compiled program, to run and inspect from Python."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ def compile(
 
     Args:
         model: a HuggingFace model or any torch module; or a path or a name, as on the command line.
-        data: some dozens of real inputs, for the ranges: a list of texts, of pairs of texts or of
-            images, what a tokenizer returns, a DataFrame, a data set, a loader, an array or
-            tensor, a mapping of them by input name, or the path of a file.
-        tokenizer: of a text model in memory.
-        processor: of an image model in memory: what prepares its images.
+        data: some dozens of real inputs, to measure ranges: a list of texts, of pairs of texts or
+            of images; the output of a tokenizer; a DataFrame; a data set; a loader; an array or a
+            tensor; a mapping from input names to arrays; or the path of a file.
+        tokenizer: the tokenizer of a text model in memory.
+        processor: the image processor of an image model in memory.
         options: see :class:`CompileOptions`.
         progress: called as ``progress(what, done, total)``.
         changes: single options by name: ``sequence_length=64``, ``target="sim"``,
             ``key_memory="4G"``, ...
 
     Raises:
-        AtlasError: the model, the data or an option is refused, or nothing is within the limits.
+        AtlasError: the model, the data or an option is refused, or no setting is within the limits.
     """
     chosen = options_of(CompileOptions, changes, options)
     warnings: list[str] = []
@@ -81,11 +81,12 @@ def compile(
 
 
 def load(folder: str | Path) -> Program:
-    """The program in a folder that :meth:`Program.save` or ``atlasc compile`` wrote; or a role's
-    part of it, which is enough for what the role does.
+    """Load the program in a folder that :meth:`Program.save` or ``atlasc compile`` wrote.
+
+    A role's part of the folder is enough for the work of that role.
 
     Raises:
-        AtlasError: it is no such folder, or a file in it was changed.
+        AtlasError: the folder holds no program, or a file in it was changed.
     """
     with atlas_errors():
         place = Path(folder)
@@ -96,8 +97,8 @@ class Program:
     """A compiled model.
 
     Attributes:
-        bundle: its files.
-        warnings: what a user should know of its compilation in this process, a text each.
+        bundle: the files of the program.
+        warnings: what a user should know of its compilation in this process, one text each.
     """
 
     def __init__(
@@ -107,21 +108,21 @@ class Program:
         warnings: tuple[str, ...] = (),
     ) -> None:
         self.bundle, self.warnings = bundle, warnings
-        self._scratch = scratch  # the files of a program that was not saved live as long as it
+        self._scratch = scratch  # keeps the files of an unsaved program alive
 
     @property
     def folder(self) -> Path:
-        """Where its files lie; a temporary folder until the program is saved."""
+        """The folder of the program's files; a temporary folder until the program is saved."""
         return self.bundle.folder
 
     @property
     def target(self) -> str:
-        """What it was compiled for."""
+        """Name of the target that the program was compiled for."""
         return self.bundle.target
 
     @property
     def batch(self) -> int:
-        """Inputs that one encrypted run answers."""
+        """Number of inputs that one encrypted run answers."""
         return self.bundle.batch
 
     def inputs(self, data: object, long: str = LONG[0]) -> Inputs:
@@ -134,7 +135,7 @@ class Program:
                 ("windows"), or are refused ("refuse").
 
         Raises:
-            AtlasError: they are not what the model reads.
+            AtlasError: the data is not what the model reads.
         """
         with atlas_errors():
             return self.bundle.load_inputs(data, long).tell(warned)
@@ -153,14 +154,14 @@ class Program:
         """Make keys, encrypt, execute and decrypt in this process, to try a program out.
 
         Args:
-            inputs: texts, arrays, tensors or a path; more than a batch are answered in several
-                runs.
-            target: another one than the program was compiled for.
-            project: a built C++ project with its Python module, to run on its engine.
-            long: what becomes of longer texts; see :meth:`inputs`.
-            strict: refuse all inputs if one is unsafe; else it is left out.
-            unchecked: take unsafe inputs, and give answers that are far outside what calibration
-                saw.
+            inputs: texts, arrays, tensors or a path; inputs beyond one batch are answered in
+                further runs.
+            target: a target to use instead of the one that the program was compiled for.
+            project: a built C++ project with its Python module, whose engine runs the program.
+            long: treatment of texts that are too long; see :meth:`inputs`.
+            strict: refuse all inputs if one is unsafe, instead of leaving it out.
+            unchecked: accept unsafe inputs, and give answers far outside the outputs seen in
+                calibration.
             progress: called as ``progress(what, done, total)``.
 
         Raises:
@@ -180,15 +181,15 @@ class Program:
     def check(
         self, inputs: object, progress: ProgressCallback | None = None, *, long: str = LONG[0]
     ) -> list[Verdict]:
-        """Whether each input may be encrypted and its answer will be right, evaluated in the clear.
+        """Check in the clear whether each input may be encrypted and its answer will be right.
 
         Args:
             inputs: texts, arrays, tensors or a path.
             progress: called as ``progress(what, done, total)``.
-            long: what becomes of longer texts; see :meth:`inputs`.
+            long: treatment of texts that are too long; see :meth:`inputs`.
 
         Raises:
-            AtlasError: of the inputs; or the program's folder lacks the server's part.
+            AtlasError: the inputs are refused, or the program's folder lacks the server's part.
         """
         with atlas_errors():
             given = self.bundle.load_inputs(inputs, long, partial=True).tell(warned)
@@ -205,21 +206,23 @@ class Program:
         seed: int = 0,
         progress: ProgressCallback | None = None,
     ) -> Evaluation:
-        """How often the program is right on labelled inputs, and how often it agrees with its
-        model: of the model, the polynomials and the errors of encryption, and of ciphertexts.
+        """Measure accuracy on labelled inputs, and agreement with the model.
+
+        Both are measured for the model, its polynomials, the errors of encryption, and ciphertexts.
 
         Args:
-            inputs: with labels: a path, rows such as ``{"text": ..., "label": ...}``, or arrays
-                with ``labels``.
-            encrypted: so many inputs, chosen at random, are answered on ciphertexts.
-            simulated: likewise by the packed program on the simulator, with the errors of CKKS.
-            target: that encrypts, another one than the program was compiled for.
-            long: what becomes of longer texts; see :meth:`inputs`.
-            seed: of the choice and the errors.
+            inputs: inputs with labels: a path, rows such as ``{"text": ..., "label": ...}``, or
+                arrays with ``labels``.
+            encrypted: how many inputs, chosen at random, are answered on ciphertexts.
+            simulated: how many are answered on the simulator, with the errors of CKKS.
+            target: a target for ``encrypted``, instead of the one that the program was compiled
+                for.
+            long: treatment of texts that are too long; see :meth:`inputs`.
+            seed: seed for the choice of inputs and for the simulated errors.
             progress: called as ``progress(what, done, total)``.
 
         Raises:
-            AtlasError: of the inputs or the labels; or the folder lacks the server's part.
+            AtlasError: the inputs or labels are refused, or the folder lacks the server's part.
         """
         warnings: list[str] = []
         note = collecting(warnings)
@@ -232,7 +235,7 @@ class Program:
         return replace(found, notes=tuple(warnings))
 
     def inspect(self, progress: ProgressCallback | None = None) -> dict[str, Any]:
-        """What the program costs, as ``atlasc inspect --json`` prints it."""
+        """Costs of the program, as ``atlasc inspect --json`` prints them."""
         with atlas_errors():
             found = inspect_bundle(self.bundle, steps_of(progress))
         return {**found.summary, "nominal_ranges": found.nominal}
@@ -241,11 +244,11 @@ class Program:
         """Copy the program to a new folder, which appears whole or not at all.
 
         Args:
-            folder: a new one.
-            part: "client" or "server": what this role needs alone, without the other's files.
+            folder: a new folder.
+            part: "client" or "server": copy only the files that this role needs.
 
         Raises:
-            AtlasError: the folder exists, or cannot be written; there is no such part.
+            AtlasError: the folder exists or cannot be written, or ``part`` is unknown.
         """
         with atlas_errors():
             if part is not None:
@@ -255,7 +258,7 @@ class Program:
                 shutil.copytree(self.folder, draft, dirs_exist_ok=True)
 
     def summary(self) -> list[tuple[str, str]]:
-        """The main figures, each with its name."""
+        """The main figures, as pairs of a name and a value."""
         facts, costs = self.bundle.manifest, dict(self.bundle.manifest.costs)
         error, seconds = facts.settings.get("error"), costs.get("seconds")
         agreement = facts.settings.get("agreement")
@@ -292,7 +295,7 @@ def run_inputs(
     steps: Steps = silent,
     note: Note,
 ) -> ProgramAnswers:
-    """What :meth:`Program.run` does, with progress in steps and warnings as they occur.
+    """Run a program as :meth:`Program.run`, with progress in steps and warnings as they occur.
 
     Raises:
         AtlasError: as :meth:`Program.run`.
@@ -314,7 +317,7 @@ def run_inputs(
         )
     answer = replace(answer, model=model)
     refused = dict(admitted.left_out) | {
-        admitted.rows[row]: f"{share:.1%} of its slots are far outside what calibration saw"
+        admitted.rows[row]: f"{share:.1%} of its slots are far outside those seen in calibration"
         for row, share in answer.refused.items()
     }
     return ProgramAnswers(
@@ -326,12 +329,12 @@ def run_inputs(
 def _agreement(
     bundle: Bundle, arrays: Mapping[str, np.ndarray], answer: RunResult
 ) -> tuple[float, ...] | None:
-    """How far each answer agrees with the model's; None where the model's is not known."""
+    """How far each answer agrees with the model's, from 0 to 1; None if that is not known."""
     promise = Promise.of(bundle.poly)
     if promise is None or answer.model is None:
         return None
     beside = compared(promise, bundle.poly, arrays, answer.outputs, answer.model)
-    # Errors of encryption are in these answers already.
+    # These answers already contain the errors of encryption.
     found = beside.agreement(replace(promise, noise=0.0))
     found[list(answer.refused)] = 0.0
     return tuple(found.tolist())
@@ -340,7 +343,7 @@ def _agreement(
 def evaluate_inputs(
     bundle: Bundle, inputs: Inputs, *, steps: Steps = silent, note: Note, **options: Any
 ) -> Evaluation:
-    """What :meth:`Program.evaluate` does, with progress in steps and warnings as they occur.
+    """Evaluate a program as :meth:`Program.evaluate`, with progress and warnings as they occur.
 
     Raises:
         AtlasError: as :meth:`Program.evaluate`.
@@ -352,7 +355,7 @@ def evaluate_inputs(
 
 
 def collecting(warnings: list[str]) -> Callable[..., None]:
-    """A note that adds to the warnings."""
+    """A note that appends to ``warnings``."""
 
     def note(headline: str, details: str = "") -> None:
         warnings.append(f"{headline}\n{details}" if details else headline)
@@ -361,11 +364,11 @@ def collecting(warnings: list[str]) -> Callable[..., None]:
 
 
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
-    """The Python module to run by: of the project that was named, or of the bundle's own."""
+    """The Python module that runs the program: of the named project, or of the bundle's own."""
     if project is not None and target:
         raise AtlasError(
             "--project and --target exclude each other",
-            why="the engine of a project is the one that it was built with",
+            why="a project runs on the engine that it was built with",
             remedy="leave one of them out",
         )
     own = bundle.folder / PROJECT

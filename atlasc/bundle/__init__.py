@@ -1,1 +1,1 @@
-"""What compile leaves behind, and what travels between client and server."""
+"""The files that compile writes, and the messages between client and server."""

@@ -1,17 +1,17 @@
-"""A compiled model on disk, in one part for each role.
+"""A compiled model on disk, with one part for each role.
 
 ```
 manifest.json            format, model, target, parameters, security, digests of all files
-manifest.json.minisig    the signature of its maker, if there is one (``atlasc sign``)
+manifest.json.minisig    the maker's signature, if there is one (``atlasc sign``)
 report.html, front.*     the chosen settings and their costs
 evaluations.jsonl        all evaluations and trials of a search
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
 server/                  program.air, poly.air, weights.safetensors
 ```
 
-A client needs ``manifest.json`` and ``client/`` alone, a server ``manifest.json`` and ``server/``;
-``atlasc split`` makes these two parts.
-No key is ever part of a bundle: keys have folders of their own (``atlasc keygen``).
+A client needs only ``manifest.json`` and ``client/``, a server only ``manifest.json`` and
+``server/``; ``atlasc split`` makes these two parts. A bundle never contains a key: keys have
+folders of their own (``atlasc keygen``).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from atlasc.targets.program import identity_of
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files are those that its manifest lists.
+    """A bundle whose files match its manifest.
 
     Attributes:
-        folder: where it lies.
-        manifest: its facts.
-        identity: a digest of the manifest, which has the digests of all files.
-        role: whose part is used; None: both.
+        folder: folder of the bundle.
+        manifest: facts of the bundle.
+        identity: digest of the manifest, which has the digests of all files.
+        role: the role whose part is used; None: both.
     """
 
     folder: Path
@@ -76,7 +76,8 @@ class Bundle:
         client = ClientProgram(self._module("client/embed"), self._module("client/interface"))
         if client.batch != self.batch:
             raise AtlasError(
-                f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"
+                f"{self.folder} answers {client.batch} inputs a run, but its manifest says "
+                f"{self.batch}"
             )
         return client
 
@@ -87,7 +88,7 @@ class Bundle:
 
     @cached_property
     def poly(self) -> Module:
-        """The program's cleartext meaning: the polynomial simulation."""
+        """The program in the clear: the poly module that simulates its polynomials."""
         return self._module("server/poly", "server/weights")
 
     def _module(self, name: str, arrays: str = "") -> Module:
@@ -98,32 +99,32 @@ class Bundle:
 
     @property
     def target(self) -> str:
-        """Name of the target that it was compiled for."""
+        """Name of the target that the bundle was compiled for."""
         return self.manifest.target
 
     @property
     def batch(self) -> int:
-        """Inputs that one run answers."""
+        """Number of inputs that one run answers."""
         return self.manifest.batch
 
     @cached_property
     def parameters(self) -> ParameterSet:
-        """The parameter set that it was compiled for."""
+        """The parameter set that the bundle was compiled for."""
         return self.manifest.parameter_set()
 
     @property
     def interface(self) -> Module:
-        """A module with the program's inputs and outputs, of the part that the role has."""
+        """A module with the program's inputs and outputs, from the role's own part."""
         return self.program if self.role == "server" else self.client.interface
 
     @property
     def has_server(self) -> bool:
-        """Whether the server's part lies here too."""
+        """Whether the server's part is here too."""
         return (self.folder / "server").is_dir()
 
     @cached_property
     def model(self) -> LoadedModel:
-        """How to read inputs."""
+        """The model as far as it is needed to read inputs."""
         inputs = *self.client.embed.inputs, *self.client.public_inputs
         return client_model(inputs, self.folder / "client" / "model")
 
@@ -132,8 +133,8 @@ class Bundle:
 
         Args:
             data: a path, or objects in memory; see :func:`atlasc.loading.data.inputs_of`.
-            long: what becomes of longer texts, one of ``LONG``.
-            options: ``partial`` and ``choice``, likewise.
+            long: treatment of longer texts, one of ``LONG``.
+            options: ``partial`` and ``choice`` of :func:`atlasc.loading.data.inputs_of`.
 
         Raises:
             AtlasError: as :func:`atlasc.loading.data.inputs_of`.
@@ -143,7 +144,8 @@ class Bundle:
         return inputs_of(data, self.model, self.manifest.sequence_length, long, **options)
 
     def whole(self) -> Bundle:
-        """The bundle with the parts of both roles: what was checked is not checked again.
+        """The bundle with the parts of both roles. Files that are checked already are not checked
+        again.
 
         Raises:
             AtlasError: as :func:`load_bundle`.
@@ -155,7 +157,7 @@ class Bundle:
                 _require_part(self.folder, part, alone=False)
                 _check_part(self.folder, self.manifest, part)
         whole = replace(self, role=None)
-        # What was read of the role's part.
+        # Keeps what was read from the role's part.
         vars(whole).update({n: v for n, v in vars(self).items() if n not in vars(whole)})
         return whole
 
@@ -168,12 +170,12 @@ def write_bundle(
     model: LoadedModel,
     facts: dict[str, Any],
 ) -> None:
-    """Fill a new folder; the manifest, with the digests of all other files, comes last."""
+    """Fill a new folder; the manifest, with the digests of all other files, is written last."""
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
     for name in ("embed", "interface"):
         save_module(getattr(client, name), draft / "client" / f"{name}.air")
-    # What the client needs to read its inputs: no weights, no code.
+    # The client's files for reading inputs: no weights, no code.
     copied = ["config.json", *PROCESSOR_FILES]
     if not _wrote_tokenizer(model, draft / "client" / "model"):
         copied += [*TOKENIZER_FILES, *FURTHER_FILES]
@@ -194,27 +196,30 @@ def write_bundle(
 
 
 def _wrote_tokenizer(model: LoadedModel, folder: Path) -> bool:
-    """Whether the model has a tokenizer that could be written for the client."""
+    """Write the model's tokenizer for the client; False if the model has none that can be
+    written.
+    """
     try:
         return model.tokenizer is not None and write_tokenizer(model.tokenizer, folder)
-    except AtlasError:  # it cannot be read, and whoever gives ids or images needs none
+    except AtlasError:  # it cannot be read; ids and images need none
         return False
 
 
 def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
-    """Open a bundle, or its part of a role, and check every file against the manifest; with a
-    role its files alone: the others may be on another machine.
+    """Open a bundle, or its part of a role, and check every file against the manifest.
+
+    With a role, only the role's files are checked: the others may be on another machine.
 
     Raises:
-        AtlasError: not a bundle, another format version, or a file that is missing, was changed, is
-            a link, or is not in the manifest.
+        AtlasError: the folder is no bundle, or has another format version; or a file is missing,
+            changed, a link, or not in the manifest.
     """
     folder = _located(folder, role)
     manifest, identity = read_manifest(folder)
     if unlisted := [name for name in REQUIRED if name not in manifest.files]:
         raise AtlasError(
             f"{folder / MANIFEST} is damaged",
-            why=f"it does not list {unlisted[0]}",
+            why=f"the manifest does not list {unlisted[0]}",
             remedy="compile the model again",
         )
     for part in ROLES if role is None else (role,):
@@ -229,7 +234,9 @@ def _check_part(folder: Path, manifest: Manifest, part: str) -> None:
         if not name.startswith(f"{part}/"):
             continue
         if not os.path.lexists(folder / name):
-            raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
+            raise AtlasError(
+                f"{folder} lacks {name}", remedy="copy the bundle again, or compile again"
+            )
         if sha256_of(folder / name) != expected:
             raise AtlasError(
                 f"{folder / name} was changed after the bundle was compiled",
@@ -242,12 +249,12 @@ def _check_part(folder: Path, manifest: Manifest, part: str) -> None:
             raise AtlasError(
                 f"{path} does not belong to the bundle",
                 why="the manifest does not list it",
-                remedy="remove it, or copy the bundle again",
+                remedy="remove the file, or copy the bundle again",
             )
 
 
 def _require_part(folder: Path, part: str, *, alone: bool = True) -> None:
-    """Refuse a folder without a part; ``alone``: this part is enough for what is to be done."""
+    """Refuse a folder without a part; ``alone``: whether this part alone is enough."""
     if not (folder / part).is_dir():
         enough = f", or the {part}'s part of it (atlasc split)" if alone else ""
         raise AtlasError(
@@ -258,8 +265,8 @@ def _require_part(folder: Path, part: str, *, alone: bool = True) -> None:
 
 
 def held_role(folder: Path) -> Role | None:
-    """The role whose part alone a folder is; None: it has both parts, or neither."""
-    for role in ROLES:  # the folder of the part itself, with the manifest beside it
+    """The role whose part a folder holds alone; None if it has both parts, or neither."""
+    for role in ROLES:  # may be the folder of the part itself, beside the manifest
         if not (folder / MANIFEST).is_file() and folder.resolve().name == role:
             return role
     here = [role for role in ROLES if (folder / role).is_dir()]
@@ -281,7 +288,7 @@ def copy_part(folder: Path, role: Role, place: Path) -> None:
 
 
 def _located(folder: Path, role: Role | None) -> Path:
-    """The folder with the manifest: the one given, or the one that holds it as its role's part."""
+    """The folder with the manifest: the given folder, or its parent if it is a role's part."""
     if (folder / MANIFEST).is_file():
         return folder
     whole = folder.resolve()
@@ -290,6 +297,6 @@ def _located(folder: Path, role: Role | None) -> Path:
     part = f", or its {role} folder with {MANIFEST} beside it" if role is not None else ""
     raise AtlasError(
         f"{folder} is not a compiled bundle" if folder.is_dir() else f"bundle {folder} not found",
-        why=f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder",
+        why=f"the folder has no {MANIFEST}" if folder.is_dir() else "there is no such folder",
         remedy=f"give the folder that atlasc compile -o or atlasc split wrote{part}",
     )

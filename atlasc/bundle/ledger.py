@@ -1,13 +1,12 @@
-"""What a client did with its key: the queries, the answers to them, and the shared numbers.
+"""The ledger of a client's key: its queries, their answers, and the numbers that were shared.
 
 A server can send anything back. With the ledger a client accepts one answer to each of its own
-queries, and no other. It is a file beside the secret key, one JSON object a line, that only grows.
-The runtime library keeps it (``atlasc/ledger.hpp``), for this client as for that of an emitted C++
-project.
+queries, and no other answer. The ledger is a file beside the secret key: one JSON object a line,
+and it only grows. The runtime library keeps it (``atlasc/ledger.hpp``), for this client as for the
+client of an emitted C++ project.
 
-A server that sends what it likes learns one bit from each answer: whether the client showed it or
-refused it. So a key has a budget of refused answers, after which it is not used any more
-(docs/security.md).
+A dishonest server learns one bit from each answer: whether the client showed it or refused it. So a
+key has a budget of refused answers, after which the key is not used any more (docs/security.md).
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ LEDGER = "ledger.jsonl"
 
 
 def most_refusals() -> int:
-    """Refused answers after which a key is not used any more."""
+    """Number of refused answers after which a key is not used any more."""
     return int(load_library().Ledger.MOST_REFUSALS)
 
 
 def noted(doubt: str) -> str:
-    """A reason for a doubt, as a ledger takes it."""
+    """The reason for a doubt, in the form that the ledger takes."""
     return printable(doubt)[: load_library().Ledger.MOST_DOUBT]
 
 
@@ -41,7 +40,7 @@ class Entry:
     Attributes:
         query: name of the query.
         program: identity of the bundle.
-        count: inputs of the query, or those that the answer says to be of.
+        count: number of inputs of the query, or the number that the answer claims.
         answer: SHA-256 of the answer; empty for a query.
     """
 
@@ -56,22 +55,22 @@ class Ledger:
     """The ledger of one secret key. All methods raise AtlasError if it is damaged or not writable.
 
     Attributes:
-        folder: where the key lies.
+        folder: folder of the key.
     """
 
     folder: Path
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file of the ledger."""
         return self.folder / LEDGER
 
     def check(self, answer: Entry) -> None:
         """Refuse an answer unless it is the only one to a query of this key.
 
         Raises:
-            AtlasError: no such query, another program or count, a second answer, or a new one after
-                too many were refused.
+            AtlasError: there is no such query, the program or the count differs, the query has an
+                answer already, or the budget of refused answers is spent.
         """
         with self._open() as ledger:
             ledger.check(astuple(answer))
@@ -80,18 +79,19 @@ class Ledger:
         """Note a query before it leaves the client.
 
         Args:
-            doubt: why the bound on the errors may not hold for its answer; empty where the client
-                knows of no reason, None where it did not look.
+            query: the query.
+            doubt: why the bound on the errors may not hold for its answer; empty if the client
+                knows no reason, None if it did not check.
 
         Raises:
-            AtlasError: too many answers were refused.
+            AtlasError: the budget of refused answers is spent.
         """
         with self._open() as ledger:
             ledger.add(astuple(query), None if doubt is None else noted(doubt))
 
     def answer(self, answer: Entry) -> None:
-        """Note an answer before it is decrypted, if :meth:`check` accepts it. What a server learns
-        from the answer, it then learns once.
+        """Note an answer before it is decrypted, if :meth:`check` accepts it. A server can then
+        learn from the answer only once.
 
         Raises:
             AtlasError: as :meth:`check`.
@@ -100,31 +100,32 @@ class Ledger:
             ledger.answer(astuple(answer))
 
     def refuse(self, answer: Entry) -> None:
-        """Note, before anything is said of it, that a decrypted answer is none."""
+        """Note that a decrypted answer is refused, before anything about it is shown."""
         with self._open() as ledger:
             ledger.refuse(astuple(answer))
 
     def refusals(self) -> int:
-        """How many answers were refused."""
+        """Number of refused answers."""
         with self._open() as ledger:
             return int(ledger.refusals())
 
     def require_shareable(self, answer: Entry, bits: int, shares: int) -> None:
-        """Refuse what :meth:`share` would refuse; for before anything is decrypted."""
+        """Refuse, before anything is decrypted, an answer that :meth:`share` would refuse."""
         with self._open() as ledger:
             ledger.require_shareable(astuple(answer), bits, shares)
 
     def share(self, answer: Entry, bits: int, shares: int) -> int:
-        """Note that the numbers of an answer leave the client, before they are shown, and count the
-        answers that were shared, this one included.
+        """Note, before they are shown, that the numbers of an answer leave the client.
+
+        Returns how many answers were shared, this one included.
 
         An answer that is shared at kappa ``bits`` as one of tau ``shares`` spends 2^-kappa / tau,
-        in proportion to the divergence that :mod:`atlasc.client.sharing` allows; all of a key's may
-        spend 2^-kappa.
+        in proportion to the divergence that :mod:`atlasc.client.sharing` allows. All shared answers
+        of a key together may spend 2^-kappa.
 
         Raises:
-            AtlasError: as :meth:`check`; the bound on the errors may not hold for the query, or the
-                answer was refused; the budget is spent.
+            AtlasError: as :meth:`check`; the bound on the errors may not hold for the query, the
+                answer was refused, or the budget is spent.
         """
         with self._open() as ledger:
             return int(ledger.share(astuple(answer), bits, shares))

@@ -2,7 +2,7 @@
 
 The digest of the manifest is the identity of the bundle: everything that changes an answer is in
 the manifest or in a file that it lists. Queries and answers carry the identity of the server's
-program, and those of another program are refused.
+program; a query or an answer of another program is refused.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
 
 def _file_name(name: str) -> str:
     if not all(map(_PART.fullmatch, name.split("/"))):
-        raise ValueError(f"{name!r} is no name of a file in a bundle")
+        raise ValueError(f"{name!r} is not the name of a file in a bundle")
     return name
 
 
 FileName = Annotated[str, Field(max_length=400), AfterValidator(_file_name)]
 Facts = dict[str, JsonValue]
-"""Shown to people; no result depends on them."""
+"""Members for people; no result depends on them."""
 
 
 @with_config(extra="allow")
@@ -70,7 +70,7 @@ class CostFacts(TypedDict):
 
 
 class ModelFacts(Schema):
-    """The model that was compiled, and what of its files is not read or not computed."""
+    """The compiled model, and which of its files are not read or not computed."""
 
     name: str
     kind: str
@@ -81,18 +81,18 @@ class Manifest(Schema):
     """The facts of a bundle.
 
     Attributes:
-        format: of the bundle.
-        atlasc: version that compiled it.
-        model: name and family.
+        format: format version of the bundle.
+        atlasc: version of atlasc that compiled it.
+        model: name and family of the model.
         program: identity of the server's program, which queries and answers carry.
-        target: its name.
-        parameters: as the target writes them.
+        target: name of the target.
+        parameters: parameter set, in the target's form.
         security_bits, insecure: of the parameters: 128 bits or more, never insecure.
         security: archived estimates for the secrets in use.
-        batch: inputs that one run answers.
+        batch: number of inputs that one run answers.
         sequence_length: tokens of a text; None for images.
-        settings, data, calibration, costs: for reports.
-        files: SHA-256 of every other file, by its path.
+        settings, data, calibration, costs: facts for reports.
+        files: path -> SHA-256 of every other file.
     """
 
     format: Literal[3]
@@ -113,19 +113,20 @@ class Manifest(Schema):
     files: dict[FileName, Sha256]
 
     def parameter_set(self) -> ParameterSet:
-        """The parameters. Their security is computed here, whatever the manifest says of it.
+        """The parameters. Their security is computed here; the manifest's own number is only
+        compared.
 
         Raises:
-            AtlasError: they are damaged, have fewer than 128 bits, or are weaker than the manifest
-                says.
+            AtlasError: they are damaged, have fewer than 128 bits of security, or are weaker than
+                the manifest says.
         """
         found = find_target(self.target).parameters.from_dict(self.parameters)
         if found.to_dict() != self.parameters:
-            raise AtlasError(f"{MANIFEST} has parameters that are none of {self.target}")
+            raise AtlasError(f"{MANIFEST} has parameters that {self.target} does not know")
         check_security(found.secrets)
         if (self.security_bits, self.insecure) != (found.security_bits, False):
             raise AtlasError(
-                f"{MANIFEST} says {self.security_bits} bits of security, its parameters have "
+                f"{MANIFEST} says {self.security_bits} bits of security, but its parameters have "
                 f"{found.security_bits}",
                 remedy="compile the model again, and do not use this bundle",
             )
@@ -136,7 +137,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     """The manifest of a bundle, and its SHA-256.
 
     Raises:
-        AtlasError: it cannot be read, is of another format, or is damaged.
+        AtlasError: the manifest cannot be read, has another format, or is damaged.
     """
     path = folder / MANIFEST
     content = read_bytes(path, MAX_MANIFEST, links=False)
@@ -146,7 +147,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
             why=f"this atlasc reads format {FORMAT}",
-            remedy="compile the model again, or use the atlasc that made it",
+            remedy="compile the model again, or use the version of atlasc that made it",
         )
     with explained(f"{path} is damaged", remedy="compile the model again"):
         manifest = parse_json(content, Manifest)

@@ -20,11 +20,12 @@ _LARGEST = 16 * KIB
 
 
 def make_key(path: Path, password: str) -> Path:
-    """Write a secret key, encrypted unless the password is empty, and beside it the public key,
-    with the suffix ``.pub``, whose place is returned.
+    """Write a secret key, encrypted unless the password is empty, and the public key beside it.
+
+    Returns the place of the public key, which has the suffix ``.pub``.
 
     Raises:
-        AtlasError: one of them exists, or cannot be written.
+        AtlasError: one of the files exists, or cannot be written.
     """
     library, public = _library(), path.with_suffix(".pub")
     require_new(path)
@@ -38,8 +39,9 @@ def make_key(path: Path, password: str) -> Path:
 
 
 def sign(bundle: Bundle, key: Path, password: str) -> Path:
-    """Sign a bundle with a secret key, and return the place of the signature; an earlier one is
-    replaced.
+    """Sign a bundle with a secret key, and return the place of the signature.
+
+    An earlier signature is replaced.
 
     Raises:
         AtlasError: the key cannot be read, is open to others, or the password is wrong.
@@ -64,16 +66,16 @@ def verify(bundle: Bundle, key: Path) -> None:
     """Check that a bundle has the signature of a public key.
 
     Raises:
-        AtlasError: there is no signature, it is damaged, or it is not of this key and manifest.
+        AtlasError: the signature is missing or damaged, or of another key or manifest.
     """
     library, path = _library(), bundle.folder / SIGNATURE
     if not os.path.lexists(path):
         raise AtlasError(
             f"{bundle.folder} is not signed",
-            why=f"it has no {SIGNATURE}",
+            why=f"the bundle has no {SIGNATURE}",
             remedy="ask its maker to sign it: atlasc sign",
         )
-    remedy = "do not use it: get the bundle, or the public key, from its maker again"
+    remedy = "do not use the bundle: get the bundle, or the public key, from its maker again"
     with explained(f"{bundle.folder} does not have the signature of {key}", remedy=remedy):
         public = library.PublicKey.from_bytes(read_text(key, _LARGEST).encode())
         signature = library.Signature.from_bytes(read_bytes(path, _LARGEST, links=False))

@@ -1,1 +1,1 @@
-"""What the arguments of nonlinear ops reach on real inputs."""
+"""The values that the arguments of nonlinear ops reach on real inputs."""

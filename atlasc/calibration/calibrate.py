@@ -1,8 +1,8 @@
-"""Calibration: on which ranges the nonlinear functions of a model have to be approximated.
+"""Calibration: the ranges on which the nonlinear functions of a model must be approximated.
 
-A Chebyshev sum explodes outside its domain, and nothing in a ciphertext says so. The ranges are
-therefore measured in the clear on all given inputs, widened by a margin, and validated on inputs
-that were held back.
+A Chebyshev sum explodes outside its domain, and nothing in a ciphertext shows it. The ranges are
+therefore measured in the clear on all given inputs, widened by a margin, and validated on held-back
+inputs.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.ir.module import Module, Op
 
 MAX_CALIBRATION = 256 * MIB
-"""Bytes of a calibration, most of which are quantiles of channels."""
-NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 8.0)}
-"""Plausible ranges of each family, for a model without data."""
+"""Greatest size in bytes of a calibration, which consists mostly of quantiles of channels."""
+NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 12.0)}
+"""Plausible ranges of each family of ops, for a model without data."""
 TAIL = 0.9
-"""Quantile that the distance of an extreme is measured with; see `standing_out`."""
+"""Quantile in units of which the distance of an extreme is measured; see `standing_out`."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Violation:
     """An input that leaves a calibrated range.
 
     Attributes:
-        input: what the input is called.
-        op, location, kind: which op, and what of it.
+        input: name of the input.
+        op, location, kind: the op, its module, and which of its ranges.
         reached: the value that the input reaches.
-        low, high: the range that it leaves.
+        low, high: the range that the input leaves.
     """
 
     __pydantic_config__ = STRICT
@@ -71,11 +71,11 @@ class Violation:
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise ValueError(f"{self.input} leaves a range of no width")
+            raise ValueError(f"{self.input} leaves a range of width zero")
 
     @property
     def excess(self) -> float:
-        """How far outside, as a share of the range's width."""
+        """How far the input goes outside, as a share of the range's width."""
         beyond = max(self.low - self.reached, self.reached - self.high)
         return beyond / (self.high - self.low)
 
@@ -92,12 +92,12 @@ class Calibration:
     """Ranges of all nonlinear ops of a module, and the schema of their JSON form.
 
     Attributes:
-        ranges: of each op, in order of execution.
-        inputs: how many inputs they were measured on.
-        margin: the margin, or None where it was chosen from the tail.
-        held_back: how many other inputs the ranges were validated on.
-        violations: where these leave a range.
-        keys: what was added to the keys of softmaxes before (see `centre_keys`).
+        ranges: range of each op, in order of execution.
+        inputs: number of inputs that the ranges were measured on.
+        margin: the margin; None if it was chosen from the tail.
+        held_back: number of other inputs that the ranges were validated on.
+        violations: places where these inputs leave a range.
+        keys: constants that were added to the keys of softmaxes beforehand (see `centre_keys`).
         extremes: positions of the extreme inputs (see `standing_out`).
     """
 
@@ -117,7 +117,7 @@ class Calibration:
 
     @property
     def leaving(self) -> int:
-        """How many held-back inputs leave some range."""
+        """Number of held-back inputs that leave some range."""
         return len({violation.input for violation in self.violations})
 
     def of(self, op: Op) -> Range:
@@ -131,14 +131,14 @@ class Calibration:
             raise AtlasError(
                 f"the calibration has no range for {op.name} %{op.value.name}",
                 where=op.location,
-                why="it belongs to another model or to another trace of it",
+                why="it belongs to another model, or to another trace of this model",
                 remedy="calibrate this module",
             )
         return known
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each op: location, op, kind, low, high, seen_low, seen_high, basis, and how
-        many held-back inputs leave the range.
+        """One row for each op: location, op, kind, low, high, seen_low, seen_high, basis, and the
+        number of held-back inputs that leave the range.
         """
         leaving: dict[tuple[str, str], set[str]] = {}
         for violation in self.violations:
@@ -148,7 +148,7 @@ class Calibration:
         return [{**r, "leaving": len(leaving.get((r["location"], r["op"]), ()))} for r in rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The calibration as JSON values."""
         return asdict(self)
 
 
@@ -165,30 +165,31 @@ def calibrate(
     """Measure the ranges of a module's nonlinear ops and validate them on the held-back inputs.
 
     With a margin m, a range of scores or arguments grows by m of its width at each end, and a range
-    of variances (low, high) becomes (low / (1 + m), high (1 + m)). Ranges of arguments hold 0, as
-    the slots that pad a ciphertext do.
+    of variances (low, high) becomes (low / (1 + m), high (1 + m)). Ranges of arguments always
+    contain 0, because the padding slots of a ciphertext are 0.
 
-    With `margin=None` each end is chosen from the tail that was seen. Let e be the extremes of the
+    With `margin=None` each end is chosen from the observed tail. Let e be the extremes of the
     inputs at that end (of log-variances for norms), u their 90% quantile and b the mean excess over
     u. If the tail is exponential, a new input goes beyond u + b log(0.1 / q) with probability q.
-    q is `RISK` over the number of ends, so that an input leaves any range at all with probability
-    `RISK` at most; the margin is never less than 5% of the width. Fewer than 30 inputs show no
+    q is `RISK` divided by the number of ends, so that an input leaves any range at all with
+    probability `RISK` at most. The margin is at least 5% of the width. Fewer than 30 inputs show no
     tail: they get a margin of 30%.
 
     Args:
+        module: nn module.
         arrays, held_back: inputs by name, [N, ...] each.
-        names: what the held-back inputs are called.
+        names: names of the held-back inputs.
         progress: called with (inputs done, all inputs).
         certified: take ranges that hold for every input (see `certified`), with the least margin
-            where none is given; inputs only tell where values lie in them.
+            if none is given; inputs then only show where values lie in these ranges.
 
     Raises:
-        AtlasError: no inputs, or values that are not finite in the cleartext model; an op has no
-            certified range on which a polynomial could be of use.
+        AtlasError: there are no inputs, the cleartext model gets values that are not finite, or an
+            op has no certified range on which a polynomial could be of use.
     """
     bounds = require_certified(module) if certified else {}
     if margin is not None and margin < 0:
-        raise AtlasError(f"a margin cannot be {margin}", remedy="give one such as 0.05")
+        raise AtlasError(f"a margin cannot be {margin}", remedy="give a margin such as 0.05")
     count = input_count(module, arrays)
     held = 0 if held_back is None else input_count(module, held_back)
 
@@ -213,12 +214,12 @@ def calibrate(
 
 
 def require_coverable(ranges: Sequence[Range]) -> None:
-    """Raise AtlasError where a range is too wide for any polynomial that a program could have."""
+    """Raise AtlasError if a range is too wide for every polynomial that a program could have."""
     wide = [known for known in ranges if known.widest_factor > math.log(WIDEST)]
     if not wide:
         return
     known = wide[0]
-    others = f" ({len(wide)} ops are like this)" if len(wide) > 1 else ""
+    others = f" ({len(wide)} ops have such a range)" if len(wide) > 1 else ""
     what, remedy = {
         "scores": (
             "the sums of its rows differ by a factor of e^{:.0f} even with all "
@@ -236,16 +237,16 @@ def require_coverable(ranges: Sequence[Range]) -> None:
         why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), so "
         f"{what.format(known.widest_factor)}; at most e^{math.log(WIDEST):.0f} can be "
         f"encrypted{others}",
-        remedy=f"{remedy}; also check for inputs that stand out",
+        remedy=f"{remedy}; also look for inputs unlike the others",
     )
 
 
 def nominal_calibration(module: Module) -> Calibration:
-    """The same plausible ranges for every op, as if no input had been measured.
+    """The same plausible ranges for every op, without measured inputs.
 
-    They give costs, and nothing that may be run: what a polynomial costs depends on its degree and
-    hardly on its range, so that the lowered program of a bare configuration shows the levels,
-    products and key switches of a real one.
+    They serve to compute costs, but not to run a program. The cost of a polynomial depends on its
+    degree and, at high degrees, on its range: on a narrow range fewer terms count. So the lowered
+    program of a bare config has about the levels, products and key switches of a real one.
     """
     ranges = []
     for op in nonlinear_ops(module):
@@ -261,9 +262,9 @@ def nominal_calibration(module: Module) -> Calibration:
 
 
 def standing_out(quantities: Sequence[Reached]) -> tuple[int, ...]:
-    """The inputs that reach an end of some quantity, those first that are furthest from the others.
+    """Positions of the extreme inputs, which reach an end of some quantity; the most extreme first.
 
-    How far an extreme lies from the median is counted in distances from the median to the 90%
+    The distance of an extreme from the median is counted in distances from the median to the 90%
     quantile.
     """
     found: dict[int, float] = {}
@@ -278,7 +279,7 @@ def standing_out(quantities: Sequence[Reached]) -> tuple[int, ...]:
 
 
 def _quantities(measured: Measurement, known: Range) -> Iterator[Reached]:
-    """What an op's ranges are of: its argument, and the scores and sums of a softmax."""
+    """The quantities of an op's ranges: its argument, and the scores and sums of a softmax."""
     yield measured.argument
     for part in (measured.scores, measured.sums):
         if part is not None and known.shares is not None:
@@ -302,7 +303,7 @@ def read_calibration(path: Path) -> Calibration:
     """The calibration in a JSON file.
 
     Raises:
-        AtlasError: it cannot be read, or is none.
+        AtlasError: the file cannot be read, or is no calibration.
     """
-    remedy = "write it with atlasc calibrate -o"
+    remedy = "write a calibration with atlasc calibrate -o"
     return read_json(path, Calibration, "the calibration", MAX_CALIBRATION, remedy=remedy)

@@ -1,11 +1,11 @@
-"""Ranges that hold for every input, by algebra on the weights.
+"""Ranges that hold for every input, derived from the weights.
 
 After a norm of d features a row lies in a ball: x = beta + gamma x', with |x'| <= sqrt(d). Linear
 layers map balls to ellipsoids, whose widths are known. So scores and arguments of activations have
-bounds, whatever the input is. Attention averages values, and an average lies between them.
+bounds for every input. Attention averages values, and an average lies between them.
 
-A variance is bounded above in the same way, but nothing keeps a row from being constant: below,
-algebra gives little more than epsilon.
+A variance is bounded from above in the same way. From below algebra gives little more than epsilon,
+because nothing keeps a row from being constant.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from atlasc.ir.scalar_functions import function
 Array = NDArray[np.float64]
 UNBOUNDED = (-math.inf, math.inf)
 GRID = 1025
-"""Arguments of a scalar function that its values are taken at."""
+"""Number of arguments at which a scalar function is evaluated to bound its values."""
 WIDEST_VARIANCES = 7 * 511**2
-"""High over low end of the widest range on which 1/sqrt of degree n is off by half at most is about
-7 n^2; no space has a greater degree."""
+"""Greatest ratio of the ends of a certified range of 1/sqrt. On a range with ratio 7 n^2 a
+polynomial of degree n errs by at most about half; no search space has a degree above 511."""
 WIDEST_SCORES = 16 * math.log(7 * 127**2)
-"""Five iterations of a softmax first sum squares of exp(score / 32), whose logarithms differ by a
-sixteenth of what scores do; 1/sqrt of an iteration has degree 127 at most."""
+"""Greatest width of certified scores. Five iterations of a softmax first sum squares of
+exp(score / 32), whose logarithms differ by a sixteenth of the scores' differences; 1/sqrt in an
+iteration has degree 127 at most."""
 
 
 class Bounds(NamedTuple):
-    """Between which numbers the argument of an op lies for every input: scores, a variance or mean
-    square plus epsilon, or an activation's argument.
+    """Bounds of an op's argument for every input: of scores, of a variance or mean square plus
+    epsilon, or of an activation's argument.
 
     Attributes:
-        low, high: the ends; infinite where algebra gives none.
+        low, high: the two ends; infinite if algebra gives none.
         channels: activations only: [C] ends of each channel.
     """
 
@@ -52,11 +53,11 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Generator:
-    """The set of matrix · u for all u with |u| <= 1 in a norm.
+    """The set of all products matrix · u with |u| <= 1 in a norm.
 
     Attributes:
         matrix: [*lead, features, directions].
-        cube: whether the norm is the greatest magnitude, instead of Euclid's.
+        cube: whether the norm is the greatest magnitude, instead of the Euclidean norm.
     """
 
     matrix: Array
@@ -64,31 +65,31 @@ class Generator:
 
     @property
     def half_widths(self) -> Array:
-        """How far each feature reaches, [*lead, features]."""
+        """Greatest magnitude of each feature, [*lead, features]."""
         return np.asarray(np.linalg.norm(self.matrix, 1 if self.cube else 2, axis=-1))
 
     @property
     def radius(self) -> Array:
-        """An upper bound of the Euclidean norm of a row, [*lead]."""
+        """Upper bound of the Euclidean norm of a row, [*lead]."""
         if self.cube:
             return np.asarray(np.linalg.norm(self.half_widths, axis=-1))
         return _spectral_norm(self.matrix)
 
     def reach(self, row: Array) -> Array:
-        """The greatest product with a row [*lead, features], [*lead]."""
+        """Greatest product with a row [*lead, features]; [*lead]."""
         along = (row[..., None, :] @ self.matrix)[..., 0, :]
         return np.asarray(np.linalg.norm(along, 1 if self.cube else 2, axis=-1))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A set that holds every row (along the last axis) of a tensor: a centre plus one element of
-    each generator. Rows at different places are independent of each other.
+    """A set that contains every row (along the last axis) of a tensor: a centre plus one element of
+    each generator. Rows at different places vary independently.
 
     Attributes:
         centre: [*lead, features]; an extent of 1 in `lead` stands for a whole axis.
         generators: see `Generator`.
-        weights: whether each row is non-negative and adds up to one at most, as probabilities do.
+        weights: whether each row is non-negative with a sum of at most one, like probabilities.
     """
 
     centre: Array
@@ -97,7 +98,7 @@ class Rows:
 
     @staticmethod
     def between(low: Array, high: Array) -> Rows:
-        """Each feature between two numbers, independently of the others."""
+        """The set in which each feature lies between two numbers, independently of the others."""
         half = (high - low) / 2
         return Rows((low + high) / 2, (Generator(half[..., None] * np.eye(half.shape[-1]), True),))
 
@@ -109,18 +110,18 @@ class Rows:
 
     @property
     def radii(self) -> tuple[Array, Array]:
-        """Lower and upper bound of the Euclidean norm of a row, [*lead]."""
+        """Lower and upper bound of the Euclidean norm of a row; [*lead] each."""
         middle = np.linalg.norm(self.centre, axis=-1)
         reach = sum((part.radius for part in self.generators), np.zeros(1))
         return np.maximum(middle - reach, 0), middle + reach
 
     def each(self, change: Callable[[Array], Array]) -> Rows:
-        """A linear function on centre and generators; it takes [*lead, features, directions]."""
+        """Apply a linear function to centre and generators, each [*lead, features, directions]."""
         parts = (Generator(change(part.matrix), part.cube) for part in self.generators)
         return Rows(change(self.centre[..., None])[..., 0], tuple(parts))
 
     def merged(self, axis: int) -> Rows:
-        """One set for all places of an axis of `lead`, which gets the extent 1."""
+        """One set for all places of an axis of `lead`, whose extent becomes 1."""
         if self.centre.shape[axis] == 1 and all(
             part.matrix.shape[axis - (axis < 0)] == 1 for part in self.generators
         ):
@@ -130,7 +131,7 @@ class Rows:
 
 
 def certified_bounds(module: Module) -> dict[str, Bounds]:
-    """The bounds of every nonlinear op on encrypted data, by the name of its result."""
+    """Result name of each nonlinear op on encrypted data -> bounds of its argument."""
     known: dict[Value, Rows | None] = {}
     wanted, found = set(nonlinear_ops(module)), {}
     for op in module.ops:
@@ -143,10 +144,10 @@ def certified_bounds(module: Module) -> dict[str, Bounds]:
 
 
 def require_certified(module: Module) -> dict[str, Bounds]:
-    """The same, where polynomials of this compiler can cover all of them.
+    """The bounds of all nonlinear ops, if polynomials of this compiler can cover them.
 
     Raises:
-        AtlasError: they cannot cover those of some op.
+        AtlasError: no polynomial can cover the bounds of some op.
     """
     found = certified_bounds(module)
     ops = [op for op in nonlinear_ops(module) if not _coverable(op, found[op.value.name])]
@@ -157,7 +158,7 @@ def require_certified(module: Module) -> dict[str, Bounds]:
         "norm": (
             "variance or mean square plus epsilon",
             f"1/sqrt of degree 511 covers a factor of {WIDEST_VARIANCES:.1e} at most",
-            "give the model a larger epsilon and train it on, or ",
+            "give the model a larger epsilon and train it further, or ",
         ),
         "softmax": (
             "scores",
@@ -166,13 +167,12 @@ def require_certified(module: Module) -> dict[str, Bounds]:
         ),
         "activation": ("argument", "a polynomial needs finite ends", ""),
     }[op.definition.family]
-    others = f"; {len(ops) - 1} other ops are alike" if len(ops) > 1 else ""
+    others = f"; {len(ops) - 1} other ops have such ranges" if len(ops) > 1 else ""
     raise AtlasError(
-        f"no polynomial covers a range of {op.name} that holds for every input",
+        f"no polynomial covers the certified range of {op.name}",
         where=op.location,
-        why=f"by algebra its {what} may be anything in ({low:.3g}, {high:.3g}), but "
-        f"{widest}{others}",
-        remedy=f"{remedy}take --ranges measured, which says how many inputs may leave its ranges",
+        why=f"its {what} may lie anywhere in ({low:.3g}, {high:.3g}), but {widest}{others}",
+        remedy=f"{remedy}use --ranges measured, which says how many inputs may leave the ranges",
     )
 
 
@@ -185,7 +185,7 @@ def _coverable(op: Op, bounds: Bounds) -> bool:
 
 
 def _argument(op: Op, rows: Rows | None) -> Bounds:
-    """The bounds of a nonlinear op whose operand is known."""
+    """The bounds of a nonlinear op's argument, from the set of its operand's rows."""
     if op.definition.family == "norm":
         epsilon, features = float(op.attributes["epsilon"]), op.operands[0].tensor.shape[-1]
         if rows is None:
@@ -204,7 +204,7 @@ def _argument(op: Op, rows: Rows | None) -> Bounds:
 
 
 def _result(op: Op, site: Site, rows: Sequence[Rows | None]) -> Rows | None:
-    """What is known of an op's result; None for nothing."""
+    """The set of an op's result; None if nothing is known."""
     name, family = op.name.removeprefix("nn."), op.definition.family
     if family == "norm":
         return _normalised(op, site)
@@ -261,7 +261,7 @@ def _normalised(op: Op, site: Site) -> Rows:
 
 
 def _lifted(part: Generator, lead: Sequence[int]) -> Generator:
-    """A generator with the axes of `lead`."""
+    """A generator, broadcast to the axes of `lead`."""
     return Generator(part.matrix.reshape(*lead, *part.matrix.shape[-2:]), part.cube)
 
 
@@ -274,8 +274,9 @@ def _moved(x: Rows, by: Array) -> Rows:
 
 
 def _values(name: str, low: Array, high: Array) -> tuple[Array, Array]:
-    """Between which numbers a scalar function's values lie on the intervals. Between points of a
-    grid it changes by less than the greatest step from a point to the next.
+    """Bounds of a scalar function's values on intervals.
+
+    Between two points of a grid the function changes by less than its greatest step on the grid.
     """
     shares = np.linspace(0, 1, GRID)
     values = function(name).numpy(low[..., None] + (high - low)[..., None] * shares)
@@ -284,7 +285,7 @@ def _values(name: str, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _products(q: Rows, k: Rows) -> Rows:
-    """All products of a row of q with one of k, as a row of one feature."""
+    """The set of all products of a row of q and a row of k, as rows of one feature."""
     middle = (q.centre * k.centre).sum(axis=-1)
     reach: Array = np.zeros(1)
     for part in q.generators:
@@ -298,14 +299,15 @@ def _products(q: Rows, k: Rows) -> Rows:
 
 
 def _greatest_product(a: Generator, b: Generator) -> Array:
-    """Of an element of each: the norm of the matrix between two balls, else of the radii."""
+    """Greatest product of elements of two generators: by the matrix norm for two balls, otherwise
+    by the radii."""
     if a.cube or b.cube:
         return a.radius * b.radius
     return np.sqrt(_greatest_eigenvalue(_gram(a.matrix) @ _gram(b.matrix)))
 
 
 def _turned(x: Rows, site: Site) -> Rows:
-    """A rotation by angles that differ from place to place keeps the norm of a row."""
+    """Rows after rotary embedding: rotating by angles that depend on the place keeps norms."""
     cos, sin = site.constant("cos"), site.constant("sin")
     radius = x.radii[1] * np.sqrt((np.square(cos) + np.square(sin)).max())
     ball = radius[..., None, None] * np.eye(x.centre.shape[-1])
@@ -313,7 +315,7 @@ def _turned(x: Rows, site: Site) -> Rows:
 
 
 def _placed(op: Op, before: Sequence[int], x: Rows) -> Rows | None:
-    """The same rows at other places; None where the features do not stay together."""
+    """The same rows at other places; None if the features of a row do not stay together."""
     last = len(before) - 1
     if op.name == "nn.transpose":
         order = op.attributes["permutation"]
@@ -340,7 +342,7 @@ def _placed(op: Op, before: Sequence[int], x: Rows) -> Rows | None:
 
 
 def _split(x: Rows, groups: int) -> Rows:
-    """Features in groups, a row each."""
+    """Features in groups, with one row for each group."""
 
     def change(part: Array) -> Array:
         return part.reshape(*part.shape[:-2], groups, -1, part.shape[-1])
@@ -349,7 +351,7 @@ def _split(x: Rows, groups: int) -> Rows:
 
 
 def _joined(x: Rows, groups: int) -> Rows:
-    """The rows of all groups one after another; each has its own elements of the generators."""
+    """The rows of all groups, concatenated; each group has its own elements of the generators."""
 
     def spread(part: Array) -> Array:
         return np.broadcast_to(part, (*part.shape[:-3], groups, *part.shape[-2:]))
@@ -373,7 +375,7 @@ def _gram(matrix: Array) -> Array:
 
 
 def _greatest_eigenvalue(matrix: Array) -> Array:
-    """Of [.., n, n] matrices with real eigenvalues that are not negative."""
+    """Greatest eigenvalue of [.., n, n] matrices with real, non-negative eigenvalues; [..]."""
     return np.maximum(np.linalg.eigvals(matrix).real.max(axis=-1), 0)
 
 

@@ -1,4 +1,4 @@
-"""What the arguments of nonlinear ops reach in the clear, input by input."""
+"""Measures the arguments of nonlinear ops in the clear, input by input."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from atlasc.ir.ops.masks import keep_mask, log_hidden
 from atlasc.ir.types import TensorType
 
 WORKING_SET = 128 << 20
-"""Bytes that the largest tensor of a chunk of inputs may take; a chunk needs a few times that."""
+"""Greatest bytes of the largest tensor in a chunk of inputs; a chunk needs a few times as much."""
 LARGEST_CHUNK = 16
 MOST_THREADS = 4
-"""Chunks that are evaluated at once, which bounds memory on a machine of many processors."""
+"""Greatest number of chunks evaluated at once, which bounds memory on machines with many cores."""
 SAMPLES = 1 << 15
-"""Values of an op's argument that are kept of all inputs together, to know its distribution."""
+"""Number of values of an op's argument that are kept, of all inputs, to know the distribution."""
 CHANNEL_SAMPLES = 1 << 10
-"""Values of each channel of an activation's argument that are kept of all inputs together."""
+"""Number of values that are kept of each channel of an activation's argument, of all inputs."""
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALVINGS = 5
-"""Softmax iterations at most: an iterative softmax starts from the scores over 2 to this power."""
+"""Greatest number of softmax iterations: an iterative softmax starts with scores / 2^this."""
 TEMPERATURES = 2.0 ** np.arange(HALVINGS + 1)
 SHARES = np.linspace(0.0, 1.0, 21)
 """Shares of T log(keys / visible keys) that may be added to the scores of a row."""
 
 
 class Reached(NamedTuple):
-    """What a quantity, or each of P quantities, reached on N inputs.
+    """The values that one quantity, or each of P quantities, reached on N inputs.
 
     Attributes:
         low, high: [N] or [N, P] extremes of each input.
-        samples: [M] or [M, P] values, equally many of each input.
+        samples: [M] or [M, P] values, the same number from each input.
     """
 
     low: np.ndarray
@@ -52,16 +52,16 @@ class Reached(NamedTuple):
 
 @dataclass
 class Measurement:
-    """What one nonlinear op reached, on N inputs.
+    """The values that one nonlinear op reached on N inputs.
 
     Attributes:
-        argument: of a softmax the scores that no mask hides, without samples; of a norm the
-            variance (or mean square) plus epsilon; else the argument. About `SAMPLES` samples.
+        argument: for a softmax, the unmasked scores, without samples; for a norm, the variance (or
+            mean square) plus epsilon; otherwise the op's argument. About `SAMPLES` samples.
         scores: softmax only: [N, 6, S] extremes of scores s + share T log(K / n) (see `Rows`) for
             T = 1, 2, .. 32 and for all `SHARES`, without samples.
-        sums: softmax only: the same of the log sums of exp(score / T); about `SAMPLES` samples are
-            `Rows.logs`.
-        channels: activations only: the places of the argument's last axis, with about
+        sums: softmax only: [N, 6, S] extremes of the log sums of exp(score / T); about `SAMPLES`
+            samples, which are `Rows.logs`.
+        channels: activations only: extremes of each channel (the argument's last axis), with about
             `CHANNEL_SAMPLES` samples.
     """
 
@@ -73,10 +73,10 @@ class Measurement:
 
 
 def blas_threads(count: int) -> AbstractContextManager[Any]:
-    """BLAS with so many threads, in the whole process; with one, sums have one order everywhere.
+    """Let BLAS use ``count`` threads in the whole process; with one, all sums have the same order.
 
-    Fits solve small systems, for which threads of BLAS mostly wait for each other: where processors
-    are shared, a fit on two threads took ten times as long as on one.
+    Fits solve small systems, in which threads of BLAS mostly wait for each other: on shared
+    processors a fit with two threads took ten times as long as with one.
     """
     return cast(
         AbstractContextManager[Any], ThreadpoolController().limit(limits=count, user_api="blas")
@@ -89,20 +89,20 @@ def nonlinear_ops(module: Module) -> list[Op]:
 
 
 def input_count(module: Module, arrays: Mapping[str, np.ndarray]) -> int:
-    """Number of inputs in the arrays; AtlasError when there are none or they disagree."""
+    """Number of inputs in the arrays; AtlasError if there are none or the arrays disagree."""
     names = [op.attributes["name"] for op in module.inputs]
     counts = {len(arrays[name]) for name in names if name in arrays}
     if len(counts) != 1 or 0 in counts:
         raise AtlasError(
             "there are no inputs to calibrate on" if counts <= {0} else
             f"the arrays have different numbers of inputs: {sorted(counts)}",
-            remedy="give an array for each input of the model, a row for each example",
+            remedy="give one array for each input of the model, with one row for each example",
         )  # fmt: skip
     return counts.pop()
 
 
 def chunk_size(module: Module) -> int:
-    """Inputs that are evaluated at once, so that memory stays small."""
+    """Number of inputs that are evaluated at once, so that memory stays small."""
     largest = max(
         (int(np.prod(op.result.tensor.shape[1:])) for op in module.ops
          if op.result is not None and isinstance(op.result.type, TensorType)),
@@ -119,10 +119,10 @@ def measure(
 ) -> list[Measurement]:
     """Evaluate the cleartext model in float32, in chunks, and record the nonlinear ops' arguments.
 
-    Inputs are [N, ...] each; `progress` is called with the number of those that are done.
+    Inputs are [N, ...] each; `progress` is called with the number of inputs that are done.
     """
     count = input_count(module, arrays)
-    # Enough chunks for all threads, however many a machine has: rounding depends on their size.
+    # Rounding depends on the size of chunks, so their number must not depend on the machine.
     size = min(chunk_size(module), -(-count // MOST_THREADS))
     ops = nonlinear_ops(module)
 
@@ -141,7 +141,7 @@ def measure(
     wanted, starts = set(ops), range(0, count, size)
     threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(starts)))
     chunks = []
-    # A thread for each chunk. Matrix products have one: with more, last bits would depend on them.
+    # One thread per chunk. Matrix products use one thread, so that last bits never vary.
     with (
         blas_threads(1),
         ThreadPoolExecutor(threads) as pool,
@@ -162,12 +162,13 @@ def measure(
 def _observed(
     op: Op, site: Site, operands: list[np.ndarray], first: int, count: int
 ) -> dict[str, Reached]:
-    """What some inputs reach, the first of them being number `first` of `count`, by the attributes
-    of `Measurement`.
+    """Attribute of `Measurement` -> the values that the inputs of one chunk reached.
+
+    The chunk begins with input number `first` of `count`.
     """
 
     def reached(values: np.ndarray, samples: int = SAMPLES, dtype: Any = np.float64) -> Reached:
-        """Of [B, M] or [B, M, P] values."""
+        """Extremes and samples of values [B, M] or [B, M, P]."""
         low, high = values.min(axis=1).astype(dtype), values.max(axis=1).astype(dtype)
         return Reached(low, high, _sampled(values, first, -(-samples // count)))
 
@@ -175,7 +176,7 @@ def _observed(
     family = op.definition.family
     if family == "softmax":
         least, top, logs = row_sums(x, keep_mask(site, *operands))
-        # All heads see the same keys. [B, Q, 6, S] is what is added to the log sums of a query.
+        # All heads see the same keys. raised: [B, Q, 1, S]; warm: [B, Q, 6, S]
         raised = logs[:, 0, :, :1, None].astype(np.float64) * SHARES
         warm, sums = raised * TEMPERATURES[:, None], logs[..., 1 : len(TEMPERATURES) + 1]
         scores, summed = (
@@ -199,7 +200,8 @@ def _observed(
 
 
 def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
-    """`share` values of each input, of [B, M, ...]; which ones depends on the input's number alone.
+    """`share` values of each input, from [B, M, ...]; the choice depends only on the input's
+    number.
 
     Multiples of the golden ratio, taken modulo 1, fall evenly and follow no stride of a tensor.
     """
@@ -212,10 +214,11 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
 
 
 def require_finite(measured: Measurement, those: str = "inputs of calibration") -> None:
-    """Raise AtlasError where an input reaches something that is not finite.
+    """Raise AtlasError if an input reaches a value that is not finite.
 
     Args:
-        those: what the inputs are called.
+        measured: the values that an op reached.
+        those: name of the set of inputs.
     """
     op, sums = measured.op, measured.sums
     for part in (measured.argument, sums):
@@ -228,7 +231,7 @@ def require_finite(measured: Measurement, those: str = "inputs of calibration") 
         which += f" and in {len(inputs) - 1} others" if inputs[1:] else ""
         if part is sums:
             raise AtlasError(
-                f"a query of {op.name} sees no key: all are masked",
+                f"a query of {op.name} sees no key: all keys are masked",
                 where=op.location,
                 why=f"{which}; such a row has no softmax",
                 remedy="pad texts on the right, and keep at least one token of each",
@@ -242,12 +245,12 @@ def require_finite(measured: Measurement, those: str = "inputs of calibration") 
 
 
 class Rows(NamedTuple):
-    """Of each row of scores s: B inputs, H heads, Q queries, K keys of which n are visible.
+    """Sums of each row of scores s; B inputs, H heads, Q queries, K keys, of which n are visible.
 
     Attributes:
-        least, top: [B, H, Q] of the scores.
-        logs: [B, H, Q, 12]: log(K / n); the log of the sum of exp(s / T) for T = 1, 2, .. 32; that
-            of the sum of squared probabilities of s / 2T for T = 1, 2, .. 16.
+        least, top: [B, H, Q] least and greatest score.
+        logs: [B, H, Q, 12]: log(K / n); the log of the sum of exp(s / T) for T = 1, 2, .. 32; the
+            log of the sum of squared probabilities of s / 2T for T = 1, 2, .. 16.
     """
 
     least: np.ndarray
@@ -259,7 +262,8 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
     """Sums of each row of scores [B, H, Q, K].
 
     Args:
-        keep: which scores no mask hides; None for all.
+        scores: the scores, [B, H, Q, K].
+        keep: True for scores that no mask hides; None if none is hidden.
     """
     seen = scores if keep is None else np.where(keep, scores, -np.inf)
     least = (scores if keep is None else np.where(keep, scores, np.inf)).min(axis=-1)
@@ -278,7 +282,8 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
 def kept_tokens(
     module: Module, arrays: Mapping[str, np.ndarray], output: np.ndarray
 ) -> np.ndarray | None:
-    """1 for the tokens of an output [B, n, ...] that a mask keeps; padding is not compared."""
+    """1 for the tokens of an output [B, n, ...] that a mask keeps, 0 for padding, which is not
+    compared. None without a mask."""
     for op in module.inputs:
         mask = arrays.get(op.attributes["name"])
         if op.attributes["side"] != "public" or mask is None or output.ndim <= 2:

@@ -1,4 +1,4 @@
-"""The range of one nonlinear op: what calibration saw or algebra says, widened by a margin."""
+"""The range of one nonlinear op: as measured or as certified, widened by a margin."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ from atlasc.ir.files import STRICT
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
 Basis = Literal["measured", "certified", "published", "nominal"]
-"""What a range rests on: inputs that calibration saw, algebra that holds for every input, a
-publication, or nothing but plausibility."""
+"""Basis of a range: inputs of the calibration, algebra that holds for every input, a publication,
+or plausibility alone."""
 
 Interval = tuple[float, float]
 EXP_RANGE = (-8.0, 0.0)
-"""Of the exponential in the paper (Cho et al. 2024)."""
+"""Range of the exponential in the paper (Cho et al. 2024)."""
 MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
 ACTIVATION_MARGIN = 0.2
-"""Least margin of an activation, and of its channels: a wider range costs them little, and of a
-thousand channels one is soon left by inputs of another kind."""
+"""Least margin of an activation and of its channels. A wider range costs them little, and one of a
+thousand channels is soon left by inputs of another kind."""
 RISK = 3e-3
-"""Probability with which an input may leave some range, when the margin is chosen from the tail."""
+"""Probability that an input leaves some range, if the margin is chosen from the tail."""
 TAIL_FRACTION = 0.1
 FEWEST_FOR_TAIL = 30
 WIDEST = 2.0**40
-"""High over low end of the widest range of 1/sqrt that a program can have. Values on it differ by
-a factor of 2^20 then, as much as ciphertexts have digits."""
+"""Greatest ratio of the ends of a range of 1/sqrt in a program. Values on such a range differ by a
+factor of 2^20, which uses up the digits of a ciphertext."""
 QUANTILES, QUANTILES_OF_CHANNEL = 129, 17
-"""Of what was seen, evenly spaced from the least to the greatest value."""
+"""Number of quantiles of the seen values, evenly spaced from the least to the greatest."""
 DIGITS = 6
 LEAST_WIDTH = 1e-3
-"""Of a channel's range, as a share of the greatest magnitude that the op sees: a channel may be
-constant."""
+"""Least width of a channel's range, as a share of the greatest magnitude at the op; needed because
+a channel may be constant."""
 
 
 @dataclass(frozen=True)
 class ChannelRanges:
-    """What calibration knows of the channels of an activation's argument.
+    """Ranges of the channels of an activation's argument.
 
     Channels differ: of the 1,536 neurons of an MLP in MiniLM a few reach 25, most stay within 4.
-    Under CKKS a polynomial may have other coefficients in every slot, at no level.
+    Under CKKS a polynomial may have other coefficients in every slot without an additional level.
 
     Attributes:
         low, high: [C] ranges with their margins.
-        quantiles: [C, Q] evenly spaced ones of what was seen, extremes included.
+        quantiles: [C, Q] evenly spaced quantiles of the seen values, extremes included.
     """
 
     __pydantic_config__ = STRICT
@@ -71,15 +71,15 @@ class ChannelRanges:
         same = len(self.low) == len(self.high) == len(self.quantiles)
         same &= len(set(map(len, self.quantiles))) == 1
         if not same or not all(low < high for low, high in zip(self.low, self.high)):
-            raise ValueError("its channels make no sense")
+            raise ValueError("the ranges of its channels are inconsistent")
 
     def __hash__(self) -> int:
-        return hash((self.low, self.high))  # the quantiles are many, and follow from the same data
+        return hash((self.low, self.high))  # quantiles are many, and come from the same data
 
 
 @dataclass(frozen=True)
 class Range:
-    """What calibration knows of one nonlinear op.
+    """The range of one nonlinear op, and further statistics of its argument.
 
     Attributes:
         value: name of the op's result, which identifies the op in its module.
@@ -87,21 +87,21 @@ class Range:
         location: module path.
         low, high: the range with its margin: of the scores, of the variance or mean square plus
             epsilon, or of the activation's argument.
-        seen_low, seen_high: what the calibration inputs reached.
+        seen_low, seen_high: the values that the calibration inputs reached.
         shares: softmax only: for T = 1, 2, .. 32 the share of T log(keys / visible keys) that is
-            added to the scores of a row (see `Softmax.log_keys`), by which its sums vary least.
-        scores: softmax only: ranges of the scores, with that added, for each T.
+            added to the scores of a row (see `Softmax.log_keys`) so that its sums vary least.
+        scores: softmax only: for each T the range of the scores after this addition.
         row_sums: softmax only: range of the row sums of exp(score - shift), with a margin, for
             T = 1.
-        width: softmax only: K, the keys in a row.
-        log_sums: softmax only: ranges, with a margin, of log sum exp(score / T) for each T.
-        quantiles: evenly spaced ones of what was seen of the argument, extremes included; None
-            where nothing was measured.
-        sum_quantiles, square_quantiles, total_quantiles: softmax only: evenly spaced ones of each
-            log sum, of the log squares of `measure.Rows`, and of log sum exp(score) for each T.
-        channels: activations only: the ranges of their channels; None where too few inputs were
-            seen.
-        basis: what the range rests on.
+        width: softmax only: K, the number of keys in a row.
+        log_sums: softmax only: for each T the range of log sum exp(score / T), with a margin.
+        quantiles: evenly spaced quantiles of the seen arguments, extremes included; None if
+            nothing was measured.
+        sum_quantiles, square_quantiles, total_quantiles: softmax only: evenly spaced quantiles of
+            each log sum, of the log squares of `measure.Rows`, and of log sum exp(score), for
+            each T.
+        channels: activations only: ranges of the channels; None if there were too few inputs.
+        basis: basis of the range.
     """
 
     __pydantic_config__ = STRICT
@@ -128,11 +128,11 @@ class Range:
     def __post_init__(self) -> None:
         pairs = [*(self.log_sums or ()), *(self.scores or ()), self.row_sums or (0.0, 1.0)]
         if not self.low < self.high or any(low > high for low, high in pairs):
-            raise ValueError(f"the range of {self.op} %{self.value} makes no sense")
+            raise ValueError(f"the range of {self.op} %{self.value} is inconsistent")
 
     def sums(self, iterations: int) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-        """Softmax: range and quantiles of the sum of squares before each of k iterations of an
-        iterative softmax.
+        """Softmax: range and quantiles of the sum of squares before each of ``iterations`` = k
+        steps of an iterative softmax.
 
         The first is the sum of exp(2 (score - shift) / 2^k). Before iteration j > 1 the row holds
         the probabilities of score / 2^(k - j + 1). The squares of K probabilities add up to a
@@ -151,7 +151,7 @@ class Range:
 
     @property
     def kind(self) -> Kind:
-        """What the range is of."""
+        """The quantity that the range bounds."""
         kinds: dict[str, Kind] = {
             "nn.softmax": "scores", "nn.layer_norm": "variance", "nn.rms_norm": "mean square"
         }  # fmt: skip
@@ -159,8 +159,8 @@ class Range:
 
     @property
     def widest_factor(self) -> float:
-        """Logarithm of the high over the low end of the first range on which 1/sqrt is needed, of a
-        softmax with as many iterations as there may be; 0 for an activation.
+        """Logarithm of the ratio of the ends of the first range of 1/sqrt that is needed; 0 for an
+        activation. A softmax counts with the greatest number of iterations.
         """
         if self.kind == "argument":
             return 0.0
@@ -174,13 +174,15 @@ class Range:
         return (self.low, self.high) if self.scores is None else self.scores[halvings]
 
     def shift(self, halvings: int) -> float:
-        """Softmax: the constant that is subtracted from the scores for T = 2^halvings, the top of
-        their range.
+        """Softmax: the constant that is subtracted from the scores for T = 2^halvings: the upper
+        end of their range.
         """
         return self.scores_at(halvings)[1]
 
     def log_keys(self, halvings: int) -> float | None:
-        """Softmax: what log(keys / visible keys) is multiplied by for T = 2^halvings."""
+        """Softmax: the factor of log(keys / visible keys) for T = 2^halvings; None for no such
+        term.
+        """
         return None if self.shares is None else self.shares[halvings] * 2**halvings
 
 
@@ -190,11 +192,11 @@ def measured_range(
     """The range of an op with its margin.
 
     Args:
-        measured: what the op's arguments reached.
-        margin: share of the width, or None to choose it from the tail (see `calibrate`).
-        ends: how many ends of ranges the model has, among which the risk is divided.
-        bounds: finite ones that hold for every input, to take in place of what was reached. Their
-            margin is for the errors of other polynomials.
+        measured: the values that the op's arguments reached.
+        margin: share of the width; None chooses it from the tail (see `calibrate`).
+        ends: number of ends of all ranges of the model, among which the risk is divided.
+        bounds: finite bounds that hold for every input, used in place of the measured extremes.
+            Their margin then only covers the errors of other polynomials.
 
     Raises:
         AtlasError: a value is not finite.
@@ -228,19 +230,19 @@ def measured_range(
 
 
 def _apart(low: float, high: float) -> Interval:
-    """The interval, or one around a constant: any will do."""
+    """The interval itself; for a constant, some interval around it."""
     if low < high:
         return low, high
     return low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
 
 
 def _with_sums(known: Range, measured: Measurement, margin: float | None, ends: int) -> Range:
-    """The range of a softmax with those of its rows' sums.
+    """The range of a softmax, completed with the ranges of its rows' sums.
 
-    For each T that share of T log(keys / visible keys) is added for which the range of sums is
-    narrowest: probabilities do not change, and few keys are as easy as many. Where the scores are
-    certified, all of it is added: then the mean of a row's exp(score / T) lies between the values
-    of the least and of the greatest score.
+    For each T, the share of T log(keys / visible keys) is added that makes the range of sums
+    narrowest. Probabilities do not change, and rows with few keys become as easy as rows with many.
+    If the scores are certified, all of it is added: then the mean of a row's exp(score / T) lies
+    between the values for the least and the greatest score.
     """
     op, scores, sums = measured.op, measured.scores, measured.sums
     assert scores is not None and sums is not None
@@ -274,7 +276,7 @@ def _with_sums(known: Range, measured: Measurement, margin: float | None, ends: 
         total = sums.samples[:, 1] + share * temperature * hidden
         totals.append(_quantiles(total, float(total.min()), float(total.max())))
     (least, greatest), shift = log_sums[0], of_scores[0][1]
-    # A row sum is not above that of equal scores.
+    # A row sum never exceeds the sum of a row of equal scores.
     row_sums = least - shift, min(greatest - shift, math.log(width))
     return replace(
         known,
@@ -298,17 +300,18 @@ def channel_ranges(
     shared: Interval,
     certified: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> ChannelRanges | None:
-    """Ranges of all channels; None where there are too few inputs to show a tail.
+    """Ranges of all channels; None if there are too few inputs to show a tail.
 
-    The bounds are those of the exponential tail of each channel, for a risk that is divided among
-    the channels too.
+    The bounds come from the exponential tail of each channel. The risk is divided among the
+    channels, too.
 
     Args:
-        margin: share of a channel's width that its range has beyond what was seen, at least.
-        ends: how many ends of ranges the model has, among which the risk is divided.
-        shared: the op's range, which has a share of the risk of its own; no channel's range
+        measured: the values that each channel reached.
+        margin: least margin of a channel's range, as a share of its width.
+        ends: number of ends of all ranges of the model, among which the risk is divided.
+        shared: the op's own range, which has its own share of the risk; no channel's range
             exceeds it.
-        certified: [C] ends that hold for every input, to take with the margin in place of those.
+        certified: [C] ends that hold for every input, used with the margin in place of the tail.
     """
     inputs, channels = measured.low.shape
     if inputs < FEWEST_FOR_TAIL:
@@ -332,14 +335,15 @@ def channel_ranges(
 
 
 def tail_bound(extremes: NDArray[Any], ends: int) -> NDArray[np.float64]:
-    """The value that a new input exceeds with probability RISK / ends, by an exponential tail.
+    """The value that a new input exceeds with probability RISK / ends, for an exponential tail.
 
     Args:
-        extremes: [N] of the inputs, or [N, C] for many channels. The tail of a channel shows on few
-            inputs: it is never taken for shorter than that of the median channel.
-        ends: among which the risk is divided.
+        extremes: [N] extremes of the inputs, or [N, C] for many channels. Few inputs show the tail
+            of a channel, so it counts as at least as long as that of the median channel.
+        ends: number of ends among which the risk is divided.
 
     Returns:
+        A number, or [C].
         a number, or [C].
     """
     extremes = np.asarray(extremes, dtype=np.float64)
@@ -352,14 +356,14 @@ def tail_bound(extremes: NDArray[Any], ends: int) -> NDArray[np.float64]:
 
 
 def _quantiles(samples: np.ndarray, low: float, high: float) -> tuple[float, ...]:
-    """Of samples, between the extremes of everything."""
+    """Evenly spaced quantiles of samples, between the given extremes of all values."""
     shares = np.linspace(0, 1, QUANTILES)[1:-1]
     short = _short(np.quantile(samples.astype(np.float64), shares))
     return low, *np.clip(short, low, high).tolist(), high
 
 
 def _short(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """Few digits, as a manifest holds them."""
+    """The values, rounded to the few digits that a manifest keeps."""
     return tuple(float(f"{value:.{DIGITS}g}") for value in values.tolist())
 
 
@@ -371,7 +375,7 @@ def _widened(
     log: bool = False,
     least: float = LEAST_MARGIN,
 ) -> tuple[float, float]:
-    """The range of the extremes of all inputs, with its margin on both sides."""
+    """The range around the extremes of all inputs, with its margin on both sides."""
     low, high = float(lows.min()), float(highs.max())
     least = least if margin is None else margin
     extra = np.log1p(least) if log else least * (high - low)

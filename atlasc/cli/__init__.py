@@ -38,7 +38,7 @@ SECTIONS = {
     ),
     "Single stages": ("stages:trace", "stages:calibrate", "stages:lower", "stages:opt"),
 }
-"""What ``atlasc --help`` lists: title -> the commands, as module:function."""
+"""The sections of ``atlasc --help``: title -> commands, each as module:function."""
 
 
 class _Commands(CommandGroup):
@@ -78,8 +78,8 @@ def _root(
 
 def main() -> None:
     """Run the command line; exits 0, 2 on a user's mistake, 130 when interrupted."""
-    # torch and transformers make a million objects that live on; looking through them again and
-    # again costs a tenth of the time that a short command takes.
+    # torch and transformers make a million objects that live on. Looking through them again at
+    # every collection takes a tenth of the time of a short command.
     gc.set_threshold(100_000, 20, 20)
     # A core dump would hold the secret key, or inputs and answers in the clear.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

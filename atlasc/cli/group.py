@@ -1,4 +1,4 @@
-"""A group of commands whose modules are imported when they are needed, in sections of the help."""
+"""A group of commands in sections of the help; the module of a command is imported on demand."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from atlasc.cli.parameters import expanded
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists options under the ``rich_help_panel`` that they name."""
+    """A command whose help lists each option under its ``rich_help_panel``."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then options without a section, then those of each section."""
+        """Write arguments, then options without a section, then the options of each section."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             is_option = parameter.param_type_name == "option"
@@ -35,12 +35,12 @@ class SectionedCommand(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """Commands given as data. Only the one that was asked for is built.
+    """Commands given as data. Only the requested command is built.
 
-    Its errors are reported by :func:`atlasc.cli.output.reported`.
+    :func:`atlasc.cli.output.reported` shows its errors.
 
     Attributes:
-        package: has the modules of the commands.
+        package: the package with the modules of the commands.
         sections: title -> its commands as "module:function"; a command has the function's name.
     """
 
@@ -52,7 +52,7 @@ class CommandGroup(TyperGroup):
         return [_name(target) for targets in self.sections.values() for target in targets]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The built command, or None, after which typer tells the user that there is none."""
+        """The built command, or None if there is none; typer then tells the user."""
         targets = (target for targets in self.sections.values() for target in targets)
         target = next((target for target in targets if _name(target) == cmd_name), None)
         if target is None:
@@ -66,7 +66,7 @@ class CommandGroup(TyperGroup):
         return typer.main.get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the arguments name; a near miss gets a suggestion."""
+        """The command that the arguments name; a misspelled name gets a suggestion."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], known, n=1)

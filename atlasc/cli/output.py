@@ -1,7 +1,7 @@
-"""What a user sees: results on standard output, failures on standard error.
+"""Output for the user: results on standard output, failures on standard error.
 
-Results are one JSON object with ``--json``, otherwise text and tables. A failure is a message,
-without a traceback for a mistake of the user's own.
+Results are one JSON object with ``--json``, otherwise text and tables. A failure is a message. A
+user's mistake shows no traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from atlasc.api.errors import as_atlas_error
 from atlasc.ir.errors import printable
 
 PIPE_WIDTH = 180
-"""Columns of a table that is not printed on a terminal."""
+"""Columns of a table that is printed to a file or a pipe."""
 
 
 def print_json(record: Mapping[str, Any]) -> None:
@@ -38,8 +38,9 @@ def print_json(record: Mapping[str, Any]) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = ""
 ) -> None:
-    """Print a table; numbers are aligned to the right, floats have four digits, None is a dash.
-    What a terminal would obey is spelled out, but not in a rich ``Text``.
+    """Print a table: numbers aligned to the right, floats with four digits, None as a dash.
+
+    Control characters are spelled out, except in a rich ``Text``.
     """
     from rich.console import Console
     from rich.table import Table
@@ -55,22 +56,22 @@ def print_table(
         )
     for row in body:
         table.add_row(*(v if isinstance(v, Text) else Text(printable(_cell(v))) for v in row))
-    # A pipe has no width: there, nothing is folded.
+    # A pipe has no width, so nothing is folded there.
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
 def say(text: str) -> None:
-    """Print lines that may name files, inputs or modules, without what a terminal would obey."""
+    """Print lines that may name files, inputs or modules, with control characters spelled out."""
     print(printable_lines(text))
 
 
 def printable_lines(text: str) -> str:
-    """Several lines without what a terminal would obey."""
+    """Several lines with control characters spelled out."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def bar(share: float | None, width: int = 20) -> str:
-    """A share of 1 as a bar of at most ``width`` characters, in eighths of one."""
+    """A share of 1 as a bar of at most ``width`` characters, drawn in eighths of a character."""
     whole, rest = divmod(round(8 * width * min(max(share or 0.0, 0.0), 1.0)), 8)
     return "█" * whole + " ▏▎▍▌▋▊▉"[rest].strip()
 
@@ -96,10 +97,10 @@ def _plain(value: Any) -> Any:
 
 
 TRACEBACK_VARIABLE = "ATLASC_TRACEBACK"
-"""Set to 1 in the environment, every failure shows its Python traceback first."""
+"""If this environment variable is 1, every failure shows its Python traceback first."""
 
 USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
-"""Exit codes; 1 and 3 are those of commands whose result is a no."""
+"""Exit codes; 1 and 3 belong to commands whose result is a no."""
 
 
 @contextmanager
@@ -111,14 +112,14 @@ def reported() -> Iterator[None]:
             a fault of the program itself. typer's own exceptions pass unchanged.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is spelled out
-            with suppress(OSError):  # a stream that is written to and cannot be sought
+        if isinstance(stream, io.TextIOWrapper):  # spell out what its encoding lacks
+            with suppress(OSError):  # the stream was written to and cannot seek
                 stream.reconfigure(errors="backslashreplace")
     try:
         yield
     except KeyboardInterrupt as interrupt:
         _traceback()
-        # progress() leaves in the exception how to continue, where that is possible.
+        # progress() puts into the exception how to continue, if that is possible.
         show("interrupted", str(interrupt) or "the command did not finish")
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
@@ -163,7 +164,7 @@ def warn(headline: str, details: str = "") -> None:
 
 
 def _is_typers_own(error: Exception) -> bool:
-    # Usage errors are click's, which recent versions of typer carry inside: known by their shape.
+    # Usage errors come from click, which recent typers bundle: recognised by their attributes.
     return isinstance(error, (typer.Exit, typer.Abort)) or (
         hasattr(error, "exit_code") and hasattr(error, "format_message")
     )

@@ -1,7 +1,7 @@
 """Parameters of commands: options that are declared as in :mod:`atlasc.compilation.options`.
 
-A parameter of a command is an option where its default is an :func:`option`, and a whole group of
-options where its type is a dataclass of such fields::
+A parameter whose default is an :func:`option` becomes an option of the command. A parameter whose
+type is a dataclass of such fields becomes a whole group of options::
 
     def calibrate(model: Model, options: CalibrationOptions, output: Path = required("...")): ...
 """
@@ -39,18 +39,18 @@ INPUT_FILES = ".txt, .jsonl, .csv, .tsv, .parquet, .npz, a datasets folder, an i
 
 
 def required(help: str, *flags: str) -> Any:
-    """An option that must be given; for the default of a command's parameter."""
+    """An option that must be given: the default of a command's parameter."""
     return option(help, *flags, default=MISSING)
 
 
 DATA = required(f"Inputs: {INPUT_FILES} images.")
 FOLDER = required("New folder to write.", "--output", "-o")
 FILE = required("New file to write.", "--output", "-o")
-TARGET = option("Another target than the bundle was compiled for.", default="")
+TARGET = option("Target to use instead of the one that the bundle was compiled for.", default="")
 FOR_TARGET = option(f"What the program is for: {', '.join(target_names())}.", default=DEFAULT)
-STRICT = switch("Refuse all inputs if one is unsafe; else it is left out.")
+STRICT = switch("Refuse all inputs if one is unsafe, instead of leaving it out.")
 UNCHECKED = switch(
-    "Take unsafe inputs, and show answers that are far outside what calibration saw."
+    "Accept unsafe inputs, and show answers far outside the outputs seen in calibration."
 )
 JSON = switch("Print one JSON object on standard output.", "--json")
 
@@ -61,20 +61,21 @@ class IndexedInputs:
 
     data: Path = option(f"Inputs: {INPUT_FILES} them.", "--input", default=MISSING)
     long: str = long_option()
-    index: str = option("Take these inputs of the file: 0,1,5 or 3-7.", default="")
+    index: str = option("Take these inputs of the file, counted from 0: 0,1,5 or 3-7.", default="")
 
     def load(self, bundle: Bundle) -> Inputs:
-        """The chosen inputs in the shape of the program; all without a choice. A warning says which
-        of them were cut. A row without an input is a fault of the inputs.
+        """The chosen inputs in the shape of the program; all inputs without a choice.
+
+        A warning says which texts were cut. A row without an input becomes a fault of the inputs.
 
         Raises:
-            AtlasError: of the file; an index that is no number, or one that the file does not have.
+            AtlasError: the file cannot be read, or ``index`` is no number or not in the file.
         """
         return bundle.load_inputs(self.data, self.long, partial=True, choice=self.choice).tell(warn)
 
     @property
     def choice(self) -> Callable[[int], Sequence[int]]:
-        """Which inputs are wanted, as :func:`atlasc.loading.data.inputs_of` takes it."""
+        """Which inputs are wanted, in the form that :func:`atlasc.loading.data.inputs_of` takes."""
         return self._numbers if self.index else range
 
     def _numbers(self, count: int) -> list[int]:
@@ -83,7 +84,7 @@ class IndexedInputs:
             first, _, last = part.strip().partition("-")
             if not first.isdecimal() or (last and not last.isdecimal()):
                 raise AtlasError(
-                    f"--index {self.index} is no list of numbers", remedy="write it as 0,1,5-7"
+                    f"--index {self.index} is not a list of numbers", remedy="write it as 0,1,5-7"
                 )
             wanted += range(int(first), int(last or first) + 1)
         if not wanted or max(wanted) >= count:
@@ -117,7 +118,7 @@ class InputOptions(IndexedInputs):
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with an option of typer for each option, and for each field of its groups."""
+    """A command with one typer option for each option, and for each field of its groups."""
     groups: dict[str, Any] = {}
     shown: dict[str, inspect.Parameter] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -140,7 +141,7 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
         }
         return command(**values, **made)
 
-    # Those without a default come first, as Python wants it.
+    # Python wants parameters without a default first.
     ordered = sorted(shown.values(), key=lambda p: p.default is not inspect.Parameter.empty)
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in ordered]

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work on standard error: a bar on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from atlasc.compilation.steps import Step
 from atlasc.ir.errors import printable
 
 QUIET_SECONDS = 2.0
-"""Work that ends sooner prints nothing when standard error is no terminal."""
+"""Seconds of work below which nothing is printed when standard error is no terminal."""
 
 LINE_SECONDS = 10.0
-"""Time between two lines when standard error is no terminal."""
+"""Seconds between two lines when standard error is no terminal."""
 
 
 @contextmanager
 def progress(label: str, total: int | None = None, *, resume: str = "") -> Iterator[Step]:
-    """Show how far the work of the block is, with the elapsed time and an estimate of what is left.
+    """Show the progress of the block, its elapsed time and an estimate of the time left.
 
     ::
 
@@ -29,7 +29,7 @@ def progress(label: str, total: int | None = None, *, resume: str = "") -> Itera
             search(..., progress=step.report)
 
     Args:
-        label: what is being done, "searching".
+        label: name of the work, such as "searching".
         total: number of steps; None when unknown.
         resume: what to tell a user who interrupts the block with Ctrl-C.
     """
@@ -61,7 +61,7 @@ def _bar(label: str, total: int | None) -> Iterator[Step]:
     task = display.add_task(escape(printable(label)), total=total, note="")
 
     def changed(step: Step) -> None:
-        note = escape(printable(step.note))  # neither codes of a terminal nor of rich
+        note = escape(printable(step.note))  # without control codes of a terminal or of rich
         display.update(task, completed=step.done, total=step.total, note=note)
 
     with display:
@@ -81,7 +81,7 @@ def _lines(
     step, ended, printed = Step(label, total), threading.Event(), threading.Event()
 
     def watch() -> None:
-        # A thread of its own: one step may take minutes, and a log that is silent looks dead.
+        # Its own thread, because one step may take minutes and a silent log looks dead.
         wait = quiet
         while not ended.wait(wait):
             print(line(step, time.monotonic() - started), file=out, flush=True)
@@ -101,7 +101,7 @@ def _lines(
 
 
 def line(step: Step, elapsed: float) -> str:
-    """``label: 3/10 (30%), 0:00:12 elapsed, about 0:00:28 left``, as far as it is known."""
+    """``label: 3/10 (30%), 0:00:12 elapsed, about 0:00:28 left``, with the parts that are known."""
     text = f"{step.label}:"
     if step.total:
         text += f" {step.done}/{step.total} ({100 * step.done // step.total}%),"

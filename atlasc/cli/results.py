@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from atlasc.run.timing import Timing
 
 SHOWN_VIOLATIONS = 20
-"""Violations that are listed; ``--json`` and files have all of them."""
+"""How many violations are listed; ``--json`` and the files have all of them."""
 NO_ANSWER = 3
-"""Exit code where an input has no answer; the answers to the others are shown."""
+"""Exit code if an input has no answer; the answers to the other inputs are shown."""
 
 
 def warn_of_costs(target: str, costs: Path | None) -> None:
-    """Warn, in one line, where times were measured with another library or on another machine."""
+    """Warn, in one line, if times were measured with another library or on another machine."""
     from atlasc.targets import find_target
 
     if warning := find_target(target).cost_warning(costs):
@@ -34,8 +34,9 @@ def warn_of_costs(target: str, costs: Path | None) -> None:
 
 
 def say_of_keys(program: Module, chosen: object) -> None:
-    """Say that a program has fewer rotation keys than it could use, so that it fits this machine;
-    nothing where the user chose the memory.
+    """Say that a program has fewer rotation keys than it could use, so that it fits this machine.
+
+    Says nothing if the user chose the memory.
     """
     from atlasc.passes.lowering.rotation_keys import MEMORY
 
@@ -43,7 +44,7 @@ def say_of_keys(program: Module, chosen: object) -> None:
     if limit is not None and chosen is None:
         print(
             f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
-            "machine; --key-memory chooses otherwise"
+            "machine; --key-memory sets another limit"
         )
 
 
@@ -61,17 +62,18 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     if summary["bootstrap_error"]:
         lines.append(
             f"errors of bootstraps change the outputs by {summary['bootstrap_error']:.1e} of their "
-            "size (root mean squares)"
+            "size (as root mean squares)"
         )
     if summary["safe_digits"] is not None:
         lines.append(
-            f"digits of one answer that may be passed on, at 30 bits: {summary['safe_digits']}"
+            f"digits of one answer that may be passed on, at 30 bits of security: "
+            f"{summary['safe_digits']}"
         )
     keys = [f"rotation keys {summary['rotation_keys']}"]
     if summary["composed_rotations"]:
-        keys.append(f"amounts composed of others {summary['composed_rotations']}")
+        keys.append(f"rotations composed of others {summary['composed_rotations']}")
     if summary["bootstrap_rotations"]:
-        keys.append(f"amounts rotated with the bootstrap key {summary['bootstrap_rotations']}")
+        keys.append(f"rotations done with the bootstrap key {summary['bootstrap_rotations']}")
     lines.append(", ".join(keys))
     if summary["memory"] is not None:
         parts = sorted(summary["memory"].items(), key=lambda part: -part[1])
@@ -120,13 +122,13 @@ def show_timing(timing: Timing) -> None:
     print(f"executed in {whole['measured']:.4g} s{runs}{predicted}{ratio}")
     if timing.simulated:
         print(
-            "these are seconds of a simulation, in which nothing is encrypted; the predicted ones "
-            "are of real encryption"
+            "the measured seconds are those of a simulation, which encrypts nothing; the predicted "
+            "seconds are those of real encryption"
         )
 
 
 def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:
-    """Outputs for JSON, None in rows that are no answers unless these are shown; and these rows."""
+    """Outputs for JSON, and the rows without an answer, None in these unless ``unchecked``."""
     hidden = () if unchecked else answers.refused
     return {
         "outputs": outputs_record(answers.shown(True), hidden),
@@ -147,12 +149,12 @@ def outputs_record(
 def end_with(
     refused: Mapping[int, float], names: Sequence[str] | None = None, unchecked: bool = False
 ) -> None:
-    """Say which inputs have no answer, and leave with an exit code of its own.
+    """Say which inputs have no answer, and exit with code 3 if their numbers were not shown.
 
     Args:
-        refused: row to the share of its slots that cannot be right.
-        names: of the inputs, by row.
-        unchecked: the numbers were shown all the same.
+        refused: row of an input -> share of its slots that cannot be right.
+        names: name of each input, by row.
+        unchecked: whether the numbers were shown nevertheless.
 
     Raises:
         typer.Exit: there are such inputs, and their numbers were not shown.
@@ -161,21 +163,21 @@ def end_with(
         return
     called = {row: names[row] if names else f"input {row}" for row in refused}
     rows = [f"{called[row]}: {share:.1%} of its slots" for row, share in refused.items()]
-    count = "1 answer is none" if len(rows) == 1 else f"{len(rows)} answers are none"
+    count = "1 input has no answer" if len(rows) == 1 else f"{len(rows)} inputs have no answer"
     show(
         "warning" if unchecked else "error",
-        f"{count}: far outside what calibration saw, or copies that differ",
+        f"{count}: numbers far outside those of calibration, or copies that differ",
         "  why: " + "\n       ".join(rows) + "\n"
-        "  what to do: ask again without the inputs that leave a range (atlasc check-input tells), "
-        "or compile\n       with data that has such inputs; --unchecked shows the numbers all the "
-        "same. Do not tell the server.",
+        "  what to do: ask again without the inputs that leave a range (atlasc check-input finds "
+        "them), or compile\n       with data that has such inputs; --unchecked shows the numbers "
+        "nevertheless. Do not tell the server.",
     )
     if not unchecked:
         raise typer.Exit(NO_ANSWER)
 
 
 def say_of_ranges(found: Calibration) -> None:
-    """Say what certified ranges cost, beside those that inputs reach."""
+    """Say how many levels certified ranges take, beside the ranges that inputs reach."""
     from atlasc.polynomials.range_levels import ERROR, as_seen, levels_of_ranges
 
     if {known.basis for known in found.ranges} != {"certified"}:
@@ -183,7 +185,7 @@ def say_of_ranges(found: Calibration) -> None:
     needed, seen = levels_of_ranges(found.ranges), levels_of_ranges([*map(as_seen, found.ranges)])
     say(
         f"all ranges hold for every input; polynomials with an error of {ERROR:.1%} take {needed} "
-        f"levels on them, and {seen} on what these inputs reach"
+        f"levels on these ranges, and {seen} on the ranges that the inputs reach"
     )
 
 

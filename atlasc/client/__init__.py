@@ -1,1 +1,1 @@
-"""What a client does in the clear: queries, answers, and the checks on both."""
+"""The client's cleartext work: queries, answers, and the checks of both."""

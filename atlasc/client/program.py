@@ -19,14 +19,14 @@ from atlasc.runtime.interface import message_interface
 from atlasc.runtime.native import load_library, translated
 
 KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
-"""Facts of the program that the client needs too: it makes the keys."""
+"""Attributes of the program that the client also needs, because it makes the keys."""
 EMBEDDED_BYTES = 2**28
-"""Of embedded inputs that are kept."""
+"""Bytes of embedded inputs that are kept in memory."""
 TOGETHER = 8
-"""Inputs that are evaluated in the clear at once: more take memory, and no less time."""
+"""Inputs that are evaluated in the clear at once; more would take memory and save no time."""
 
 Arrays = Mapping[str, np.ndarray]
-"""By name of an input or output, a row for each input."""
+"""Name of an input or output -> array ``[inputs, ...]``."""
 
 
 def rows_of(arrays: Arrays) -> int:
@@ -41,7 +41,7 @@ def batches(arrays: Arrays, size: int) -> Iterator[tuple[int, dict[str, np.ndarr
 
 
 def _row_key(arrays: Arrays, row: int) -> bytes:
-    """Tells an input from others."""
+    """A digest that identifies one input."""
     digest = hashlib.sha256()
     for name, array in arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape[1:]} ".encode())
@@ -54,12 +54,12 @@ class Packed:
     """One query, ready to be encrypted.
 
     Attributes:
-        vectors: slots ``[ciphertexts, slots]`` by input name.
-        levels: level at which each input is encrypted.
+        vectors: input name -> slots ``[ciphertexts, slots]``.
+        levels: input name -> level at which it is encrypted.
         public: inputs that go to the server in the clear.
-        count: inputs of the batch that are real; the rest of the batch copies the first.
-        doubt: why the bound on the errors may not hold: an input larger than those of calibration;
-            empty where there is none.
+        count: number of real inputs in the batch; the rest of the batch copies the first input.
+        doubt: why the bound on the errors may not hold (an input larger than those of
+            calibration); empty if there is no doubt.
     """
 
     vectors: dict[str, np.ndarray]
@@ -74,8 +74,8 @@ class ClientProgram:
     """The client's side of a compiled model.
 
     Attributes:
-        embed: nn module from raw inputs to the tensors that are encrypted.
-        interface: ckks module of the program's inputs and outputs alone: layouts, levels, factors.
+        embed: nn module that computes the tensors to encrypt from raw inputs.
+        interface: ckks module with only the program's inputs and outputs: layouts, levels, factors.
     """
 
     embed: Module
@@ -87,7 +87,7 @@ class ClientProgram:
 
     @property
     def batch(self) -> int:
-        """Inputs that one run answers."""
+        """Number of inputs that one run answers."""
         return self.interface.inputs[0].attributes["shape"][0]
 
     @property
@@ -97,33 +97,34 @@ class ClientProgram:
 
     @property
     def public_inputs(self) -> list[Op]:
-        """Those inputs."""
+        """The ops of these inputs."""
         return [op for op in self.interface.ops if op.name == "ckks.public_input"]
 
     def check_count(self, count: int) -> None:
-        """Raise AtlasError unless one run answers that many inputs."""
+        """Raise AtlasError unless one run can answer ``count`` inputs."""
         if not 1 <= count <= self.batch:
             raise AtlasError(
-                f"{count} inputs were given, the program answers 1 to {self.batch} at a time",
+                f"{count} inputs were given, but the program answers 1 to {self.batch} at a time",
                 remedy="choose inputs with --count or --index, or compile with a larger --batch",
             )
 
     def prepare(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """What is encrypted of raw inputs, and what the server sees of them; at most a batch.
+        """The tensors to encrypt and the public inputs, from at most a batch of raw inputs.
 
         Raises:
-            AtlasError: an input is missing, of the wrong shape, not finite, or more than a batch.
+            AtlasError: an input is missing, has the wrong shape or is not finite; or there are more
+                inputs than one batch.
         """
         self.check_count(rows_of(arrays))
         require_finite(arrays, "input")
         prepared = self.embedded({name: np.asarray(array) for name, array in arrays.items()})
-        require_finite(prepared, "what is encrypted of input")
+        require_finite(prepared, "the embedded input")
         return prepared
 
     def embedded(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """The cleartext inputs of the server's program from any number of raw ones, unchecked.
+        """The cleartext inputs of the server's program, from any number of raw inputs, unchecked.
 
-        The latest rows are kept: whoever encrypts inputs has checked them before.
+        The latest rows are kept, because encryption follows a check of the same inputs.
         """
         public = {n: np.asarray(arrays[n], np.float64) for n in self.public if n in arrays}
         given = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -149,11 +150,12 @@ class ClientProgram:
         return {**{name: np.stack([rows[key][name] for key in keys]) for name in first}, **public}
 
     def query(self, arrays: Arrays, *, unchecked: bool = False) -> Packed:
-        """Slots of raw inputs, at most a batch; with ``unchecked`` of those too that are far larger
-        than any of calibration.
+        """The slots of at most a batch of raw inputs.
+
+        ``unchecked`` also admits inputs far larger than the inputs of calibration.
 
         Raises:
-            AtlasError: as ``prepare``; an input is far too large.
+            AtlasError: as :meth:`prepare`; or an input is far too large.
         """
         prepared, interface = self.prepare(arrays), message_interface(self.interface)
         with translated():
@@ -163,7 +165,7 @@ class ClientProgram:
         return Packed(slots, levels, public, count, doubt)
 
     def examine(self, arrays: Arrays) -> list[Reach]:
-        """The magnitude of each of any number of raw inputs."""
+        """The magnitude of each raw input; any number of inputs."""
         unfit, reached = faults(arrays), np.full(rows_of(arrays), np.inf)
         finite = [row for row, fault in enumerate(unfit) if not fault]
         interface = message_interface(self.interface)
@@ -173,8 +175,9 @@ class ClientProgram:
         return [Reach(float(ratio), fault) for ratio, fault in zip(reached, unfit, strict=True)]
 
     def answers(self, slots: Arrays, count: int) -> Answers:
-        """Answers to ``count`` inputs from decrypted slots ``[ciphertexts, slots]`` by output name,
-        and which of them cannot be right.
+        """Answers to ``count`` inputs, and which of them cannot be right.
+
+        ``slots`` maps output names to decrypted slots ``[ciphertexts, slots]``.
         """
         interface = message_interface(self.interface)
         with translated():

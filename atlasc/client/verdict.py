@@ -1,8 +1,8 @@
-"""Whether the answers to inputs will be right: one verdict, for whoever asks.
+"""Verdicts: whether the answer to an input will be right.
 
-Nothing in a ciphertext says that its numbers are wrong. One cleartext evaluation of the program's
-polynomials, beside the functions that they stand for, finds such inputs before they are encrypted
-(:mod:`atlasc.simulation.watch`): the answer must agree with the model's
+Nothing in a ciphertext shows that its numbers are wrong. Therefore inputs are checked before they
+are encrypted: one cleartext evaluation of the program's polynomials, beside the functions that they
+approximate (:mod:`atlasc.simulation.watch`). The answer must agree with the model's
 (:mod:`atlasc.simulation.agreement`).
 """
 
@@ -27,18 +27,18 @@ class Verdict:
     """Whether the answer to an input will be right.
 
     Attributes:
-        input: what it is called.
-        excesses: ranges that it leaves, in the order of the program.
-        fault: why it cannot be encrypted (:mod:`atlasc.client.checks`); empty where it can.
-        error: mean absolute difference of the polynomials' answer from the model's: that of the
-            functions that they stand for.
-        promised: the error up to which an answer is right; None where the program does not say.
-        disagrees: why the answer is not the model's; empty where it is.
-        undecided: why nobody can say which class the answer will have; empty where it is clear.
-        cosine: of the polynomials' answer with the model's.
-        agreement: how far the polynomials' answer agrees with the model's: 1 for the same class, or
-            for values that are near enough, 0 for others; a share where tokens have classes. None
-            where the model's answer is not known.
+        input: name of the input.
+        excesses: ranges that the input leaves, in the order of the program.
+        fault: why the input cannot be encrypted (:mod:`atlasc.client.checks`); empty if it can.
+        error: mean absolute difference of the polynomials' answer from the model's, which is
+            computed with the functions that the polynomials approximate.
+        promised: error up to which an answer counts as right; None if the program promises none.
+        disagrees: why the answer differs from the model's; empty if it agrees.
+        undecided: why the class of the answer is not certain; empty if it is.
+        cosine: cosine of the polynomials' answer and the model's.
+        agreement: how far the polynomials' answer agrees with the model's: 1 for the same class or
+            for values that are near enough, 0 otherwise; a share if tokens have classes. None if
+            the model's answer is not known.
     """
 
     input: str
@@ -53,8 +53,9 @@ class Verdict:
 
     @property
     def kind(self) -> str:
-        """``safe``: it can be encrypted and its answer will agree with the model's; ``undecided``:
-        it can be encrypted, but the model itself hardly decides on a class; ``unsafe``.
+        """``safe``: the input can be encrypted, and its answer will agree with the model's.
+        ``undecided``: it can be encrypted, but the scores of the model's best classes are too close
+        for the class of the answer to be certain. ``unsafe``: otherwise.
         """
         if self._fails:
             return "unsafe"
@@ -62,17 +63,17 @@ class Verdict:
 
     @property
     def safe(self) -> bool:
-        """Whether it can be encrypted and its answer will agree with the model's."""
+        """Whether the input can be encrypted and its answer will agree with the model's."""
         return self.kind == "safe"
 
     @property
     def unsafe(self) -> bool:
-        """Whether its answer would be wrong; an undecided one is neither safe nor unsafe."""
+        """Whether the answer would be wrong. An undecided input is neither safe nor unsafe."""
         return self.kind == "unsafe"
 
     @property
     def why(self) -> str:
-        """Why it is not safe; empty where it is."""
+        """Why the input is not safe; empty if it is."""
         return self._fails or self.undecided
 
     @property
@@ -83,22 +84,22 @@ class Verdict:
             return str(deciding[0])
         why = self.disagrees
         if not why and self.promised is not None and not self.error <= self.promised:
-            why = f"its answer errs by {self.error:.3g}, {self.promised:.3g} was promised"
-        # Where it first leaves a range is where to look; small errors may also have added up.
+            why = f"its answer errs by {self.error:.3g}; the program promises {self.promised:.3g}"
+        # Look where the input first leaves a range; small errors may also have added up.
         return why and (f"{why}; {self.first}" if self.first else why)
 
     @property
     def first(self) -> Excess | None:
-        """Where it first leaves a range; later excesses may be consequences of this one."""
+        """The first range that the input leaves; later excesses may be consequences."""
         return self.excesses[0] if self.excesses else None
 
     @property
     def worst(self) -> Excess | None:
-        """Where it is furthest outside."""
+        """Where the input is furthest outside a range."""
         return max(self.excesses, key=lambda excess: excess.share, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The verdict as JSON values."""
         return {
             "input": self.input,
             "safe": self.safe,
@@ -123,15 +124,17 @@ def verdicts(
     progress: Progress = no_progress,
     exact: Mapping[str, np.ndarray] | None = None,
 ) -> list[Verdict]:
-    """A verdict on each of any number of raw inputs that are finite.
+    """A verdict on each raw input. All inputs must be finite; any number is allowed.
 
     Args:
-        poly: the program's poly module. Bounds of bootstraps, and what is promised, are in it;
-            without a promise, an input that leaves a range is unsafe.
-        names: what verdicts call the inputs.
+        client: the client's side of the program.
+        poly: the program's poly module, with the ranges of bootstraps and the promise. Without a
+            promise, an input that leaves a range is unsafe.
+        arrays: raw inputs by name, ``[inputs, ...]``.
+        names: names of the inputs in the verdicts.
         progress: called with the number of inputs that are done.
-        exact: the model's answers by output name; None for those of the functions that the poly
-            module's sums stand for.
+        exact: the model's answers by output name; None computes them with the functions that the
+            poly module's polynomials approximate.
     """
     count = rows_of(arrays)
     names = names if names is not None else [f"input {row}" for row in range(count)]
@@ -143,7 +146,7 @@ def verdicts(
         if exact is None:
             answers, model = both_answers(poly, embedded, np.float32, watch)
         else:
-            with np.errstate(all="ignore"):  # of an input that leaves a range
+            with np.errstate(all="ignore"):  # inputs that leave a range overflow
                 answers = interpret_poly(poly, embedded, np.float32, observe=watch)
             model = {n: y[start : start + watch.inputs] for n, y in exact.items()}
         beside = compared(promise or UNKNOWN, poly, embedded, answers, model)

@@ -1,1 +1,1 @@
-"""Two targets side by side, op by op."""
+"""Comparison of two targets, op by op."""

@@ -1,8 +1,8 @@
-"""What a comparison found so far, and the file that keeps it, so that it can be interrupted.
+"""The results of a comparison so far, and the file that keeps them, so that it can be interrupted.
 
-The file holds the slots of all live values in the clear, which a comparison knows anyway, and
-neither keys nor ciphertexts. A comparison that goes on from it makes new keys and encrypts the
-slots again.
+The file holds the slots of all live values in the clear, which a comparison knows anyway; it holds
+neither keys nor ciphertexts. A comparison that continues from the file makes new keys and encrypts
+the slots again.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, STRICT, Amount, Count, Schema, parse_json, read_npz
 
 MAX_STATE = 16 * GIB
-"""Bytes of a checkpoint: some thousand ciphertexts in the clear."""
+"""Greatest size in bytes of a checkpoint: some thousand ciphertexts in the clear."""
 EVERY = 60.0
 """Seconds between two writes of a checkpoint."""
 
 SlotsAndLevels = list[tuple[np.ndarray, int]]
-"""Slots and level of the ciphertexts of one value."""
+"""Slots and levels of the ciphertexts of one value."""
 LiveSlots = dict[str, list[SlotsAndLevels]]
-"""By value: of the reference, and of the target."""
+"""Value -> its slots and levels in the reference, and in the target."""
 SIDES = ("ours", "theirs")
-"""What the two are called in the file."""
+"""Names of the two sides in the file."""
 AnyNumber = Annotated[float, Field(strict=False, allow_inf_nan=True)]
-"""A target that is wrong may leave any number; JSON has infinity as a string."""
+"""A wrong target may leave any number, also infinity, which JSON stores as a string."""
 Levels = list[Annotated[int, Field(ge=0, le=MAX_LEVEL)]]
 _ANY_NUMBERS = ConfigDict({**STRICT, "ser_json_inf_nan": "strings"})
 
 
 @dataclass(frozen=True)
 class OpError:
-    """What one op of the target did.
+    """The errors of one op of the target.
 
     Attributes:
         op, value, location: which op, its result's name, and its module path.
-        level: of the result, as it should be.
-        target_level: of the target's; another one is an error too.
-        error: greatest error over all slots that the op alone added.
-        bound: on ``error``.
-        difference: greatest absolute difference from the reference, of all ops so far.
+        level: level of the result in the reference.
+        target_level: level in the target; a difference is an error too.
+        error: greatest error, over all slots, that the op alone added.
+        bound: bound on ``error``.
+        difference: greatest absolute difference from the reference, by all ops so far.
         largest: greatest absolute slot of the reference.
         tolerance: bound on ``difference``, if there is one.
         deviation: root mean square of the error over the slots.
@@ -76,7 +76,7 @@ class OpError:
 
     @property
     def parts(self) -> bool:
-        """Whether the op is wrong, or the programs are too far apart here."""
+        """Whether the op is wrong, or the difference at the op exceeds the tolerance."""
         apart = self.tolerance is not None and not self.difference <= self.tolerance
         even = self.deviation <= self.deviation_bound
         within = self.error <= self.bound and even and self.level == self.target_level
@@ -84,7 +84,7 @@ class OpError:
 
 
 class _State(Schema):
-    """What a checkpoint says beside its arrays; levels of the reference and of the target."""
+    """The members of a checkpoint beside its arrays, with levels of reference and target."""
 
     model_config = _ANY_NUMBERS
 
@@ -95,7 +95,7 @@ class _State(Schema):
 
 
 def comparison_identity(program: str, query: Packed, *names: str) -> str:
-    """Names a comparison: which program, which inputs, which targets."""
+    """The identity of a comparison: of its program, inputs and targets."""
     state = hashlib.sha256(json.dumps([program, *names]).encode())
     for name, vectors in sorted(query.vectors.items()):
         state.update(name.encode() + np.ascontiguousarray(vectors).tobytes())
@@ -103,15 +103,15 @@ def comparison_identity(program: str, query: Packed, *names: str) -> str:
 
 
 class Checkpoint:
-    """A file, an ``.npz``, with the state of the comparison of an identity.
+    """A file (``.npz``) with the state of one comparison.
 
     Attributes:
-        position: the op to continue with; 0 where there is no file.
-        ops: records of the ops before it.
-        live: the live values there.
+        position: position of the op to continue with; 0 if there is no file.
+        ops: records of the earlier ops.
+        live: values that are live at ``position``.
 
     Raises:
-        AtlasError: the file is damaged, or of another comparison.
+        AtlasError: the file is damaged, or belongs to another comparison.
     """
 
     def __init__(self, path: Path, identity: str, every: float = EVERY) -> None:
@@ -124,7 +124,7 @@ class Checkpoint:
 
     def _load(self) -> None:
         arrays = read_npz(self.path, MAX_STATE, what="the checkpoint")
-        remedy = "delete it, and the comparison starts from the beginning"
+        remedy = "delete the file, and the comparison starts from the beginning"
         with explained("the checkpoint cannot be read", self.path, remedy):
             state = parse_json(str(arrays["facts"]), _State)
             self.live = {
@@ -136,7 +136,7 @@ class Checkpoint:
             }
         if state.identity != self.identity:
             raise AtlasError(
-                "the checkpoint is of another comparison",
+                "the checkpoint belongs to another comparison",
                 where=str(self.path),
                 why="the program, the inputs or the targets differ",
                 remedy="name another file, or delete this one",
@@ -146,8 +146,8 @@ class Checkpoint:
     def save_now_and_then(
         self, position: int, ops: Sequence[OpError], live: Callable[[], LiveSlots]
     ) -> None:
-        """Write the state unless that was done less than ``every`` seconds ago; the live values
-        are asked for only then."""
+        """Write the state, unless it was written less than ``every`` seconds ago; ``live`` is only
+        called to write."""
         if time.monotonic() - self._written < self.every:
             return
         arrays: dict[str, Any] = {}

@@ -1,15 +1,15 @@
-"""Two targets side by side, op by op: the first op that is wrong is found.
+"""Runs two targets op by op to find the first op that is wrong.
 
 After each op the target's result is decrypted and compared twice:
 
-* with the simulator's result of **that op on the target's own operands**: the *error* of the op
-  alone. It must stay within a *bound*, which is measured in the same way: the simulator runs the op
-  with the errors of the target's own noise model, and :data:`TAIL` times the resulting difference
-  is allowed, and :data:`SAFETY` times its root mean square, which shows what errs in many slots.
-  So the bound follows the noise of the target and the op's effect on it, and no op is blamed for
-  the error of another one;
-* with the reference's result, which comes from the program's inputs: the *difference*, in which
-  errors add up and grow.
+* with the simulator's result of **that op on the target's own operands**. This gives the *error* of
+  the op alone. The error must stay within a *bound*, which is measured in the same way: the
+  simulator runs the op with the errors of the target's own noise model, and the error may be
+  :data:`TAIL` times the resulting difference, and its root mean square :data:`SAFETY` times that of
+  the simulation, which reveals errors in many slots. So the bound follows the noise of the target
+  and the op's effect on it, and no op is blamed for the error of another op;
+* with the reference's result, which comes from the program's inputs. This gives the *difference*,
+  in which errors add up and grow.
 
 Only live values are kept.
 """
@@ -35,27 +35,30 @@ from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 SAFETY = 3.0
-"""Between the root mean square error of an op and the simulated one: chance, and errors that the
-target has and the model leaves out."""
+"""Allowed ratio of an op's root mean square error to the simulated one: for chance, and for errors
+of the target that the model leaves out."""
 TAIL = 4.0
-"""The simulated errors are Gaussian; a real slot's error is a Gaussian number times the secret's
-value in that slot, so it has an exponential tail, up to 12 standard deviations in 32,768 slots,
-where a Gaussian one has 4."""
+"""Allowed ratio of an op's greatest error to the simulated one. Simulated errors are Gaussian. A
+real slot's error is a Gaussian number times the secret's value in that slot, so it has an
+exponential tail: in 32,768 slots it reaches 12 standard deviations, a Gaussian number 4."""
 NOISE_RUNS = 3
-"""Noisy simulations of each op: one of them may add little noise where the op amplifies most."""
+"""Noisy simulations of each op; a single one may add little noise where the op amplifies most."""
 FLOOR = 1e-10
-"""Of the largest value: rounding of float64, which the noise model does not have."""
+"""Allowed error as a share of the largest value, for float64's rounding, which the noise model
+lacks."""
 IMAGINARY = 1e-6
-"""A reference value with smaller imaginary parts is real, and only real parts are compared."""
+"""A reference value with smaller imaginary parts counts as real, and only real parts are
+compared.
+"""
 
 
 @dataclass
 class Comparison:
-    """The course of two engines through one program.
+    """The results of two engines on one program.
 
     Attributes:
-        ops: one entry an op, in the order of execution.
-        refused: what stopped the execution, if an engine refused an op.
+        ops: one entry for each op, in the order of execution.
+        refused: the error that stopped the execution, if an engine refused an op.
     """
 
     ops: list[OpError] = field(default_factory=list)
@@ -68,7 +71,7 @@ class Comparison:
 
     @property
     def worst(self) -> OpError | None:
-        """The op after which the difference is greatest."""
+        """The op with the greatest difference after it."""
         return max(self.ops, key=lambda op: op.difference, default=None)
 
 
@@ -89,16 +92,17 @@ def compare(
     Args:
         program: ckks module.
         query: packed inputs.
-        reference: the engine that is believed, usually the simulator.
-        target: the engine that is examined; it must be able to decrypt.
-        noise: the errors that its parameters say it has.
-        tolerance: largest difference, for slots up to 1; larger values get proportionally more.
-        keep_going: do not stop at the first wrong op; later ones are judged by their own operands.
+        reference: the engine that is trusted, usually the simulator.
+        target: the engine to examine; it must be able to decrypt.
+        noise: noise model of the target's parameters.
+        tolerance: largest difference, for slots up to 1; larger values may differ in proportion.
+        keep_going: do not stop at the first wrong op; later ops are judged by their own operands.
         before: called before every op.
-        checkpoint: has the state from which the comparison goes on, and keeps it.
+        checkpoint: state to continue from; it is updated.
 
     Raises:
-        AtlasError: the engines have different parameters; the state does not suit the program.
+        AtlasError: the engines have different parameters, or the checkpoint does not suit the
+            program.
     """
     for name in ("slots", "max_level", "bootstrap_level", "bootstrap_batch"):
         ours, theirs = getattr(reference, name), getattr(target, name)
@@ -134,7 +138,7 @@ def compare(
 
 @dataclass
 class _Both:
-    """A live value: ciphertexts of both engines, and what the target's decrypt to."""
+    """A live value: the ciphertexts of both engines, and the decrypted slots of the target's."""
 
     reference: list[Any]
     target: list[Any]
@@ -142,7 +146,7 @@ class _Both:
 
 
 class _LockStep:
-    """Both programs at the same op, and the simulators that judge it."""
+    """Both programs at the same op, and the simulators that judge the op."""
 
     def __init__(
         self,
@@ -161,9 +165,9 @@ class _LockStep:
         }
         shape = EngineParameters.of(target)
         functions = Functions(program, shape)
-        # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
+        # Only the reference refuses values outside a bootstrap's range, because noise may leave it.
         judge = partial(SimEngine, *shape, bootstrap_range=np.inf)
-        # Reading an operand settled what it owed, with an error that the target's op has not seen.
+        # Reading an operand did its postponed rescale; the target's op did not see its error.
         read = replace(noise, fresh=float(np.hypot(noise.fresh, noise.settle)))
         noisy = (judge(noise=read, seed=seed) for seed in range(NOISE_RUNS))
         self.sides = [
@@ -172,7 +176,7 @@ class _LockStep:
         self.reference, self.target = self.sides[:2]
 
     def step(self, position: int, op: Op, tolerance: float | None) -> OpError | None:
-        """Run an op; None for one that makes no ciphertexts."""
+        """Run an op on both sides; None for an op that makes no ciphertexts."""
         found = None
         if op.result is not None and op.result not in self.values:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -183,7 +187,9 @@ class _LockStep:
         return found
 
     def live(self) -> LiveSlots:
-        """Slots and levels of all live ciphertexts, by value: of the reference, of the target."""
+        """Value -> slots and levels of all its live ciphertexts: of the reference, and of the
+        target.
+        """
         level = self.reference.engine.level
         return {
             value.name: [
@@ -195,10 +201,10 @@ class _LockStep:
         }
 
     def restore(self, live: LiveSlots, position: int) -> None:
-        """Encrypt again the values of a checkpoint.
+        """Encrypt the values of a checkpoint again.
 
         Raises:
-            AtlasError: the rest of the program needs other values, or the program makes others.
+            AtlasError: the checkpoint's values are not those that the program has here.
         """
         made = {
             op.value.name: op.value
@@ -207,7 +213,7 @@ class _LockStep:
         }
         needed = {name for name, v in made.items() if self.last_use.get(v, -1) >= position}
         if not needed <= live.keys() <= made.keys():
-            raise _unsuitable("it has other values than this program")
+            raise _unsuitable("the checkpoint has other values than this program")
         shape, top = (self.target.engine.slots,), self.target.engine.max_level
         for name, sides in live.items():
             count = made[name].ciphertext.ciphertexts
@@ -221,7 +227,7 @@ class _LockStep:
             self.values[made[name]] = _Both(ours, theirs, sides[1])
 
     def _result(self, side: Executor[Any], op: Op) -> list[Any]:
-        """What an engine makes of an op; the judges start from the target's operands."""
+        """An op's result on an engine; the judges start from the target's operands."""
         if op.name == "ckks.input":
             level = self.query.levels[op.attributes["name"]]
             return _encrypted(side, [(v, level) for v in self.query.vectors[op.attributes["name"]]])
@@ -240,7 +246,7 @@ class _LockStep:
         figures = [(0.0,) * 6]
         for made in zip(*results, strict=True):
             ours, *others = (_slots(side, one) for side, one in zip(self.sides, made, strict=True))
-            # Errors have imaginary parts, which the next op may take in.
+            # Errors have imaginary parts, which the next op may read.
             both.slots.append((others[0], self.target.engine.level(made[1])))
             if not np.abs(ours.imag).max() > IMAGINARY:
                 ours, *others = (slots.real for slots in (ours, *others))
@@ -259,15 +265,15 @@ class _LockStep:
 
 
 def _slots(side: Executor[Any], ciphertext: Any) -> np.ndarray:
-    """Decrypted slots, complex."""
+    """Decrypted slots, as complex numbers."""
     engine = side.engine
-    # Decryption is cheaper at a lower level; level 1 still holds any sane value.
+    # Decryption is cheaper at a lower level; level 1 still has room for any reasonable value.
     low = engine.drop_to(ciphertext, min(1, engine.level(ciphertext)))
     return engine.decrypt(low) - 1j * engine.decrypt(engine.times_i(low))
 
 
 def _encrypted(side: Executor[Any], values: SlotsAndLevels) -> list[Any]:
-    """SlotsAndLevels, complex ones too, in an engine."""
+    """Encrypt slots, also complex ones, at their levels."""
     engine, made = side.engine, []
     for slots, level in values:
         ciphertext = engine.encrypt(np.ascontiguousarray(slots.real), level)
@@ -278,13 +284,13 @@ def _encrypted(side: Executor[Any], values: SlotsAndLevels) -> list[Any]:
 
 
 def _apart(one: np.ndarray, other: np.ndarray) -> float:
-    """Greatest absolute difference; infinite where one is not a number."""
+    """Greatest absolute difference; infinite if there is a NaN."""
     apart = float(np.abs(one - other).max())
     return apart if apart == apart else float("inf")
 
 
 def _deviation(one: np.ndarray, other: np.ndarray) -> float:
-    """Root mean square difference; infinite where one is not a number."""
+    """Root mean square difference; infinite if there is a NaN."""
     apart = float(np.sqrt(np.square(np.abs(one - other)).mean()))
     return apart if apart == apart else float("inf")
 
@@ -293,5 +299,5 @@ def _unsuitable(why: str) -> AtlasError:
     return AtlasError(
         "the checkpoint does not suit the program",
         why=why,
-        remedy="delete it, and the comparison starts from the beginning",
+        remedy="delete the checkpoint, and the comparison starts from the beginning",
     )

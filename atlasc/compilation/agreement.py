@@ -1,4 +1,4 @@
-"""By what measure the answers of a model are compared with those of its program."""
+"""How the answers of a program are compared with those of its model."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from atlasc.loading.models import LoadedModel
 from atlasc.simulation.agreement import MEASURES, Measure
 
 VECTORS = ("embed", "hidden", "pool", "vector", "feature")
-"""In the names of outputs that are no scores."""
+"""Words in the names of outputs that are no scores."""
 
 
 def measure_of(model: LoadedModel, module: Module, chosen: str | None = None) -> Measure:
-    """What counts in the answers of a model: the class, that of each token, or the numbers.
+    """The measure of agreement: the class of an answer, the class of each token, or the values.
 
-    HuggingFace calls scores of classes ``logits``, and its config tells regressions. Of modules
-    without a config, answers ``[batch, K]`` are taken for scores, the stricter way, unless their
-    name says that they are none.
+    HuggingFace calls scores of classes ``logits``, and its config marks regressions. Of modules
+    without a config, answers ``[batch, K]`` count as scores, which is the stricter choice, unless
+    the name of the output says otherwise.
 
     Args:
+        model: the loaded model.
         module: the traced model.
-        chosen: what the user named; None for what the model tells.
+        chosen: the user's choice; None derives the measure from the model.
 
     Raises:
-        AtlasError: the user's choice does not suit the answers.
+        AtlasError: ``chosen`` does not suit the answers.
     """
     output = module.outputs[0]
     shape, name = output.operands[0].tensor.shape, str(output.attributes["name"]).lower()
@@ -40,7 +41,7 @@ def measure_of(model: LoadedModel, module: Module, chosen: str | None = None) ->
             raise AtlasError(
                 f"--measure {chosen} does not suit the model",
                 why=f"its answers have the shape {list(shape)}",
-                remedy="use --measure values, or leave it out",
+                remedy="use --measure values, or leave --measure out",
             )
         return measure
     if getattr(model.config, "problem_type", None) in ("regression", "multi_label_classification"):

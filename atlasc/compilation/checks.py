@@ -1,4 +1,4 @@
-"""What is refused before a model or data are looked at."""
+"""Mistakes in options that are refused before a model or data are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from atlasc.targets import find_target
 
 
 def check_search(options: SearchOptions) -> None:
-    """Raise AtlasError for an unknown name, or a number that is out of bounds."""
+    """Raise AtlasError for an unknown name, or a number out of bounds."""
     find_strategy(options.strategy or DEFAULT).of(options.budget)
     choose("cost", options.minimised, COSTS)
     if isinstance(options.labelled, Path) and not options.labelled.exists():
@@ -33,17 +33,17 @@ def check_search(options: SearchOptions) -> None:
         raise _excluding(
             "--ranges certified",
             "the paper's ranges of softmax",
-            "those hold for the paper's models alone",
+            "the paper's ranges hold for the paper's models alone",
             "use --softmax-ranges measured, or --space wide",
         )
 
 
 def check_compile(output: Path, options: CompileOptions) -> None:
-    """All checks that need neither model nor data.
+    """Check everything that needs neither the model nor the data.
 
     Raises:
-        AtlasError: an output that exists, an unknown name, a number that is out of bounds, or
-            options that exclude each other.
+        AtlasError: the output exists, a name is unknown, a number is out of bounds, or options
+            exclude each other.
     """
     _refuse_contradictions(options)
     require_new(output)
@@ -54,33 +54,33 @@ def check_compile(output: Path, options: CompileOptions) -> None:
     if options.minimised == "latency" and not target.has_costs(options.costs):
         raise AtlasError(
             f"latencies cannot be predicted for the target {target.name}",
-            why="there is no table of what its primitives cost",
+            why="there is no table of the seconds of its primitives",
             remedy="use --cost levels, or give a table with --costs",
         )
     if options.max_seconds is not None and options.front is None and options.minimised != "latency":
         raise _excluding(
             "--max-seconds",
             f"--cost {options.cost}",
-            "seconds are predicted where the search minimises them",
+            "seconds are predicted only if the search minimises them",
             "use --cost latency",
         )
     check_target(options)
 
 
 def check_target(options: TargetOptions) -> None:
-    """Raise AtlasError for a target that there is not, or a device memory that means nothing."""
+    """Raise AtlasError for an unknown target, or a device memory for a target without a device."""
     target = find_target(options.target)
     if options.device_memory is not None and not target.parameters.device:
         raise AtlasError(
-            f"--device-memory means nothing for the target {target.name}",
-            why="it computes in the machine's memory",
+            f"--device-memory has no effect on the target {target.name}",
+            why="this target computes in the machine's memory",
             remedy="use --key-memory, or --target phantom",
         )
     if options.device_memory is not None and options.key_memory is not None:
         raise _excluding(
             "--device-memory",
             "--key-memory",
-            "the budget of the device decides how many keys there are",
+            "the memory of the device decides how many keys there are",
             "leave one of them out",
         )
 
@@ -94,24 +94,26 @@ def _refuse_contradictions(options: CompileOptions) -> None:
         return
     ignored = given(options, SearchOptions, but=WORKERS)
     if recipe and options.cost == "latency":
-        ignored.remove("cost")  # it places the bootstraps of a recipe, too
+        ignored.remove("cost")  # a recipe uses it, too: for placing bootstraps
     if front and options.margin is not None:
         ignored.append("margin")
     if options.labelled is not None:
         remedy = "measure the accuracy of a program with atlasc evaluate"
-        why = "settings are not compared" if recipe else "the front was validated already"
+        why = "a recipe compares no settings" if recipe else "the front is validated already"
         raise _excluding("--recipe" if recipe else "--front", "--labelled", why, remedy)
     if front and options.measure is not None:
-        raise _excluding("--front", "--measure", "the front was validated already")
+        raise _excluding("--front", "--measure", "the front is validated already")
     for name in ("min_accuracy", "agreement"):
         if recipe and getattr(options, name) is not None:
-            why = "nothing is picked: a recipe is one setting"
+            why = "a recipe is one setting, so there is nothing to pick"
             raise _excluding("--recipe", flag(name), why, "use atlasc evaluate on its program")
     if options.ranges == "certified":
-        why = "a recipe has published ranges" if recipe else "a front has the ranges of its search"
+        why = (
+            "a recipe has published ranges" if recipe else "a front keeps the ranges of its search"
+        )
         raise _excluding("--recipe" if recipe else "--front", "--ranges certified", why)
     if ignored:
-        why = "a recipe is not searched" if recipe else "the front was searched already"
+        why = "a recipe is not searched" if recipe else "the front is the result of a search"
         raise _excluding("--recipe" if recipe else "--front", flag(ignored[0]), why)
     if recipe and options.max_seconds is not None:
         why = "the seconds of a recipe are not predicted"

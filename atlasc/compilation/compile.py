@@ -1,4 +1,4 @@
-"""``compile`` from a model and data to a bundle: all stages, with a report on them."""
+"""``compile`` from a model and data to a bundle: runs all stages and writes a report."""
 
 from __future__ import annotations
 
@@ -56,15 +56,17 @@ from atlasc.targets.security import estimates_of
 from atlasc.version import __version__
 
 FEW = 4
-"""Inputs on which the functions of the polynomials are compared with the model."""
+"""Number of inputs on which the functions that the polynomials approximate are compared with the
+model."""
 ROUNDING = 1e-4
-"""Of the variation: by how much these may differ from the model, for rounding."""
+"""Difference between the exact functions and the model that may come from rounding, as a share of
+how the outputs vary."""
 PROJECT = "project"
-"""Folder of a bundle for the C++ project of a target that has no library for Python."""
+"""Folder in a bundle for the C++ project of a target without a library for Python."""
 
 
 class Compiled(NamedTuple):
-    """What ``compile`` made: the bundle, and what it was made of."""
+    """The results of ``compile``: the bundle, and the prepared and the lowered model behind it."""
 
     bundle: Bundle
     prepared: PreparedModel
@@ -72,7 +74,9 @@ class Compiled(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """An nn module that carries approximations, how they were found, and what a search found."""
+    """An nn module with approximations, how they were chosen, and the front of the search, if
+    any.
+    """
 
     module: Module
     settings: dict[str, Any]
@@ -90,27 +94,29 @@ def compile_model(
     processor: Any = None,
     note: Callable[..., None] = quiet,
 ) -> Compiled:
-    """Compile a model into a bundle; it appears whole or not at all.
+    """Compile a model into a bundle, which appears whole or not at all.
 
-    The evaluations of a search lie beside the output until it is written, and in it from then on.
+    During a search its evaluations lie beside the output; the written bundle contains them.
 
     Args:
         model: see ``model_of``.
         data: see ``inputs_of``.
         output: a folder that does not exist.
-        tokenizer, processor: of a model in memory.
-        note: called with what a user should know of the data or the search: a headline, and details
-            where there are some.
+        options: the options; None for the defaults.
+        steps: progress.
+        tokenizer, processor: for a model in memory.
+        note: called with a headline and details for whatever a user should know of the data or the
+            search.
 
     Raises:
-        AtlasError: of any stage; the output, the target, the recipe, the strategy and a saved front
-            are checked before any work is done.
+        AtlasError: any stage fails. The output, the target, the recipe, the strategy and a saved
+            front are checked before any work is done.
     """
     options = options or CompileOptions()
     check_compile(output, options)
     saved = None if options.front is None else load_front(options.front)
     if saved is not None:
-        options.pick(saved.front)  # or say so before any work
+        options.pick(saved.front)  # refuse before any work
     searched = saved is None and options.recipe is None
     journal = journal_place(output) if searched else None
     prepared = prepare(
@@ -145,7 +151,7 @@ def compile_model(
 
 
 def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> None:
-    """Write into the poly module and into the settings what the program promises of an answer."""
+    """Write the promise (by how much an answer may err) into the poly module and the settings."""
     noise = max(op.attributes.get("noise", 0.0) for op in lowered.program.outputs)
     made = promised(measure, settings["error"], settings["variation"], noise)
     lowered.poly.attributes |= made.attributes()
@@ -155,8 +161,9 @@ def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> No
 def _tried(
     prepared: PreparedModel, settings: dict[str, Any], lowered: Lowered, steps: Steps
 ) -> list[Statement]:
-    """What the verdicts on held-back inputs say of others; how far these agree with the model goes
-    into the settings.
+    """Statements from the verdicts on held-back inputs about other inputs.
+
+    The agreement of the held-back answers with the model is written into the settings.
     """
     inputs, own = prepared.source.validated, len(prepared.source.held_back)
     client, poly = client_program(lowered.client, lowered.program), lowered.poly
@@ -170,8 +177,8 @@ def _tried(
     asked = settings["agreement_asked"] = LEAST_AGREEMENT[settings["promise"][MEASURE]]
     if not len(inputs):
         return []
-    with steps("trying the program on held-back inputs", len(inputs)) as step:
-        # The model takes no time for padding; the functions of the poly module would.
+    with steps("checking the program on held-back inputs", len(inputs)) as step:
+        # Exact answers come from the model: unlike the poly module, it spends no time on padding.
         exact = exact_answers(prepared.module, inputs.arrays)
         found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, exact)
     agreement = float(np.mean([one.agreement or 0.0 for one in found[:own]]))
@@ -180,7 +187,7 @@ def _tried(
 
 
 def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Answers [N, ...] of the model in the clear, by output name."""
+    """Output name -> cleartext answers of the model, ``[inputs, ...]``."""
     simulator = PolynomialSimulator(module, np.float64)
     return simulator.cleartext(simulator.prepare(arrays))
 
@@ -194,9 +201,9 @@ def write_program(
     options: TargetOptions,
     texts: Mapping[str, str] | None = None,
 ) -> Bundle:
-    """Write a bundle with a report, and with further texts by file name, into a new folder.
+    """Write a bundle with a report into a new folder, which appears whole or not at all.
 
-    It appears whole or not at all. For ``phantom`` it has a C++ project in it.
+    ``texts`` are further files: name -> content. For ``phantom`` the bundle contains a C++ project.
     """
     parameters = cast(ParameterSet, lowered.parameters)
     module, target = chosen.module, find_target(options.target)
@@ -219,7 +226,7 @@ def write_program(
         "calibration": calibration.to_dict(),
         "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
     }
-    # The same inputs give the same bundle, however long the search took.
+    # No search times: the same inputs give the same bundle.
     front = None if chosen.front is None else chosen.front.untimed()
     files = {"report.html": report_html(facts, front, polynomials(module, lowered.poly))}
     files |= texts or {}
@@ -232,7 +239,7 @@ def write_program(
         client = client_program(lowered.client, program)
         write_bundle(draft, client, program, lowered.poly, source.model, facts)
         if target.writes_project:
-            # It is to be built there, and may be changed: no digest in the manifest.
+            # Users build the project in the bundle, so the manifest has no digests of its files.
             write_project(draft / PROJECT, program, parameters, target.runtime_engine)
     return load_bundle(output)
 
@@ -244,10 +251,13 @@ def choose(
     front: Front | None = None,
     **searching: Any,
 ) -> Chosen:
-    """Approximations by the recipe, from a front, or by a search with a modest budget.
+    """Choose approximations: by the recipe, from a front, or by a search with a modest budget.
 
     Args:
-        front: to pick from; None for a search.
+        prepared: the traced model with its data and ranges.
+        options: the options of ``compile``.
+        steps: progress.
+        front: a saved front to pick from; None searches.
         searching: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
@@ -262,8 +272,8 @@ def choose(
         front = search(prepared, options, steps, pick=options.pick, budget=modest, **searching)
         if not front.complete:
             journal = searching.get("journal")
-            resume = f"the same command goes on with what is in {journal}"
-            ended = "nothing was written; a smaller budget ends sooner"
+            resume = f"the same command continues from the evaluations in {journal}"
+            ended = "nothing was written; with a smaller budget the search ends sooner"
             raise KeyboardInterrupt(resume if journal is not None else ended)
         point = options.pick(front)
     space, found = front.parametrisation, point.to_dict()
@@ -292,12 +302,12 @@ def _by_recipe(
     if not np.isfinite(error):
         short = len(prepared.source.measured) > len(prepared.source.inputs)
         raise AtlasError(
-            f"under the recipe {recipe} the values explode on this model's own data"
-            + (", or on prefixes of them" if short else ""),
-            why="its published settings do not suit the model's ranges",
+            f"under the recipe {recipe} values explode on this model's own data"
+            + (", or on prefixes of its texts" if short else ""),
+            why="the published settings of this recipe do not suit the model's ranges",
             remedy="search for settings (leave --recipe out)"
             + (", or try --recipe is" if recipe != "is" else "")
-            + (", or --no-prefixes if no text is shorter than these" if short else ""),
+            + (", or --no-prefixes if you will give no shorter texts" if short else ""),
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())
@@ -313,8 +323,9 @@ def _by_recipe(
 def simulated_error(
     module: Module, arrays: Mapping[str, np.ndarray], shares: Sequence[float] | None = None
 ) -> tuple[float, float]:
-    """Mean absolute error of a module's polynomials against its cleartext, see ``output_error``,
-    and how the cleartext outputs vary.
+    """Mean absolute error of a module's polynomials, and how its cleartext outputs vary.
+
+    The error is taken against the cleartext module; see ``output_error``.
     """
     simulator = PolynomialSimulator(module)
     inputs = simulator.prepare(arrays)
@@ -326,17 +337,22 @@ def simulated_error(
 
 
 def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
-    """A row for each nonlinear op: its `OpDepth`, its settings and what the ranges of its
-    polynomials rest on, as texts.
+    """One row for each nonlinear op: its `OpDepth`, and as texts its settings, the degrees that are
+    evaluated, and the basis of its ranges.
 
     Args:
-        poly: what the module was expanded to.
+        module: nn module with approximations.
+        poly: the poly module that ``module`` was expanded to.
     """
     bases: dict[tuple[str, str], Counter[str]] = {}
+    degrees: dict[tuple[str, str], list[int]] = {}
     for op in poly.ops:
-        if op.name == "poly.chebyshev" and "basis" in op.attributes:
+        if op.name == "poly.chebyshev":
             place = f"nn.{op.attributes['part']}", op.location
-            bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
+            terms = op.site(poly.symbols).constant_shape("coefficients")[-1]
+            degrees.setdefault(place, []).append(terms - 1)
+            if "basis" in op.attributes:
+                bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
     settings: dict[tuple[str, str], str] = {
         (op.name, op.location): ", ".join(
             f"{name} {_short(value)}" for name, value in carried_by(op).entries().items()
@@ -347,6 +363,7 @@ def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
         {
             **asdict(op),
             "settings": settings[op.op, op.location],
+            "evaluated": ", ".join(map(str, degrees.get((op.op, op.location), []))),
             "bases": ", ".join(
                 f"{count} {basis}" for basis, count in bases.get((op.op, op.location), {}).items()
             ),

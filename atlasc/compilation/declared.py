@@ -1,4 +1,4 @@
-"""How options are declared, fields of dataclasses with a help text, and how their texts are read.
+"""How options are declared: fields of dataclasses with a help text and a parser.
 
 The module imports no library at its top level.
 """
@@ -29,13 +29,13 @@ class OptionFacts:
     """How the command line shows an option.
 
     Attributes:
-        help: what it does.
-        flags: its names; ``--`` and the field's name with hyphens where there are none.
-        section: of the command's help.
+        help: the help text.
+        flags: names of the option; if empty, ``--`` and the field's name with hyphens.
+        section: section of the command's help.
         metavar: stands for the value in the help.
-        minimum: smallest value.
-        below: all values are smaller.
-        parse: from text to the value.
+        minimum: smallest allowed value.
+        below: all allowed values are smaller.
+        parse: turns the text on the command line into the value.
     """
 
     help: str
@@ -48,7 +48,7 @@ class OptionFacts:
 
 
 def option(help: str, *flags: str, default: Any = None, **facts: Any) -> Any:
-    """A field that is an option; ``facts`` are those of :class:`OptionFacts`."""
+    """A field that is an option; ``facts`` are further fields of :class:`OptionFacts`."""
     return field(default=default, metadata={"option": OptionFacts(help, flags, **facts)})
 
 
@@ -58,7 +58,7 @@ def switch(help: str, *flags: str) -> Any:
 
 
 def choose(name: str, value: str, known: Any) -> str:
-    """The value, if it is one of those that are known; raises AtlasError otherwise."""
+    """The value, if it is a known choice; raises AtlasError otherwise."""
     if value not in known:
         raise AtlasError(f"{name} cannot be {value!r}", remedy=f"use one of {', '.join(known)}")
     return value
@@ -66,7 +66,7 @@ def choose(name: str, value: str, known: Any) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """What groups of options derive from: a number that is out of bounds raises AtlasError."""
+    """Base of all groups of options. Raises AtlasError for a number that is out of bounds."""
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -83,7 +83,7 @@ class Options:
 
 
 def documented(group: type[Group]) -> type[Group]:
-    """A group whose docstring ends with the help of its options."""
+    """A group of options; the help of each option is appended to its docstring."""
     lines = [f"    {f.name}: {f.metadata['option'].help}" for f in fields(group)]  # type: ignore[arg-type]
     group.__doc__ = "\n".join([group.__doc__ or "", "", "Attributes:", *lines])
     return group
@@ -95,7 +95,9 @@ def flag(name: str) -> str:
 
 
 def given(options: Any, group: type, but: str = "") -> list[str]:
-    """Names of the options that are not the default, among those that a group adds to its bases.
+    """Names of the options that were set to another value than the default.
+
+    Only the options that ``group`` adds to its base classes are looked at.
 
     Args:
         options: an instance of the group.
@@ -115,9 +117,9 @@ def options_of(kind: type[Group], values: Mapping[str, Any], base: Group | None 
     """A group of options from values by name; texts are parsed as on the command line.
 
     Args:
-        kind: the group.
-        values: by the name of the field; None for the default.
-        base: options to change; the defaults where it is None.
+        kind: the class of the group.
+        values: values by the name of the field; None for the default.
+        base: options to change; None starts from the defaults.
 
     Raises:
         AtlasError: there is no such option, or a text cannot be parsed.
@@ -156,7 +158,7 @@ def parse_share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise AtlasError(f"{text!r} is no share", remedy="give one such as 0.1% or 0.001") from None
+        raise AtlasError(f"{text!r} is not a share", remedy="write 0.1% or 0.001") from None
 
 
 def parse_measure(text: str) -> str:

@@ -1,8 +1,8 @@
-"""What a search leaves on disk: its front, the calibration beside it, and its evaluations.
+"""Files of a search: its front, its calibration, and its evaluations.
 
-The evaluations of a search that runs lie in a journal beside the output, and in it once it is
-written. Its ranges lie beside the journal until then, so that an interrupted search does not
-measure them again.
+While a search runs, its evaluations lie in a journal beside the output; the written output contains
+the journal. Until then the measured ranges lie beside the journal, so that an interrupted search
+need not measure them again.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from atlasc.search.journal import MAX_JOURNAL, journal_beside
 
 FRONT, CALIBRATION = "front.json", "calibration.json"
 EVALUATIONS = "evaluations.jsonl"
-"""In an output folder: every evaluation of its search."""
+"""File in an output folder with every evaluation of its search."""
 
 
 @dataclass(frozen=True)
 class SavedFront:
-    """A front with the ranges that its settings were searched on.
+    """A front, and the ranges that its settings were searched on.
 
     Attributes:
-        path: of the front.
-        front: what a search found.
-        calibration: what it was searched with.
+        path: path of the front.
+        front: the points that the search found.
+        calibration: the ranges of the search.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class SavedFront:
     calibration: Calibration
 
     def require(self, module: Module) -> None:
-        """Raise AtlasError unless the front is of this model."""
+        """Raise AtlasError unless the front belongs to this model."""
         if self.front.facts.get("model_digest") != model_digest(module):
             raise AtlasError(
                 f"the front {self.path} belongs to another model",
@@ -62,7 +62,7 @@ def load_front(path: Path) -> SavedFront:
         path: the folder that ``search -o`` wrote, or its front.json.
 
     Raises:
-        AtlasError: one of them is missing or cannot be read, or they do not belong together.
+        AtlasError: the front or its calibration is missing, cannot be read, or belongs to another.
     """
     path = path / FRONT if path.is_dir() else path
     beside = path.with_name(CALIBRATION)
@@ -72,7 +72,7 @@ def load_front(path: Path) -> SavedFront:
     if not beside.exists():
         raise AtlasError(
             f"there is no {CALIBRATION} beside {path}",
-            why="settings mean nothing without the ranges that they were searched on",
+            why="settings are useless without the ranges that they were searched on",
             remedy=remedy,
         )
     front, calibration = Front.load(path), read_calibration(beside)
@@ -86,7 +86,7 @@ def load_front(path: Path) -> SavedFront:
 
 
 def front_files(front: Front) -> dict[str, str]:
-    """Texts of the files that show a front, by name."""
+    """File name -> text of each file that shows a front."""
     return {
         FRONT: json.dumps(front.to_dict(), indent=1) + "\n",
         "front.html": front_html(front, MAX_ERROR[front.measure] * front.variation),
@@ -99,8 +99,9 @@ def calibration_digest(calibration: Calibration) -> str:
 
 
 def model_digest(module: Module) -> str:
-    """SHA-256 (hex) of the weights in order of use, and of the nonlinear ops and their shapes but
-    for the batch. A weight may have another name in a trace for another batch.
+    """SHA-256 (hex) of the weights, in order of use, and of the nonlinear ops and their shapes.
+
+    The batch size does not count. Neither do names of weights, which depend on the batch.
     """
     ops = (
         f"{op.name} {op.value.name} {op.location} {op.operands[0].tensor.shape[1:]}\n"
@@ -112,11 +113,11 @@ def model_digest(module: Module) -> str:
 
 
 def journal_place(output: Path | None, named: Path | None = None) -> Path | None:
-    """The journal of a search; None where nothing is kept, because no place was given.
+    """The place of a search's journal; None if nothing is kept, because no place was given.
 
     Args:
         output: the folder that will be written; missing parents are made.
-        named: a place that the user named.
+        named: the user's own place for the journal.
 
     Raises:
         AtlasError: the place cannot be written.
@@ -135,7 +136,7 @@ class _KeptRanges(Schema):
     """The JSON form of kept ranges.
 
     Attributes:
-        of: digest of all that they depend on.
+        of: digest of everything that the ranges depend on.
     """
 
     of: Sha256
@@ -147,11 +148,11 @@ def _ranges_beside(journal: Path) -> Path:
 
 
 def kept_ranges(journal: Path | None, of: str) -> Calibration | None:
-    """The ranges that an interrupted command measured; None where it kept none, or others.
+    """The ranges that an interrupted command measured; None if there are none for this ``of``.
 
     Args:
-        journal: that the command had.
-        of: digest (hex) of all that ranges depend on.
+        journal: journal of the command.
+        of: digest (hex) of everything that the ranges depend on.
     """
     if journal is None or not _ranges_beside(journal).exists():
         return None
@@ -173,10 +174,10 @@ def keep_ranges(journal: Path | None, of: str, calibration: Calibration) -> None
 
 @contextmanager
 def keeping(journal: Path | None, output: Path) -> Iterator[dict[str, str]]:
-    """The file that keeps a journal in an output, by name, for the block that writes the output.
+    """Copy a journal into the output that the block writes, and remove it afterwards.
 
-    The journal is removed afterwards, and the ranges beside it. One in a place that the user named
-    is not copied, and stays.
+    Yields file name -> text of the journal. The ranges beside the journal are removed, too. A
+    journal in a place that the user named is neither copied nor removed.
     """
     if journal != journal_beside(output):
         yield {}
@@ -187,7 +188,7 @@ def keeping(journal: Path | None, output: Path) -> Iterator[dict[str, str]]:
 
 
 def save_front(output: Path, front: Front, calibration: Calibration, journal: Path | None) -> None:
-    """Write a front, its pictures, its calibration and its evaluations into a new folder."""
+    """Write a front, its pictures, its calibration and its evaluations to a new folder."""
     with keeping(journal, output) as kept, new_folder(output) as draft:
         front.plot(draft / "front.png")
         ranges = json.dumps(calibration.to_dict(), indent=1) + "\n"

@@ -34,12 +34,13 @@ from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import with_parameters
 
 MAGNITUDE_INPUTS = 64
-"""Inputs on which the magnitudes of all intermediate values are measured, beside as many extreme
-ones: on MiniLM the 67 that reach an end of a range had the greatest magnitudes of all 320."""
+"""Inputs on which the magnitudes of all intermediate values are measured, with up to as many
+extreme inputs besides. On MiniLM, of all 320 inputs the 67 extreme ones had the largest magnitudes.
+"""
 SHARE = 0.95
 """Share of a machine's memory that a program may fill; the system keeps the rest."""
 ROUNDS = 4
-"""How often a budget is corrected for what composed rotations hold in memory."""
+"""How often the key budget is corrected for the memory that composed rotations take."""
 
 
 def lower_module(
@@ -50,16 +51,18 @@ def lower_module(
     *,
     fastest: bool = False,
 ) -> Lowered:
-    """Lower an nn module with approximations; the target's parameters are chosen on the way.
+    """Lower an nn module with approximations, and choose the target's parameters on the way.
 
-    ``sim`` has the parameter sets of ``cpu``, so that it shows what would be run.
+    ``sim`` uses the parameter sets of ``cpu``, to show how the program would run.
 
     Args:
         module: nn module with approximations.
-        inputs: raw calibration inputs, for the magnitudes that bootstraps need; typical ones first,
-            as only few tell what errors do.
-        fastest: place bootstraps for the least predicted time; else for the fewest bootstraps, and
-            of such placements the fastest.
+        inputs: raw calibration inputs, to measure the magnitudes for bootstraps. Typical inputs
+            first: only the first few are used to measure how errors grow.
+        options: options of the target; None for the defaults.
+        steps: progress.
+        fastest: place bootstraps for the least predicted time; otherwise for the fewest bootstraps
+            and, among such placements, the least time.
     """
     options = options or TargetOptions()
     target = find_target(options.target)
@@ -75,8 +78,9 @@ def lower_module(
 
 
 def each_pass(step: Step) -> AfterEach:
-    """Progress through the passes. One that is left out counts as done: how many will be is not
-    known before.
+    """Progress through the passes.
+
+    A pass that is left out counts as done, because their number is not known beforehand.
     """
     return lambda kind, *_: step.report(kind.name, STEPS.index(kind.name) + 1, len(STEPS))
 
@@ -94,16 +98,16 @@ def plan_keys(
     key_memory: float | None = None,
     device_memory: int | None = None,
 ) -> Module:
-    """The program with its rotations planned.
+    """Plan the rotations of a program.
 
     Args:
         program: ckks module with levels.
-        parameters: what it runs with.
-        key_memory: bytes of the rotation keys, infinity for as much as they take. None: all keys
-            where the program then fits this machine, else as many as fit; all keys again where no
-            choice makes it fit, because it is meant for another machine. A program for a device
-            gets all keys.
-        device_memory: bytes of the device, for keys and all else; None for as much as it takes.
+        parameters: its parameter set.
+        key_memory: bytes for rotation keys; infinity for all keys. None takes all keys if the
+            program then fits this machine, otherwise as many as fit. If no number of keys makes it
+            fit, it gets all keys, because it is meant for another machine; so does a program for a
+            device.
+        device_memory: bytes of the device, for keys and everything else; None for no limit.
 
     Raises:
         AtlasError: the memory is too small.
@@ -125,7 +129,7 @@ def plan_keys(
 
 
 def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Module:
-    """The program with its rotations planned; the bootstrap's keys serve it where they can."""
+    """The program with its rotations planned; the bootstrap's keys are used where possible."""
     planned = run_passes(program, [RotationKeys(limit, key_model(parameters))])
     plan = RotationPlan.of(planned)
     if not parameters.needs.shared or plan is None or not plan.bootstrap:
@@ -148,7 +152,7 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
     """The program with as many rotation keys as leave room for everything else.
 
     Raises:
-        AtlasError: not even the smallest plan of keys does; names the least that does.
+        AtlasError: even the smallest plan of keys does not fit; the error names the least memory.
     """
     planned = _planned(program, parameters, None)
     parts = _memory(planned, parameters)

@@ -1,21 +1,25 @@
 """How much error encryption adds to the answers of a program, bounded when it is compiled.
 
-Each source of error enters where the noise model (:mod:`atlasc.targets.parameters`) has it, and
-reaches the outputs by the ``noise_gain`` of its value, which comes from derivatives on calibration
-inputs (:mod:`atlasc.analyses.observed`). Sources are independent: their squares add up.
+Each source of error enters where the noise model (:mod:`atlasc.targets.parameters`) places it. It
+reaches the outputs multiplied by the ``noise_gain`` of its value, which is computed from
+derivatives on calibration inputs (:mod:`atlasc.analyses.observed`). Sources are independent, so
+their squares add up.
 
-- The model's figures are measured (a bootstrap's errors) or derived for a dense ternary secret.
-- Errors have imaginary parts, as large as their real ones. What takes two values for the parts of a
-  complex one takes these in too: diagonals that share a plaintext, scores, a bootstrap of two. So
-  all errors count twice but those of a bootstrap, which are real.
-- A product rescales its operands first, each with an error of its own. What else an op adds by key
-  switches, encodings and later rescalings is counted on its function
+- The figures of the model are measured (errors of bootstraps) or derived for a dense ternary
+  secret.
+- Errors have imaginary parts as large as the real ones. An op that packs two values into the real
+  and imaginary parts of one ciphertext reads the imaginary parts too: diagonals that share a
+  plaintext, scores, a bootstrap of two values. So all errors count twice, except those of a
+  bootstrap, which are real.
+- A product rescales its operands first, each with an error of its own. Further errors of an op, by
+  key switches, encodings and later rescalings, are counted on its function
   (:mod:`atlasc.compilation.op_noise`).
-- What a Chebyshev sum adds is measured: its evaluation plan runs with the model's errors on slots
-  that fill the interval of the arguments that calibration saw, [-1, 1] at least. The worst part of
-  the interval counts: a sum of a high degree amplifies rounding most at its ends, and grows beyond.
-- Gains are those of calibration inputs, the worst of them. An input unlike any of them may do
-  worse: the bound is one for inputs like those, and ``MARGIN`` is kept for the difference.
+- The error of a Chebyshev sum is measured: its evaluation plan runs with the model's errors on
+  slots that fill the interval of the arguments seen in calibration, at least [-1, 1]. The worst
+  part of the interval counts, because a sum of a high degree amplifies rounding most at its ends,
+  and grows beyond them.
+- Gains are the worst on calibration inputs. An input unlike these may do worse: the bound holds for
+  inputs like them, and ``MARGIN`` covers the difference.
 """
 
 from __future__ import annotations
@@ -36,23 +40,26 @@ from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 MARGIN = 3.0
-"""By which the bound exceeds what the sources add up to."""
+"""Factor of the bound over the sum of the sources."""
 _SLOTS, _PARTS = 4096, 8
-"""Arguments that are tried, and parts of their interval."""
+"""Number of arguments at which a sum is measured, and parts of their interval."""
 _WITHOUT = ("ckks.input", "ckks.bootstrap", "ckks.chebyshev")
 """Ops whose errors are not counted on their functions."""
 _LEVELS = 40
 _FEATURES = 8
-"""Of a Chebyshev sum with coefficients for each feature, how many are tried."""
+"""Number of measured features of a Chebyshev sum with coefficients for each feature."""
 
 
 def with_noise(program: Module, noise: NoiseModel, shape: EngineParameters) -> Module:
-    """A copy of a lowered program whose outputs carry ``noise``: a bound of the root mean square
-    error that encryption adds to the elements of an answer, in units of its own. Without
-    calibration there is none.
+    """A copy of a lowered program whose outputs have the attribute ``noise``.
+
+    ``noise`` bounds the root mean square error that encryption adds to the elements of an answer,
+    in the answer's own units. Without calibration there is no bound.
 
     Args:
-        shape: of the engines that run the program.
+        program: ckks module with levels.
+        noise: the noise model of the parameters.
+        shape: parameters of the engines that run the program.
     """
     change = program_change(program, noise, shape)
     rewriter = Rewriter(program)
@@ -60,14 +67,14 @@ def with_noise(program: Module, noise: NoiseModel, shape: EngineParameters) -> M
         attributes = op.attributes.copy()
         if op.name == "ckks.output" and "noise_gain" in attributes and change > 0:
             bound = MARGIN * change * attributes["noise_gain"]
-            # Rounded: the last digits depend on the order of sums, and a bundle should not.
+            # Rounded, because the last digits depend on the order of sums and a bundle should not.
             attributes["noise"] = float(f"{bound:.2g}")
         rewriter.copy(op, None, attributes)
     return rewriter.module
 
 
 def program_change(program: Module, noise: NoiseModel, shape: EngineParameters) -> float:
-    """Change of the outputs by all errors: root mean square, in units of their size."""
+    """Change of the outputs by all errors: root mean square, as a share of the outputs' size."""
     if not any("noise_gain" in op.attributes for op in program.ops):
         return 0.0
     gains: dict[Value, float] = {}
@@ -93,7 +100,7 @@ def program_change(program: Module, noise: NoiseModel, shape: EngineParameters) 
             owed = noise.rescale**2 if op.levels(program.symbols) else 0.0
             total += (owed + added.before) * sum(gains[value] ** 2 for value in encrypted)
             total += added.after * gain**2
-    # What is decrypted has been rescaled once more.
+    # Before decryption there is one more rescale.
     total += noise.rescale**2 * sum(gains[op.operands[0]] ** 2 for op in program.outputs)
     return math.sqrt(2 * total + real)
 
@@ -109,10 +116,10 @@ def _of_chebyshev(program: Module, op: Op, noise: NoiseModel) -> float:
 def evaluation_error(coefficients: tuple[float, ...], rescale: float, reach: float) -> float:
     """Root mean square error of a sum's own products, in the worst part of [-reach, reach]."""
     plan = plan_chebyshev(coefficients)
-    # Denser at both ends, where a sum of a high degree changes fastest.
+    # Points are denser at both ends, where a sum of a high degree changes fastest.
     arguments = reach * np.sin(np.linspace(-np.pi / 2, np.pi / 2, _SLOTS))
     results = []
-    # An error of float64's own precision must not drown: a larger one, that is still small.
+    # Larger than float64's own rounding, so that it can be measured, but still small.
     scale = 2.0**-20 / rescale if rescale else 1.0
     model = NoiseModel(rescale=rescale * scale)
     for noise in (model, None):

@@ -1,9 +1,10 @@
-"""How large the errors are that one op adds: its function, replayed on variances.
+"""Errors that one op adds: the op's function, replayed on variances.
 
-A ciphertext is the variance of its error, the mean over its slots, of the real part as of the
-imaginary one. Errors of different primitives are independent, so variances add up; a mask keeps the
-share of slots that it leaves; a product with a weight takes them by the squares of a row. A value
-and its conjugate add up to twice the real part, so their errors do not add up as variances.
+A ciphertext is represented by the variance of its error: the mean over its slots, equal for real
+and imaginary parts. Errors of different primitives are independent, so variances add up. A mask
+keeps the share of slots that it leaves. A product with a weight multiplies variances by the squares
+of a row. A value and its conjugate add up to twice the real part, so here errors, not variances,
+add up.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from atlasc.program.plaintexts import Slots, built
 from atlasc.targets.noise import NoiseModel
 
 _KNOWN = 4096
-"""Plaintexts whose mean squares are kept."""
+"""How many plaintexts' mean squares are kept in memory."""
 
 
 @dataclass(frozen=True)
 class OpNoise:
-    """Variances of what an op adds.
+    """Variances that an op adds.
 
     Attributes:
-        before: to the copies of its operands, before they are multiplied with one another.
-        after: to its result.
+        before: added to the copies of its operands, before they are multiplied with each other.
+        after: added to its result.
     """
 
     before: float
@@ -40,7 +41,9 @@ class OpNoise:
 
 @dataclass(frozen=True, eq=False)
 class _Variance:
-    """Of the error of a ciphertext's slots; ``mirrored``: whose conjugate it is."""
+    """Variance ``of`` the error of a ciphertext's slots; ``mirrored``: of its conjugate, if
+    known.
+    """
 
     level: int
     of: float = 0.0
@@ -55,13 +58,13 @@ class _Ones:
 
 
 class _Shares:
-    """Mean squares of plaintexts, by their descriptors."""
+    """Mean squares of plaintexts, cached by their descriptors."""
 
     def __init__(self, slots: int) -> None:
         self._slots, self._known = slots, dict[int, tuple[Slots, float]]()
 
     def of(self, slots: Slots) -> float:
-        """The mean square, every element of a program's array taken for 1."""
+        """The mean square of a plaintext, with every element of a program's array taken as 1."""
         known = self._known.get(id(slots))
         if known is None:
             if len(self._known) >= _KNOWN:
@@ -69,16 +72,17 @@ class _Shares:
             ones: Any = _Ones()
             values = built(slots, self._slots, lambda _: ones)
             known = slots, float(np.square(np.abs(values)).mean())
-            self._known[id(slots)] = known  # with its descriptor, so that the number stays its own
+            # Keeps the descriptor alive, so that its id stays unique.
+            self._known[id(slots)] = known
         return known[1]
 
 
 class VarianceEngine(Engine[_Variance]):
-    """Replays a function of any op but a bootstrap and a Chebyshev sum.
+    """Replays the function of any op, except a bootstrap and a Chebyshev sum.
 
     Args:
-        function: what is replayed.
-        noise: the model.
+        function: the function to replay.
+        noise: the noise model.
         weight: mean square of the elements of a row of the op's weight.
         shares: mean squares of masks.
         size: mean square of an operand's slots.
@@ -93,7 +97,7 @@ class VarianceEngine(Engine[_Variance]):
         self._before = 0.0
 
     def run(self) -> OpNoise:
-        """What the function adds."""
+        """Run the function and return the variances that it adds."""
         given = [[_Variance(level) for level in levels] for levels in self._function.levels]
         results = self.play(self._function, given)
         return OpNoise(self._before, max((one.of for one in results), default=0.0))
@@ -105,34 +109,34 @@ class VarianceEngine(Engine[_Variance]):
         self._refuse("encrypt", "a variance is no ciphertext")
 
     def decrypt(self, ciphertext: _Variance) -> Vector:
-        """Refused."""
+        """Refused: a variance is no ciphertext."""
         self._refuse("decrypt", "a variance is no ciphertext")
 
     def add(self, left: _Variance, right: _Variance) -> _Variance:
-        """Independent errors, but for a sum of a ciphertext with itself or its conjugate."""
+        """Variances add up, except for a sum of a ciphertext with itself or its conjugate."""
         total = left.of + right.of
         if left is right or left.mirrored is right or right.mirrored is left:
             total += 2 * min(left.of, right.of)
         return _Variance(min(left.level, right.level), total)
 
     def sub(self, left: _Variance, right: _Variance) -> _Variance:
-        """As a sum."""
+        """Variances add up, as for a sum."""
         return self.add(left, right)
 
     def negate(self, ciphertext: _Variance) -> _Variance:
-        """The same."""
+        """Keeps the variance."""
         return ciphertext
 
     def times_i(self, ciphertext: _Variance) -> _Variance:
-        """The same."""
+        """Keeps the variance."""
         return _Variance(ciphertext.level, ciphertext.of)
 
     def add_plain(self, ciphertext: _Variance, value: Any) -> _Variance:
-        """An encoding."""
+        """Adds the error of an encoding."""
         return _Variance(ciphertext.level, ciphertext.of + self._noise.encode**2)
 
     def conjugate(self, ciphertext: _Variance) -> _Variance:
-        """A key switch."""
+        """Adds the error of a key switch."""
         return replace(self._rotate(ciphertext, 0), mirrored=ciphertext)
 
     def _rotate(self, ciphertext: _Variance, amount: int) -> _Variance:
@@ -140,7 +144,7 @@ class VarianceEngine(Engine[_Variance]):
         return _Variance(level, ciphertext.of + self._noise.of_key_switch(level) ** 2)
 
     def rotate_many(self, ciphertext: _Variance, amounts: Sequence[int]) -> list[_Variance]:
-        """A key switch each."""
+        """Adds the error of a key switch to each rotation."""
         return [self.rotate(ciphertext, amount) for amount in amounts]
 
     def mul_plain(self, ciphertext: _Variance, value: Any) -> _Variance:
@@ -148,7 +152,7 @@ class VarianceEngine(Engine[_Variance]):
         return self.dot_plain([ciphertext], [value])
 
     def dot_plain(self, ciphertexts: Sequence[_Variance], values: Sequence[Any]) -> _Variance:
-        """Errors by the factors, and the rounding of each encoding."""
+        """Multiplies errors by the factors, and adds the rounding of each encoding."""
         total = self._noise.rescale**2
         for one, value in zip(ciphertexts, values, strict=True):
             if isinstance(value, Slots):
@@ -182,7 +186,7 @@ class VarianceEngine(Engine[_Variance]):
 
 
 class OpNoises:
-    """`OpNoise` of the ops of a program."""
+    """`OpNoise` of each op of a program."""
 
     def __init__(self, program: Module, noise: NoiseModel) -> None:
         self._symbols, self._noise = program.symbols, noise
@@ -190,7 +194,7 @@ class OpNoises:
         self._found: dict[tuple[Function, float, float], OpNoise] = {}
 
     def of(self, op: Op, function: Function) -> OpNoise:
-        """What an op adds whose function this is."""
+        """The variances that an op adds; ``function`` is the op's own."""
         size = float(f"{max(v.op.attributes.get('magnitude', 1.0) for v in op.operands) ** 2:.1g}")
         key = function, float(f"{row_norm(self._symbols, op):.2g}"), size
         if key not in self._found:
@@ -203,7 +207,7 @@ class OpNoises:
 
 
 def row_norm(symbols: Any, op: Op) -> float:
-    """Of a linear layer: the greatest norm of a row of its weight."""
+    """The greatest norm of a row of a linear layer's weight."""
     weight = op.attributes.get("weight")
     if not isinstance(weight, Symbol):
         return 0.0

@@ -1,10 +1,10 @@
-"""What ``compile`` and the other commands may be told, in groups that extend each other.
+"""The options of ``compile`` and the other commands, in groups that extend each other.
 
 Each option is declared once, as a field of a frozen dataclass: its type, default, help and choices.
-The command line makes its options of the fields (:mod:`atlasc.cli.parameters`); Python users pass
+The command line makes its options from the fields (:mod:`atlasc.cli.parameters`). Python users pass
 the fields by name to :func:`atlasc.compile`. None always means "not given".
 
-The module imports no library at its top level: the help of the command line appears at once.
+The module imports no library at its top level, so that the command line's help appears at once.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from atlasc.simulation.agreement import Measure
 
 MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
-"""Greatest mean absolute error, as a share of how the outputs vary, without a limit; by the measure
-of agreement. Of one class a text or an image, scores are nearer than that for one input of 250."""
-RANGES, LIMITS = "Data and ranges", "What is picked"
+"""Greatest mean absolute error if no limit is given, as a share of how the outputs vary; by measure
+of agreement. With one class per input, the best scores of one input in 250 differ by less."""
+RANGES, LIMITS = "Data and ranges", "Limits on the setting"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
 range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
@@ -54,7 +54,7 @@ worker_option = partial(option, section=WORKERS)
 
 long_option = partial(
     option,
-    "Texts that are too long: cut at the end, divided into several inputs, or refused.",
+    "Texts that are too long: cut them at the end, divide them into several inputs, or refuse.",
     default=LONG[0],
     metavar="|".join(LONG),
     parse=parse_long,
@@ -68,7 +68,7 @@ class ModelOptions(Options):
 
     sequence_length: int | None = range_option("Tokens of a text.", minimum=1)
     outputs: str | None = option(
-        "Outputs of the model that the program gives: names separated by commas, or all [default: "
+        "Outputs that the program computes: names separated by commas, or all [default: "
         "logits, else last_hidden_state, else the first].",
     )
     trust_pickle: bool = switch("Unpickle a .pt file, which can run any code in it.")
@@ -89,8 +89,8 @@ class CalibrationOptions(ModelOptions):
 
     long: str = long_option(section=RANGES)
     ranges: str = range_option(
-        "measured: ranges that inputs like the data's stay in; certified: ranges that hold for "
-        "every input, by algebra on the weights. Few models allow these.",
+        "measured: ranges of the data, with a margin. certified: ranges that hold for every input, "
+        "derived from the weights; few models allow them.",
         default=RANGES_FROM[0],
         metavar="|".join(RANGES_FROM),
         parse=parse_ranges,
@@ -99,7 +99,7 @@ class CalibrationOptions(ModelOptions):
         "Margin of the ranges, as a share of their width [default: from the data].", minimum=0
     )
     held_back: float = range_option(
-        "Share of the data that is held back, to validate the ranges and the settings.",
+        "Share of the data held back to validate the ranges and the settings.",
         default=0.2,
         minimum=0,
         below=1,
@@ -114,13 +114,13 @@ class CalibrationOptions(ModelOptions):
         "--centre-keys/--no-centre-keys",
         default=True,
     )
-    seed: int = option("Fixes the split of the data and the search.", default=0)
+    seed: int = option("Seed for the split of the data and for the search.", default=0)
 
 
 @documented
 @dataclass(frozen=True, kw_only=True)
 class CostOptions(Options):
-    """By what times are predicted."""
+    """Which cost table predicts times."""
 
     costs: Path | None = option(
         "Cost table for predicted times, written by calibrate-backend [default: the user's own, or "
@@ -131,11 +131,11 @@ class CostOptions(Options):
 @documented
 @dataclass(frozen=True, kw_only=True)
 class AgreementOptions(Options):
-    """By what answers are compared with the model's."""
+    """How answers are compared with the model's."""
 
     measure: str | None = range_option(
-        "What counts in an answer: its class, the class of each of its tokens, or its values "
-        "[default: by the model].",
+        "How agreement with the model is judged: by the class of an answer, the class of each "
+        "token, or the values [default: by the model].",
         metavar="|".join(MEASURES),
         parse=parse_measure,
     )
@@ -151,14 +151,14 @@ class AgreementOptions(Options):
 class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
     """How settings of the polynomials are searched."""
 
-    strategy: str | None = search_option("hybrid, or atlas, the paper's [default: hybrid].")
+    strategy: str | None = search_option("hybrid, or atlas as published [default: hybrid].")
     evaluations: int | None = search_option(
-        "Settings to evaluate at most, probes and repetitions included [default: of the strategy; "
-        "for hybrid 400 with six layers, 12 more for each further one].",
+        "Most settings to evaluate, probes and repetitions included [default: depends on the "
+        "strategy; for hybrid 400 with six layers, 12 more for each further layer].",
         minimum=1,
     )
     cost: str | None = search_option(
-        "What is minimised beside the error: depth, levels, or latency, the predicted seconds "
+        "Cost to minimise beside the error: depth, levels, or latency (predicted seconds) "
         "[default: latency; levels for a target whose seconds are not predicted].",
     )
     space: str | None = search_option(
@@ -167,15 +167,15 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         metavar="paper|wide",
     )
     softmax_ranges: str | None = search_option(
-        "Ranges of an iterative softmax: the paper's, or as measured.",
+        "Ranges of an iterative softmax: as in the paper, or as measured.",
         metavar="paper|measured",
     )
     fits: str | None = search_option(
-        "How polynomials are fitted: interpolated, or weighted by the values that were seen.",
+        "Fit of the polynomials: interpolated, or weighted by how often a value was seen.",
         metavar="interpolated|weighted",
     )
     degrees: str | None = search_option(
-        "Degrees that a search may choose.", metavar="powers|openfhe|any"
+        "Degrees of polynomials that a search may choose.", metavar="powers|openfhe|any"
     )
     softmax_algorithms: str | None = search_option(
         "Algorithms of softmax that a search may choose.", metavar="iterative|any"
@@ -184,13 +184,13 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         "Polynomials of an activation: one shared by all channels, or each channel its own.",
         metavar="shared|each",
     )
-    population: int | None = budget_option("Settings of a generation in stage 1.")
+    population: int | None = budget_option("Settings per generation in stage 1.")
     generations: int | None = budget_option("Generations of stage 1.")
-    layer_population: int | None = budget_option("Settings of a generation in stage 2.")
+    layer_population: int | None = budget_option("Settings per generation in stage 2.")
     layer_generations: int | None = budget_option("Generations of stage 2.")
-    early_layers: int | None = budget_option("Stage 1 compares the values after that many layers.")
+    early_layers: int | None = budget_option("Layers after which stage 1 compares values.")
     workers: str = worker_option(
-        "What evaluates settings: serial, this process; ray, processes here or on a cluster.",
+        "Who evaluates settings: serial (this process), or ray (processes here or on a cluster).",
         default="serial",
     )
     worker_count: int | None = worker_option(
@@ -205,12 +205,12 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
 
     @property
     def budget(self) -> dict[str, int]:
-        """The options of the strategy that were given."""
+        """The options of the strategy's budget that were given."""
         return {name: getattr(self, name) for name in BUDGET_NAMES if getattr(self, name)}
 
     @property
     def minimised(self) -> str:
-        """What the search minimises beside the error."""
+        """The cost that the search minimises beside the error."""
         return self.cost or "latency"
 
     @property
@@ -218,7 +218,7 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         """The search space, with the switches that were given.
 
         Raises:
-            AtlasError: there is no such space, or no such position of a switch.
+            AtlasError: a search space, or a choice for a switch, is unknown.
         """
         from atlasc.polynomials.parametrisation import PRESETS, SWITCHES
 
@@ -227,10 +227,10 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         return replace(space, **given)
 
     def evaluators(self) -> RayWorkers | None:
-        """What evaluates settings; None for this process alone.
+        """The Ray workers that evaluate settings; None for this process alone.
 
         Raises:
-            AtlasError: an unknown kind, or options of another kind.
+            AtlasError: the kind of workers is unknown, or an option belongs to another kind.
         """
         from atlasc.search.search_problem import RayWorkers
 
@@ -239,7 +239,7 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         for name in ("worker_count", "ray_address"):
             if getattr(self, name) is not None:
                 raise AtlasError(
-                    f"{flag(name)} needs --workers ray", remedy="add it, or leave the other out"
+                    f"{flag(name)} needs --workers ray", remedy="add --workers ray, or leave it out"
                 )
         return None
 
@@ -254,35 +254,34 @@ BUDGET_NAMES = tuple(
 @documented
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(Options):
-    """Which point of a front is picked."""
+    """Limits that decide which point of a front is picked."""
 
     max_error: float | None = limit(
-        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR['values']:.1%} of how "
-        f"they vary from input to input, {MAX_ERROR['class']:.1%} of scores of classes, without "
-        "another limit].",
+        f"Greatest mean absolute error of the outputs [default, without another limit: "
+        f"{MAX_ERROR['values']:.1%} of how the outputs vary from input to input, "
+        f"{MAX_ERROR['class']:.1%} for scores of classes].",
         minimum=0,
     )
     max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
     max_levels: int | None = limit("Greatest number of levels of the blocks.", minimum=1)
-    max_seconds: float | None = limit("Most predicted seconds of one encrypted run.", minimum=0)
+    max_seconds: float | None = limit("Greatest predicted seconds of one encrypted run.", minimum=0)
     min_accuracy: float | None = limit(
-        "Least accuracy on labelled inputs (for values: the correlation), such as 75% or 0.75; the "
-        "cheapest setting that has it is taken.",
+        "Least accuracy on labelled inputs (for values: correlation), such as 75% or 0.75. The "
+        "cheapest setting that reaches it is taken.",
         metavar="SHARE",
         parse=parse_share,
         minimum=0,
     )
     agreement: float | None = limit(
-        "Least share of inputs whose answers agree with the model's, such as 99% or 0.99; the "
-        "cheapest setting that has it is taken.",
+        "Least share of inputs whose answers agree with the model's, such as 99% or 0.99. The "
+        "cheapest setting that reaches it is taken.",
         metavar="SHARE",
         parse=parse_share,
         minimum=0,
     )
     unsafe_at_most: float | None = limit(
-        "Greatest share of inputs like the data's that may be unsafe, such as 1% or 0.01. That is "
-        "an upper bound from the held-back inputs, with 95% confidence; compile refuses what it "
-        "cannot say.",
+        "Greatest share of inputs like the data that may be unsafe, such as 1% or 0.01. compile "
+        "fails unless the held-back inputs show it with 95% confidence.",
         metavar="SHARE",
         parse=parse_share,
         minimum=1e-9,
@@ -303,23 +302,24 @@ class LimitOptions(Options):
         )  # fmt: skip
 
     def wanted(self, front: Front) -> Wanted:
-        """The same; an error of at most ``MAX_ERROR`` of how outputs vary where none was given."""
+        """The given limits; without any, an error of ``MAX_ERROR`` of how the outputs vary."""
         from atlasc.search.front import Wanted
 
         aim = Wanted(self.aim(front.measure, front.variation))
         return aim if self.limits == Wanted() else self.limits
 
     def aim(self, measure: Measure, variation: float) -> float | None:
-        """Greatest error of the setting that will be picked; None where other limits decide."""
+        """Greatest error of the setting that will be picked; None if other limits decide."""
         from atlasc.search.front import Wanted
 
         return MAX_ERROR[measure] * variation if self.limits == Wanted() else self.max_error
 
     def pick(self, front: Front) -> Point:
-        """The point of a front within the limits; the most accurate one without any that serves.
+        """The point of a front within the limits; without limits, if none is accurate enough, the
+        most accurate point.
 
         Raises:
-            AtlasError: no point is within the limits, or there is no point at all.
+            AtlasError: no point is within the limits, or the front is empty.
         """
         from atlasc.search.front import Wanted
 
@@ -332,11 +332,11 @@ class LimitOptions(Options):
 @documented
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions(Options):
-    """What a device holds."""
+    """Memory of the device that runs a program."""
 
     device_memory: int | None = option(
-        "Memory of the GPU that keys and ciphertexts must fit, such as 40G; for phantom. With less "
-        "of it, rotations are composed of others and take longer.",
+        "Memory of the GPU for keys and ciphertexts, such as 40G; for phantom. With less memory, "
+        "rotations are composed of others and take longer.",
         metavar="SIZE",
         parse=parse_size,
     )
@@ -345,12 +345,12 @@ class DeviceOptions(Options):
 @documented
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions(DeviceOptions, CostOptions):
-    """What a program runs on."""
+    """The target that a program is compiled for."""
 
-    target: str = option(f"What the program is for: {', '.join(target_names())}.", default=DEFAULT)
+    target: str = option(f"Target of the program: {', '.join(target_names())}.", default=DEFAULT)
     key_memory: float | None = option(
         "Memory for rotation keys: 4G, or all [default: as much as fits this machine]. With less "
-        "of it, rotations are composed of others and take longer.",
+        "memory, rotations are composed of others and take longer.",
         metavar="SIZE",
         parse=parse_memory,
     )
@@ -359,18 +359,18 @@ class TargetOptions(DeviceOptions, CostOptions):
 @documented
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
-    """What ``compile`` may be told."""
+    """All options of ``compile``."""
 
     recipe: str | None = option(
         "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
     )
     front: Path | None = option(
-        "Folder that search -o wrote: pick from it, without another search."
+        "Folder that search -o wrote; pick a setting from it, without another search."
     )
 
     @property
     def minimised(self) -> str:
-        """What the search minimises beside the error; the limits imply it."""
+        """The cost that the search minimises beside the error; the limits imply it."""
         if self.cost is not None:
             return self.cost
         if self.max_seconds is None and self.max_depth is not None:
@@ -384,7 +384,7 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
 @documented
 @dataclass(frozen=True, kw_only=True)
 class InspectOptions(BatchOptions, TargetOptions):
-    """How a model, or a text that is no program yet, is lowered to see what it costs."""
+    """How a model, or an IR text that is no program yet, is lowered to see its costs."""
 
     recipe: str = option("Named settings: is, nexus, thor, moai, arion or polaris.", default="is")
 
@@ -394,7 +394,7 @@ class InspectOptions(BatchOptions, TargetOptions):
 class LowerOptions(BatchOptions, LimitOptions, TargetOptions):
     """How an nn module or a model is lowered."""
 
-    recipe: str | None = option("Approximations of ops that carry none.")
-    settings: Path | None = option("front.json of a search, to pick from as compile does.")
-    calibration: Path | None = option("Ranges: what calibrate -o wrote.")
-    data: Path | None = option(".npz of inputs by name: the magnitudes that bootstraps need.")
+    recipe: str | None = option("Recipe for ops that have no approximation yet.")
+    settings: Path | None = option("front.json of a search; pick from it as compile does.")
+    calibration: Path | None = option("Ranges: the file that calibrate -o wrote.")
+    data: Path | None = option("Inputs by name (.npz), to measure magnitudes for bootstraps.")

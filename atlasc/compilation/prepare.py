@@ -1,4 +1,4 @@
-"""From a model and data to a traced module with its ranges: what every stage starts from."""
+"""From a model and data to a traced module with ranges, from which every stage starts."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Source:
 
     Attributes:
         model: the loaded model.
-        inputs: the user's own inputs, on which errors are measured.
-        held_back: those that neither calibration nor search sees.
-        measured: `inputs`, and after them prefixes of these texts; ranges are measured on them.
-        validated: `held_back`, and after them prefixes of these; they should stay in all ranges.
-        length: tokens of a text, None for images.
+        inputs: the user's own inputs without the held-back ones; errors are measured on them.
+        held_back: inputs that neither calibration nor the search sees.
+        measured: `inputs`, followed by prefixes of their texts; ranges are measured on them.
+        validated: `held_back`, followed by prefixes of their texts; all should stay in all ranges.
+        length: tokens of a text; None for images.
     """
 
     model: LoadedModel
@@ -55,13 +55,14 @@ class Source:
     length: int | None
 
     def few(self, count: int, extremes: Sequence[int] = ()) -> Inputs:
-        """The first of `measured`, at most as many; where it has prefixes, they are up to half.
-        After them come the extreme ones, by their positions, at most as many again.
+        """The first `count` of `measured`; if there are prefixes, up to half of them are prefixes.
+
+        After them come the inputs at the positions `extremes`, at most `count` of them.
         """
         own = len(self.inputs)
         prefixes = min(len(self.measured) - own, count // 2)
         first = [*range(min(own, count - prefixes)), *range(own, own + prefixes)]
-        # A saved calibration may be of more inputs than these.
+        # A saved calibration may know more inputs than there are here.
         known = [position for position in extremes if position < len(self.measured)]
         return self.measured.take(list(dict.fromkeys([*first, *known[:count]])))
 
@@ -71,10 +72,10 @@ class PreparedModel:
     """A traced model with its data and ranges.
 
     Attributes:
-        source: model and data.
-        traced: the model.
-        module: the same, with centred keys where that was asked for.
-        calibration: of `module`.
+        source: the model and the data.
+        traced: nn module of the model.
+        module: `traced`, with centred keys if the options ask for them.
+        calibration: ranges of `module`.
     """
 
     source: Source
@@ -96,14 +97,24 @@ def prepare(
     note: Note = quiet,
     journal: Path | None = None,
 ) -> PreparedModel:
-    """Load and trace a model (see ``model_of``), centre its keys and calibrate it on data (see
-    ``inputs_of``). The calibration of a saved search is taken instead of measuring one.
+    """Load and trace a model, centre its keys and calibrate it on data.
+
+    The calibration of a saved search, if given, replaces a new measurement.
 
     Args:
-        journal: of the search that follows; ranges are kept beside it, and taken from there.
+        model: see ``model_of``.
+        data: see ``inputs_of``.
+        options: options of the calibration.
+        steps: progress.
+        saved: a saved front of the same model.
+        batch: number of inputs that one run answers.
+        tokenizer, processor: for a model in memory.
+        note: called with a headline and details for each warning.
+        journal: journal of the search that follows. The ranges are kept beside it, and read from
+            there if an interrupted command left them.
 
     Raises:
-        AtlasError: of the model, the data or the trace; `saved` is of another model.
+        AtlasError: the model, the data or the trace fails; `saved` belongs to another model.
     """
     with steps("loading the model and the data"):
         source = load_source(model, data, options, tokenizer, note, processor)
@@ -122,12 +133,12 @@ def prepare(
     digest = "" if journal is None else _digest(traced, source, options)
     kept = kept_ranges(journal, digest)
     if kept is not None:
-        with steps("taking the ranges that were measured before"):
+        with steps("reusing the ranges that an earlier command measured"):
             return PreparedModel(source, traced, with_centred_keys(traced, kept.keys), kept)
     shifts: Shifts = {}
     if options.centre_keys:
         with steps("centring keys") as step:
-            # Prefixes are no further texts: where these are too few, keys stay as they are.
+            # Prefixes do not count as texts here: with too few texts, keys stay as they are.
             few = len(source.inputs) < FEWEST_FOR_KEYS
             some = source.inputs if few else source.measured
             shifts = key_shifts(traced, some.arrays, progress=partial(step.report, "inputs"))
@@ -141,7 +152,7 @@ def prepare(
 
 
 def _digest(traced: Module, source: Source, options: CalibrationOptions) -> str:
-    """SHA-256 (hex) of all that ranges depend on."""
+    """SHA-256 (hex) of everything that the ranges depend on."""
     parts = (
         __version__,
         model_digest(traced),
@@ -160,11 +171,12 @@ def load_source(
     note: Note = quiet,
     processor: Any = None,
 ) -> Source:
-    """Load a model and its data; a part of the data is held back. Notes say which texts were cut,
-    and what of the model's files is not read.
+    """Load a model and its data, and hold back a part of the data.
+
+    Notes say which texts were cut, and which of the model's files are not read.
 
     Raises:
-        AtlasError: of the model or of the data.
+        AtlasError: the model or the data cannot be read.
     """
     options = options or CalibrationOptions()
     loaded = model_of(
@@ -176,7 +188,7 @@ def load_source(
         raise AtlasError(
             "--sequence-length is for texts",
             why=f"the model reads {', '.join(loaded.input_names)}",
-            remedy="leave it out",
+            remedy="leave --sequence-length out",
         )
     everything = inputs_of(data, loaded, options.sequence_length, options.long)
     everything = everything.tell(note).readable(note).require_finite()
@@ -192,13 +204,13 @@ def load_source(
 
 
 def _require_different(source: Source, data: Any) -> None:
-    """Raise AtlasError for data from which no range can be learnt."""
+    """Raise AtlasError for data too few or too uniform to measure ranges on."""
     count = len(source.inputs) + len(source.held_back)
     name = data if isinstance(data, str | Path) else "the data"
-    remedy = "give some dozens of real inputs; the ranges hold for inputs like them alone"
+    remedy = "give some dozens of real inputs; the ranges hold only for inputs like the data"
     if count < FEWEST_INPUTS:
         raise AtlasError(
-            f"{name} has {count} input, at least {FEWEST_INPUTS} are needed",
+            f"{name} has {count} input, but at least {FEWEST_INPUTS} are needed",
             why="ranges are measured on some inputs and validated on others",
             remedy=remedy,
         )
@@ -210,14 +222,15 @@ def _require_different(source: Source, data: Any) -> None:
     ):
         raise AtlasError(
             f"all {count} inputs of {name} are identical",
-            why="ranges that one input reaches say nothing of another one",
+            why="the ranges of one input say nothing about another input",
             remedy=remedy,
         )
 
 
 def _require_keys(module: Module, inputs: Inputs) -> None:
-    """Raise AtlasError for padding in front of a text of a decoder: its first queries see no key,
-    so that the sum of a softmax is zero.
+    """Raise AtlasError if a text of a decoder has padding in front.
+
+    Its first queries would see no key, and the sum of their softmax would be zero.
     """
     masked = [op for op in module.ops if op.name == "nn.softmax" and len(op.operands) > 1]
     if not any(op.attributes.get("causal", False) for op in masked):
@@ -226,7 +239,7 @@ def _require_keys(module: Module, inputs: Inputs) -> None:
         raise AtlasError(
             "a text of a decoder has padding in front",
             where=inputs.names[row],
-            why="a query of a decoder sees no later key, and these see padding alone",
+            why="a query of a decoder sees no later key, so the first queries see only padding",
             remedy="pad on the right: tokenizer.padding_side = 'right', or give texts",
         )
 
@@ -240,10 +253,16 @@ def trace_model(
     outputs: str | None = None,
     note: Note = quiet,
 ) -> Module:
-    """The nn module of a model for a batch of inputs. Examples of inputs give the shapes and types
-    that neither the config nor an archive tells; what they have beside the model's own inputs, such
-    as positions, becomes an input too. The outputs are those that are wanted (see ``trace``); a
-    note says which others there are.
+    """Trace the nn module of a model for a batch of inputs.
+
+    Args:
+        model: the loaded model.
+        batch: number of inputs that one run answers.
+        sequence_length: tokens of a text; None for the length of ``inputs``.
+        inputs: examples that give the shapes and types that neither the config nor an archive
+            tells. Arrays beyond the model's own inputs, such as positions, become inputs too.
+        outputs: names of the outputs to compute (see ``trace``).
+        note: called with a note on further outputs.
 
     Raises:
         AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
@@ -258,7 +277,7 @@ def trace_model(
 
 @contextmanager
 def _evaluation_mode(module: Any) -> Iterator[None]:
-    """A caller's module without dropout while it is traced, and as it was afterwards."""
+    """Put a caller's module into evaluation mode for the block, and restore its mode afterwards."""
     training = [part for part in module.modules() if part.training]
     for part in training:
         part.training = False
@@ -278,7 +297,7 @@ def input_specs(
     """Shapes of a model's inputs, with the batch first.
 
     Raises:
-        AtlasError: neither the config nor the arguments tell the shapes.
+        AtlasError: neither the config nor the arguments give the shapes.
     """
     specs: dict[str, ShapeSpec] = {}
     more = [name for name in arrays or {} if name in model.optional_names]
@@ -294,14 +313,14 @@ def input_specs(
         elif name == "pixel_values":
             channels, *extents = model.image_shape
             if None in extents:
-                raise AtlasError("the model's config does not tell the image size")
+                raise AtlasError("the model's config does not give the image size")
             shape = (channels or 3, *extents)
         else:
             length, limit = sequence_length or DEFAULT_LENGTH, model.size("max_position_embeddings")
             if limit is not None and length > limit:
                 raise AtlasError(
                     f"--sequence-length {length} is longer than the model allows",
-                    why=f"it has {limit} positions",
+                    why=f"the model has {limit} positions",
                 )
             shape = (length,)
         specs[name] = ShapeSpec((batch, *cast("Sequence[int]", shape)), dtype)
@@ -316,15 +335,16 @@ def calibrate_source(
     *,
     certified: bool = False,
 ) -> Calibration:
-    """Ranges of all nonlinear ops on all inputs, validated on the held-back ones; or those that
-    hold for every input (see `calibrate`).
+    """Measure the ranges of all nonlinear ops, and validate them on the held-back inputs.
+
+    With ``certified``, compute ranges that hold for every input (see `calibrate`).
 
     Raises:
-        AtlasError: of `calibrate`; a range is too wide for any polynomial.
+        AtlasError: as `calibrate`; or a range is too wide for any polynomial.
     """
     held = source.validated
     if margin is None and not certified and len(source.inputs) < FEWEST_FOR_TAIL:
-        margin = MARGIN_OF_FEW  # prefixes show no tail
+        margin = MARGIN_OF_FEW  # prefixes do not show the tail of a distribution
     with steps("calibrating") as step:
         found = calibrate(
             module,

@@ -1,4 +1,4 @@
-"""The search of a prepared model: its inputs, its front, and the front on held-back inputs."""
+"""The search of a prepared model: its inputs, its front, and the front's validation."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from atlasc.targets import find_target
 from atlasc.version import __version__
 
 SEARCH_INPUTS = 10
-"""Inputs on which settings are compared, as in the paper."""
+"""Number of inputs on which settings are compared, as in the paper."""
 EXTREME_INPUTS = 10
-"""Extreme inputs, which reach the ends of calibrated ranges, are compared on as well: settings fail
-there first. Each counts in the error as one of all inputs that calibration saw."""
+"""Number of extreme inputs (those that reach the ends of calibrated ranges) on which settings are
+compared as well, because settings fail there first. Each has the weight of one calibration input.
+"""
 MENDED_ON = 400
-"""Inputs of the calibration, prefixes among them, on which the setting that would be taken is tried
-before the held-back inputs are."""
+"""Number of calibration inputs, prefixes included, on which the setting that would be taken is
+checked before the held-back inputs are evaluated."""
 MOST_POINTS = 40
-"""Of a front whose points are all tried on held-back inputs; 40 show its shape."""
+"""Number of points of a front that are validated on held-back inputs; 40 show its shape."""
 
 
 def search(
@@ -56,18 +57,22 @@ def search(
     budget: Mapping[str, int] | None = None,
     **others: Any,
 ) -> Front:
-    """The front of a model, its points validated on the held-back inputs. An interrupt from the
-    keyboard ends the search, and the front so far is returned.
+    """Search the Pareto front of a model, and validate its points on the held-back inputs.
+
+    An interrupt from the keyboard ends the search and returns the front so far.
 
     Args:
-        inputs: on how many inputs settings are compared; None for all that calibration saw.
-        pick: takes a point of the front; only the points that it would take are then validated. It
-            must pass points that were not validated. None for all points.
-        budget: of the strategy, instead of the one in the options.
+        prepared: the traced model with its data and ranges.
+        options: options of the search.
+        steps: progress.
+        inputs: number of inputs on which settings are compared; None for all calibration inputs.
+        pick: chooses one point of a front; then only the points that it would choose are validated.
+            It must accept points without a validation. None validates all points.
+        budget: budget of the strategy, instead of the one in the options.
         others: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
-        AtlasError: there is nothing to search, or the budget is too small; of `pick`.
+        AtlasError: there is nothing to search, the budget is too small, or `pick` fails.
     """
     require_searchable(prepared)
     given = options.budget if budget is None else budget
@@ -75,7 +80,7 @@ def search(
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
     journal = problem.journal
-    resume = f"the same command goes on with what is in {journal}" if journal else ""
+    resume = f"the same command continues from the evaluations in {journal}" if journal else ""
     with ExitStack() as shown:
         step = shown.enter_context(steps("preparing the search", resume=resume))
         if pick is not None and isinstance(options, CompileOptions):
@@ -101,7 +106,7 @@ def search(
         front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
     labelled = int(np.isfinite(tried.labels).sum())
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
-    if pick is None:  # each point will be tried, on all held-back inputs
+    if pick is None:  # each point will be validated on all held-back inputs
         front = front.thinned(MOST_POINTS)
     if not len(tried.inputs):
         return front
@@ -126,10 +131,10 @@ def _mended(
     pick: Callable[[Front], Point],
     steps: Steps,
 ) -> Front:
-    """The front with the setting that `pick` would take as `Mender` mends it, if it does."""
+    """The front with the setting that `pick` would choose, mended by `Mender` if it can be."""
     measured = prepared.source.measured
     chosen = np.random.default_rng([seed, 5]).permutation(len(measured))[:MENDED_ON]
-    with steps("trying the setting on inputs of the calibration") as step, blas_threads(1):
+    with steps("checking the setting on inputs of the calibration") as step, blas_threads(1):
 
         def report(note: str) -> None:
             step.report(note, 0, None)
@@ -148,18 +153,18 @@ def _mended(
 
 
 def require_searchable(prepared: PreparedModel) -> None:
-    """Raise AtlasError for a model without anything to approximate."""
+    """Raise AtlasError for a model without any op to approximate."""
     if not nonlinear_ops(prepared.module):
         raise AtlasError(
             "the model has no nonlinear op on encrypted data: there is nothing to search",
             why="only softmax, norms and activations become polynomials",
-            remedy="compile it with --recipe is, which then approximates nothing",
+            remedy="compile the model with --recipe is, which then approximates nothing",
         )
     if layer_count(prepared.module) == 0:
         raise AtlasError(
             "the model has no blocks with nonlinear ops to search",
-            why="its nonlinear ops lie outside of repeated layers",
-            remedy="compile it with --recipe is",
+            why="the nonlinear ops of the model lie outside its repeated layers",
+            remedy="compile the model with --recipe is",
         )
 
 
@@ -170,8 +175,9 @@ def search_problem(
     extremes: int = EXTREME_INPUTS,
     **others: Any,
 ) -> SearchProblem:
-    """What is searched, on as many inputs and extreme inputs as `search_inputs` takes. ``others``
-    are attributes of `SearchProblem`: journal, note, ...
+    """The search problem: settings, compared on the inputs that `search_inputs` chooses.
+
+    ``others`` are attributes of `SearchProblem`: journal, note, ...
     """
     arrays, shares = search_inputs(prepared, options.seed, inputs, extremes)
     cost = cast(Cost, options.minimised)
@@ -193,21 +199,27 @@ def search_problem(
 def search_inputs(
     prepared: PreparedModel, seed: int, count: int | None, extremes: int = EXTREME_INPUTS
 ) -> tuple[dict[str, np.ndarray], tuple[float, ...] | None]:
-    """Inputs by name, and their weights in the error: a stratified sample of those that calibration
-    saw. An extreme input has the weight of one input; a few random ones represent all others of
-    their kind: the user's own inputs, and prefixes of these. Polynomials err more on short texts,
-    and a search that does not see these errors takes settings under which short texts are unsafe.
+    """Choose the inputs of a search: a stratified sample of the calibration inputs.
+
+    Each extreme input has the weight of one input. A few random inputs represent all others of
+    their kind, which is either the user's own inputs or prefixes of them. Prefixes are needed,
+    because polynomials err more on short texts; a search without them takes settings under which
+    short texts are unsafe.
 
     Args:
-        seed: fixes the random ones.
-        count: number of random inputs, and half as many prefixes; None for all inputs, with equal
-            weights.
-        extremes: number of extreme inputs; 0 for random ones alone.
+        prepared: the traced model with its data and ranges.
+        seed: seed for the random inputs.
+        count: number of random inputs; half as many prefixes are added. None for all inputs, with
+            equal weights.
+        extremes: number of extreme inputs; 0 for random inputs alone.
+
+    Returns:
+        inputs by name ``[N, ...]``, and their weights in the error (None if they are equal).
     """
     own, every = len(prepared.source.inputs), len(prepared.source.measured)
-    few = count is None or own <= count + extremes  # all are alike then
+    few = count is None or own <= count + extremes  # then all have the same weight
     extreme = [i for i in prepared.calibration.extremes[:extremes] if i >= own or not few]
-    # The extreme ones come first, as a setting that explodes does so at once there.
+    # Extreme inputs come first: a setting that explodes does so there, and is dropped at once.
     chosen, weights = list(extreme), [1.0] * len(extreme)
     generator = np.random.default_rng([seed, 1])
     prefixes = None if count is None else max(1, count // 2)
@@ -238,13 +250,14 @@ def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -
 
 @dataclass(frozen=True)
 class TriedInputs:
-    """On what the points of a front are tried.
+    """The inputs on which the points of a front are validated.
 
     Attributes:
-        inputs: held-back ones with their prefixes, and the labelled ones that the user named.
-        shares: weight of each in the error; None for equal ones. Labelled inputs have none.
-        labels: [N] of all of them; NaN where there is none.
-        measure: by what answers agree with the model's.
+        inputs: held-back inputs with their prefixes, and the user's labelled inputs.
+        shares: weight of each input in the error; None for equal weights. Labelled inputs have
+            weight zero.
+        labels: [N] label of each input; NaN if it has none.
+        measure: how answers are compared with the model's.
     """
 
     inputs: Inputs
@@ -256,10 +269,10 @@ class TriedInputs:
 def _tried_inputs(
     prepared: PreparedModel, options: SearchOptions, note: Callable[..., None]
 ) -> TriedInputs:
-    """Held-back and labelled inputs.
+    """Held-back and labelled inputs for the validation.
 
     Raises:
-        AtlasError: of the labelled inputs; or an accuracy is wanted and there are no labels.
+        AtlasError: the labelled inputs cannot be read; or an accuracy is wanted without labels.
     """
     source, module = prepared.source, prepared.traced
     measure = measure_of(source.model, module, options.measure)
@@ -287,7 +300,7 @@ def _tried_inputs(
         found = labels(more, name)
         if not np.isfinite(found).any():
             raise AtlasError(
-                f"there is no label that can be used in {name}",
+                f"no label in {name} can be used",
                 why="accuracy is measured on inputs with labels",
                 remedy='give each input a label, such as {"text": ..., "label": 1} a line',
             )
@@ -296,14 +309,14 @@ def _tried_inputs(
     if getattr(options, "min_accuracy", None) is not None and not np.isfinite(known).any():
         raise AtlasError(
             "--min-accuracy needs labels",
-            why="no held-back input of the data has one that can be used",
+            why="no held-back input of the data has a label that can be used",
             remedy="give labels in --data, or labelled inputs with --labelled",
         )
     if getattr(options, "agreement", None) is not None and not len(inputs):
         raise AtlasError(
-            "--agreement needs inputs that are held back",
-            why="agreement with the model is measured on them",
-            remedy="give a --held-back share that is more than 0",
+            "--agreement needs held-back inputs",
+            why="agreement with the model is measured on held-back inputs",
+            remedy="give a --held-back share above 0",
         )
     return TriedInputs(inputs, shares, known, measure)
 
@@ -316,7 +329,7 @@ def _trials(
     threads: int | None,
     step: Step,
 ) -> Trials:
-    """Trials of a front on held-back and labelled inputs."""
+    """The validation of a front on held-back and labelled inputs."""
     count = len(tried.inputs)
 
     def exact(done: int) -> None:

@@ -1,4 +1,4 @@
-"""Stages on their own: ``inspect``, ``lower`` and ``opt``."""
+"""Single stages of compile: ``inspect``, ``lower`` and ``opt``."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import parameters_of, with_matching_parameters
 
 MAX_DATA = 4 * GIB
-"""Bytes of the arrays of a data file."""
+"""Greatest number of bytes of the arrays of a data file."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Costs of a program and where they come from.
+    """Costs of a program and where they arise.
 
     Attributes:
         program: the ckks module.
-        costs: read off it.
-        parameters: what it runs with, if there is such a set.
+        costs: costs counted on ``program``.
+        parameters: parameter set of the program, if one suits it.
         summary: see ``costs_summary``.
-        nominal: True where the ranges are no measured ones: only the costs mean something.
+        nominal: whether the ranges are nominal, not measured; then only the costs are meaningful.
     """
 
     program: Module
@@ -67,7 +67,7 @@ class Inspection:
 
 
 def traced(model: str, options: BatchOptions, steps: Steps, weights: bool = True) -> Module:
-    """The nn module of a model; without weights a config is enough, and only shapes are right."""
+    """The nn module of a model; without weights a config is enough, but only shapes are right."""
     with steps("loading the model"):
         loaded = load_model(model, weights=weights, trust_pickle=options.trust_pickle)
     with steps("tracing"):
@@ -75,17 +75,17 @@ def traced(model: str, options: BatchOptions, steps: Steps, weights: bool = True
 
 
 def bare_module(model: str, options: BatchOptions, steps: Steps = silent) -> Module:
-    """The nn module of a model of which only the shapes matter; a config is enough."""
+    """The nn module of a model with shapes but no weights; a config is enough."""
     return traced(model, options, steps, weights=Path(model).is_file())
 
 
 def inspect(path: str, options: InspectOptions | None = None, steps: Steps = silent) -> Inspection:
     """Costs of a bundle, an IR text of any level, a model, or a bare config.
 
-    The options tell how a model, or a module above the ckks level, is lowered.
+    The options say how a model, or a module above the ckks level, is lowered.
 
     Raises:
-        AtlasError: it is none of these, or cannot be lowered.
+        AtlasError: ``path`` is none of these, or cannot be lowered.
     """
     options = options or InspectOptions()
     find_recipe(options.recipe)
@@ -98,7 +98,7 @@ def inspect(path: str, options: InspectOptions | None = None, steps: Steps = sil
         return inspect_bundle(bundle, steps, options.costs)
     if file.suffix != ".air":
         return inspect_module(bare_module(path, options, steps), options, steps)
-    # The arrays of a bundle's server lie in one file for all its texts.
+    # All texts of a bundle's server share one file of arrays.
     shared, own = file.with_name("weights.safetensors"), file.with_suffix(".safetensors")
     with steps(f"reading {file.name}"):
         module = load_module(file, shared if shared.exists() and not own.exists() else None)
@@ -137,8 +137,9 @@ def inspect_module(
 
 
 def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = None) -> Inspection:
-    """Costs of a compiled program by a cost table, or by the table in use; its depth is that of the
-    manifest.
+    """Costs of a compiled program by a cost table (None: the table in use).
+
+    The depth is read from the manifest.
     """
     parameters = bundle.parameters.costed_by(table)
     with steps("counting"):
@@ -155,10 +156,10 @@ def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = N
 def lower_alone(
     source: str, output: Path, options: LowerOptions, steps: Steps, note: Note
 ) -> tuple[Lowered, dict[str, Any]]:
-    """Write ``poly.air``, ``program.air`` and ``client.air``; returns them and what they cost.
+    """Write ``poly.air``, ``program.air`` and ``client.air``; return the modules and their costs.
 
     Args:
-        source: an nn module (``.air``), or a model.
+        source: path of an nn module (``.air``), or a model.
         output: a new folder.
 
     Raises:
@@ -182,7 +183,7 @@ def lower_alone(
         note(
             "the magnitudes of the values are not known",
             "  why: a bootstrap is right for values in [-1, 1] only\n"
-            "  what to do: give inputs with --data before this program is run",
+            "  what to do: give inputs with --data before you run this program",
         )
     return lowered, costs_summary(program_costs(lowered.program), parameters, depth_of(module))
 
@@ -216,8 +217,8 @@ def _with_approximations(
     if options.calibration is None:
         raise AtlasError(
             "the ranges of the nonlinear ops are not known",
-            why="a polynomial is right on the range that it was fitted on, and explodes outside",
-            remedy="write them with atlasc calibrate -o FILE, and give --calibration FILE",
+            why="a polynomial is right on the range of its fit only, and explodes outside it",
+            remedy="write ranges with atlasc calibrate -o FILE, and give --calibration FILE",
         )
     ranges = read_calibration(options.calibration)
     module = with_centred_keys(module, ranges.keys)
@@ -226,8 +227,8 @@ def _with_approximations(
     point = options.pick(front)
     if not point.agrees(front.measure):
         note(
-            f"only {point.agreement:.2%} of the held-back inputs get the model's answer under the "
-            "setting that was picked",
+            f"only {point.agreement:.2%} of the held-back inputs get the same answer as from the "
+            "model under the setting that was picked",
             f"  why: no setting on the front within {options.wanted(front)} has more",
         )
     if point.unsafe:
@@ -248,18 +249,18 @@ def _arrays(module: Module, path: Path) -> dict[str, np.ndarray]:
             have = {key: array.shape for key, array in arrays.items()}
             raise AtlasError(
                 f"data {path} has no {name} of shape [N, {', '.join(map(str, shape[1:]))}]",
-                why=f"it has {have}",
+                why=f"the file has {have}",
             )
         if arrays[name].dtype.kind not in "biuf" or not np.isfinite(arrays[name]).all():
-            raise AtlasError(f"{name} in {path} holds other things than finite numbers")
+            raise AtlasError(f"{name} in {path} must hold finite numbers only")
         if not len(arrays[name]):
             raise AtlasError(f"{name} in {path} holds no input")
     return {op.attributes["name"]: arrays[op.attributes["name"]] for op in module.inputs}
 
 
 def read_ir(file: str, standard_input: BinaryIO) -> tuple[Module, bool]:
-    """The verified module of an IR text, of standard input for ``-``, and whether its arrays are
-    there.
+    """The verified module of an IR text (``-`` for standard input), and whether its arrays
+    exist.
     """
     path = Path(file)
     if file != "-":
@@ -277,7 +278,7 @@ def read_ir(file: str, standard_input: BinaryIO) -> tuple[Module, bool]:
 
 
 def optimised(module: Module, steps: Sequence[Pass], target: Target, after: AfterEach) -> Module:
-    """A module after some passes; they know the costs of ops and of keys on the target."""
+    """A module after some passes, which know the target's costs of ops and of keys."""
     for step in steps:
         check_level(step, module)
         equipped = step

@@ -1,4 +1,4 @@
-"""How many inputs like the user's may be unsafe: a statistical bound from the held-back ones."""
+"""A statistical bound on how many inputs like the user's are unsafe, from the held-back ones."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from atlasc.ir.errors import AtlasError
 
 CONFIDENCE = 0.95
 PARTS = 4
-"""Lengths are told apart by quarters of the compiled length."""
+"""Lengths are grouped by quarters of the compiled length."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What is known of inputs of some lengths.
+    """The bound for inputs of some lengths.
 
     Attributes:
         tokens: least and greatest length of these texts; None for inputs of all lengths.
-        inputs: how many were held back.
-        unsafe: how many of these would get an answer that is not the model's.
-        bound: see `clopper_pearson`.
-        undecided: on how many of these the model itself hardly decides; they are not unsafe.
+        inputs: number of held-back inputs of these lengths.
+        unsafe: number of these inputs whose answer would differ from the model's.
+        bound: upper bound on the share of unsafe inputs; see `clopper_pearson`.
+        undecided: number of these inputs on which the model itself hardly decides; they do not
+            count as unsafe.
     """
 
     tokens: tuple[int, int] | None
@@ -46,13 +47,14 @@ class Statement:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The statement as JSON values."""
         return asdict(self)
 
 
 def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) -> float:
-    """The upper bound, at that confidence, on the share of unsafe inputs where so many of a random
-    sample are unsafe (Clopper and Pearson 1934, one-sided).
+    """Upper bound, at the given confidence, on the share of unsafe inputs.
+
+    ``unsafe`` of a random sample of ``inputs`` are unsafe (Clopper and Pearson 1934, one-sided).
     """
     from scipy.stats import beta
 
@@ -60,11 +62,11 @@ def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) ->
 
 
 def statements(found: Sequence[Verdict], mask: np.ndarray | None = None) -> list[Statement]:
-    """Of all held-back inputs, and of texts by their length; none where nothing was held back.
+    """Statements on all held-back inputs, and on texts by length; none without held-back inputs.
 
     Args:
         found: verdicts on the held-back inputs.
-        mask: of these ``[inputs, tokens]``, where they are texts.
+        mask: their attention mask ``[inputs, tokens]``, if they are texts.
     """
     if not found:
         return []
@@ -94,23 +96,25 @@ def _statement(
 
 
 def require_enough(inputs: int, limit: float | None) -> None:
-    """Raise AtlasError where so few held-back inputs cannot show a limit, even if none is unsafe:
-    no search need begin.
+    """Raise AtlasError if ``inputs`` held-back inputs are too few to show a limit.
+
+    This is checked before any search, as if no input were unsafe.
     """
     if limit is not None and clopper_pearson(0, inputs) > limit:
         raise _not_shown(limit, f"{inputs} held-back inputs are too few to show it")
 
 
 def require(found: list[Statement], limit: float | None) -> None:
-    """Raise AtlasError unless the bound for all inputs is within a limit. Without a limit, at least
-    half of the held-back inputs must be safe.
+    """Raise AtlasError unless the bound for all inputs is within a limit.
+
+    Without a limit, at least half of the held-back inputs must be safe.
     """
     if limit is not None and found[0].bound > limit:
         raise _not_shown(limit, str(found[0]))
     if limit is None and found and 2 * found[0].unsafe > found[0].inputs:
         raise AtlasError(
-            f"the program is of no use: of {found[0].inputs} held-back inputs "
-            f"{found[0].unsafe} would get a wrong answer",
+            f"the program is of no use: {found[0].unsafe} of {found[0].inputs} held-back inputs "
+            "would get a wrong answer",
             why="its polynomials are wrong on these inputs, or values leave their ranges; nothing "
             "was written",
             remedy="search for settings (leave --recipe out), or choose a smaller --max-error",
@@ -120,8 +124,8 @@ def require(found: list[Statement], limit: float | None) -> None:
 def _not_shown(limit: float, why: str) -> AtlasError:
     needed = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-limit))
     return AtlasError(
-        f"it cannot be said that at most {limit:.3g} of the inputs are unsafe",
+        f"the data cannot show that at most {limit:.3g} of the inputs are unsafe",
         why=why,
-        remedy=f"hold back {needed} inputs or more (--data, --held-back), of which none may be "
-        "unsafe; for fewer unsafe ones give data of all kinds, or a wider --margin",
+        remedy=f"hold back at least {needed} inputs (--data, --held-back), all of them safe; to "
+        "make fewer inputs unsafe, give data of all kinds, or a wider --margin",
     )

@@ -1,4 +1,4 @@
-"""Progress of long work: what library code calls, and what a caller's callback gets."""
+"""Progress of long work: what library code calls, and what reaches a caller's callback."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 Steps = Callable[..., AbstractContextManager[Any]]
 """``steps(label, total=None, resume="")``: a context that shows progress, and gives a `Step`."""
 ProgressCallback = Callable[[str, int, int | None], None]
-"""``progress(what, done, total)``; the total is None where it is not known."""
+"""``progress(what, done, total)``; the total is None if it is not known."""
 Note = Callable[[str, str], None]
 """``note(headline, details)``: a warning; the details are further lines, already indented."""
 
 
 def quiet(headline: str, details: str = "") -> None:
-    """A note that nobody reads."""
+    """A note that is dropped."""
 
 
 class Step:
-    """Where a piece of long work stands.
+    """The progress of a piece of long work.
 
     Attributes:
-        label: what is being done.
-        total: number of steps, None when nobody knows.
+        label: name of the work.
+        total: number of steps; None if it is not known.
         done: steps that are finished.
         note: a few words on the current step.
     """
@@ -46,7 +46,7 @@ class Step:
 
 
 def steps_of(progress: ProgressCallback | None) -> Steps:
-    """Steps that call a plain callback, at the beginning of each piece of work and in between."""
+    """Steps that call a plain callback at the beginning of each piece of work and in between."""
 
     def changed(step: Step) -> None:
         if progress is not None:
@@ -63,7 +63,7 @@ def steps_of(progress: ProgressCallback | None) -> Steps:
 
 
 def warned(headline: str, details: str = "") -> None:
-    """A note as a warning of Python, for functions that return no notes."""
+    """A note as a Python warning, for functions that return no notes."""
     warnings.warn(f"{headline}\n{details}" if details else headline, stacklevel=2)
 
 

@@ -1,1 +1,1 @@
-"""A compiled program as a C++ project that needs no Python to run."""
+"""Emits a compiled program as a C++ project that needs no Python to run."""

@@ -1,4 +1,6 @@
-"""What client and server agree on: the facts of ``interface.cpp``, as the template shows them."""
+"""The interface between client and server: the facts that the template of ``interface.cpp``
+shows.
+"""
 
 from __future__ import annotations
 
@@ -21,34 +23,34 @@ from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
 
 NUMBERS = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
-"""Types of arrays that the runtime reads as numbers, as safetensors names them."""
+"""safetensors' names of the types of arrays that the runtime reads as numbers."""
 TYPES = NUMBERS | {np.dtype(np.uint8): "U8"}
-"""Those, and bytes."""
+"""The same types, and bytes."""
 
 
 def interface_facts(
     program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
-    """The facts of a lowered program whose server has these arrays, see ``interface.hpp``.
+    """Facts of a lowered program and its server's arrays, see ``interface.hpp``.
 
     Raises:
-        AtlasError: its rotations were not planned; an input or output has no name that files can
-            have, or that of another one.
+        AtlasError: the program has no plan of rotations; or the name of an input or output is
+            used twice or not allowed in files.
     """
     if RotationPlan.of(program) is None:
         raise AtlasError(
             f"the rotations of @{program.name} are not planned",
-            remedy="run the pass rotation-keys on it, or compile the model",
+            remedy="run the pass rotation-keys on the program, or compile the model",
         )
     public = [op for op in program.ops if op.name == "ckks.public_input"]
-    # Names become those of arrays in messages, beside NAME/NUMBER for a ciphertext.
+    # Messages have arrays of these names, and NAME/NUMBER for each ciphertext.
     for ops in ([*program.inputs, *public], program.outputs):
         names = [op.attributes["name"] for op in ops]
         for name in names:
             if not re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", name) or names.count(name) > 1:
                 raise AtlasError(
                     f"an input or output cannot be called {name!r}",
-                    why="letters, digits and ._- are possible, and no name may occur twice",
+                    why="only letters, digits and ._- are allowed, and no name may occur twice",
                     remedy="rename it in the model",
                 )
     levels = [program.attributes[f"{kind}_level"] for kind in ("relinearization", "conjugation")]
@@ -72,7 +74,7 @@ def interface_facts(
 
 
 def _memory(program: Module, parameters: ParameterSet) -> int:
-    """Bytes of an execution beside its keys, without the plaintexts that an engine keeps where
+    """Bytes of an execution, without its keys and without the plaintexts that an engine keeps if
     there is room."""
     costs = program_costs(program)
     parts = memory_parts(costs.total, parameters, costs)

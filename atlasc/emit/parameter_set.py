@@ -1,4 +1,4 @@
-"""Parameter sets that bootstrap, with the functions of their bootstraps, as files for C++.
+"""Writes parameter sets with a bootstrap, and the functions of their bootstraps, as C++ files.
 
 python -m atlasc.emit.parameter_set FILE [--set fourteen_levels_40] [--log-degree 16] [--copies 32]
 
@@ -18,17 +18,17 @@ from atlasc.program.record_arrays import record_arrays
 from atlasc.targets.ckks.parameters import CkksParameters
 
 CARRIED = "fourteen_levels_40"
-"""The set that the library carries."""
+"""Name of the set that the library carries."""
 PLACE = RUNTIME / "parameters" / f"{CARRIED}.safetensors"
 
 
 def parameter_set(name: str, log_degree: int = 16, copies: Sequence[int] = (1,)) -> bytes:
-    """The content of a file that ``read_parameter_set`` of ``atlasc/parameter_sets.hpp`` reads.
+    """The content of a file for ``read_parameter_set`` of ``atlasc/parameter_sets.hpp``.
 
     Args:
-        name: of a set that bootstraps.
-        log_degree: of the ring; smaller ones than 2^16 are for tests alone.
-        copies: how often slots repeat, of each kind of bootstrap.
+        name: name of a set with a bootstrap.
+        log_degree: log2 of the ring degree; rings below 2^16 are for tests only.
+        copies: for each kind of bootstrap, how often slots repeat.
     """
     from safetensors.numpy import save
 

@@ -1,4 +1,4 @@
-"""The text of a program: one function for each Transformer block, in the order of execution."""
+"""The C++ text of a program: one function for each Transformer block, in order of execution."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.program.function import Function
 
 OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
-"""Ops at the border of a program, which are in no block."""
+"""Ops at the border of a program, which belong to no block."""
 PREPARING = ("ckks.drop", "ckks.bootstrap")
-"""Ops that bring a value to where its user wants it."""
+"""Ops that only prepare a value for its user."""
 _TAKEN = {
     "execute",
     "interface",
@@ -26,17 +26,17 @@ _TAKEN = {
     "results",
 }
 _VARIABLE = re.compile(r"v(\d+|_\w*)")
-"""Names of the generated code and of what it calls."""
+"""Names that the generated code declares or calls."""
 
 
 class Block(NamedTuple):
     """Ops that become one function.
 
     Attributes:
-        name: of the function, made of the path of the model's module.
-        place: that path, or words where the ops have no common module.
-        ops: in order.
-        inputs: values from before that the ops use.
+        name: name of the function, made from the path of the model's module.
+        place: that path, or words if the ops have no common module.
+        ops: the ops in order.
+        inputs: earlier values that the ops use.
         outputs: values that later ops use.
     """
 
@@ -48,7 +48,9 @@ class Block(NamedTuple):
 
 
 def blocks_of(module: Module) -> list[Block]:
-    """The blocks of a ckks module: what comes before the layers, the layers, and what follows."""
+    """The blocks of a ckks module: the ops before the layers, each layer, and the ops after
+    them.
+    """
     ops = [op for op in module.ops if op.name not in OUTSIDE]
     parts: dict[int, list[Op]] = {}
     for op, layer in zip(ops, _layers(module, ops), strict=True):
@@ -70,7 +72,7 @@ def blocks_of(module: Module) -> list[Block]:
 
 
 def _layers(module: Module, ops: Sequence[Op]) -> list[int]:
-    """The layer that each op is put into, −1 before the first one. It never decreases."""
+    """The layer of each op, −1 before the first layer. The numbers never decrease."""
     users = module.users()
     layers: dict[Op, int | None] = {}
     for op in reversed(ops):
@@ -83,7 +85,7 @@ def _layers(module: Module, ops: Sequence[Op]) -> list[int]:
 
 
 def _place(ops: Sequence[Op], layer: int) -> str:
-    """The module that ops come from: that of their layer, or what their paths have in common."""
+    """The module of some ops: that of their layer, or the common beginning of their paths."""
     for op in ops:
         if op.layer == layer and op.block is not None and op.name not in PREPARING:
             return op.block
@@ -94,8 +96,8 @@ def _place(ops: Sequence[Op], layer: int) -> str:
 
 
 def program_text(module: Module, functions: Mapping[Op, Function]) -> dict[str, Any]:
-    """What the template of the program shows: of each block its place, the head of its function and
-    the lines of it; the calls of these; and the module.
+    """The variables of the template: of each block its place and the head and lines of its
+    function; the calls of the functions; and the module.
     """
     blocks = blocks_of(module)
     return {
@@ -128,7 +130,7 @@ def _body(block: Block, functions: Mapping[Op, Function]) -> Iterator[str]:
 
 
 def _statement(op: Op, function: Function, last: set[Value]) -> str:
-    """The op as a declaration of its result; ``last``: operands that nothing uses after it."""
+    """An op as a declaration of its result; ``last``: operands that no later op uses."""
     arrays = [text.string(name) for name in function.arrays(op)]
     encrypted = [value for value in op.operands if value.encrypted]
     pieces = [text.string(function.name), *(text.braced("", arrays) if arrays else ["{}"])]
@@ -137,7 +139,7 @@ def _statement(op: Op, function: Function, last: set[Value]) -> str:
 
 
 def _operands(values: Sequence[Value], last: set[Value]) -> list[str]:
-    """Arguments for values; a last use moves, which frees the ciphertexts with the op."""
+    """Arguments for values; the last use of a value moves it, which frees its ciphertexts."""
     names = [text.variable(value) for value in values]
     return [
         f"std::move({name})" if value in last and names.count(name) == 1 else name

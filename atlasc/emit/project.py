@@ -1,4 +1,4 @@
-"""Writes the C++ project of a lowered program, what its client encrypts, and builds it."""
+"""Writes and builds the C++ project of a lowered program, and the inputs for its client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from atlasc.targets.program import identity_of
 from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
-"""Sources of the C++ runtime, as they are installed."""
+"""Sources of the C++ runtime in the installed package."""
 RUNTIME_PARTS = (
     "CMakeLists.txt",
     "include",
@@ -41,29 +41,30 @@ SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.
 WEIGHTS = "weights.safetensors"
 COMPILERS = ("c++", "g++", "clang++")
 _TAIL = 30
-"""Lines of a failed build that are shown."""
+"""Number of lines that are shown of a failed build."""
 ENGINES = {
-    "sim": "see what the tools say; the project stays, to be built by hand",
-    "cpu": "see what the tools say; the project stays, to be built by hand",
-    "cuda": "build where CUDA is, with a compiler that nvcc takes",
-    "phantom": "build where CUDA is, and set the variable Phantom_ROOT to the folder where "
-    "Phantom-FHE was built (docs/backend-phantom.md); --engine sim tries the program without both",
+    "sim": "read the tools' messages; the project is kept, so you can build it by hand",
+    "cpu": "read the tools' messages; the project is kept, so you can build it by hand",
+    "cuda": "build on a machine with CUDA, with a compiler that nvcc accepts",
+    "phantom": "build on a machine with CUDA, and set Phantom_ROOT to the folder in which "
+    "Phantom-FHE was built (docs/backend-phantom.md); --engine sim simulates the program without "
+    "either",
 }
-"""The engines of the C++ runtime, and what to do when a build with one fails; a project has the
-sources of all, and links one."""
+"""The engines of the C++ runtime, each with the remedy for a failed build. A project has the
+sources of all engines, and links one."""
 
 
 def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> dict[str, str]:
-    """The generated files by their path in the project; the same program gives the same bytes.
+    """Path in the project -> content of each generated file; the same program gives the same bytes.
 
     Args:
         program: ckks module with levels and a plan of rotations.
-        parameters: what it was lowered for.
-        engine: one of ``ENGINES``, which is linked unless CMake is told otherwise.
+        parameters: parameter set that the program was lowered for.
+        engine: one of ``ENGINES``; the project links it unless CMake is told otherwise.
 
     Raises:
-        AtlasError: there is no such engine, or it cannot have these parameters; the rotations are
-            not planned.
+        AtlasError: the engine does not exist, or cannot have these parameters; or the program has
+            no plan of rotations.
     """
     _require_engine(engine, parameters)
     return _sources(program, parameters, engine, *_recorded(program, parameters))
@@ -75,7 +76,7 @@ def _require_engine(engine: str, parameters: ParameterSet) -> None:
     if engine != "sim" and not parameters.in_runtime:
         raise AtlasError(
             f"the program was not compiled for the engine {engine}",
-            why="its parameters name no moduli",
+            why="its parameters do not name any moduli",
             remedy="compile the model again with --target cpu or phantom",
         )
 
@@ -105,11 +106,11 @@ def _sources(
 def _recorded(
     program: Module, parameters: ParameterSet
 ) -> tuple[dict[Op, Function], dict[str, np.ndarray]]:
-    """What a program's ops call, and the server's arrays by name: those of the program, and its
-    record.
+    """The functions of a program's ops, and the server's arrays by name: the program's own, and the
+    program's record.
 
     Raises:
-        AtlasError: a name has characters that no file may have, or is that of the record.
+        AtlasError: a name is not allowed in files, or is the record's.
     """
     calls = Functions(program, EngineParameters.of(parameters)).named()
     functions = list(dict.fromkeys(calls.values()))
@@ -151,15 +152,18 @@ def write_project(
 def save_inputs(
     path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarray], doubt: str = ""
 ) -> None:
-    """Write what the C++ client encrypts of raw inputs: safetensors, float64 by name, as many
-    rows as inputs. Only the owner may read the file.
+    """Write the embedded inputs that the C++ client encrypts: a safetensors file, float64 by name,
+    one row for each input. Only the owner may read the file.
 
     Args:
+        path: place of the file.
+        client: the client's side of the program.
+        arrays: raw inputs by name, at most a batch.
         doubt: why the bound on the errors may not hold for these inputs; the C++ client notes it
             with the query.
 
     Raises:
-        AtlasError: of the inputs; more than a batch.
+        AtlasError: the inputs are refused, or more than one batch.
     """
     from safetensors.numpy import save_file
 
@@ -172,7 +176,7 @@ def save_inputs(
 
 
 def build_options(python: bool = False) -> list[str]:
-    """CMake options of a build, with a module for this interpreter where ``python`` is true.
+    """CMake options of a build; with ``python`` it makes a module for this Python interpreter.
 
     Raises:
         AtlasError: CMake, a C++ compiler or pybind11 is missing.
@@ -180,7 +184,7 @@ def build_options(python: bool = False) -> list[str]:
     if shutil.which("cmake") is None:
         raise AtlasError(
             "CMake was not found",
-            why="an emitted project is built with it",
+            why="CMake builds an emitted project",
             remedy="install cmake (3.16 or newer), or build the project on another machine",
         )
     compiler = os.environ.get("CXX")
@@ -189,8 +193,8 @@ def build_options(python: bool = False) -> list[str]:
         missing = f"the C++ compiler {compiler} was not" if compiler else "no C++ compiler was"
         raise AtlasError(
             f"{missing} found",
-            why="looked for " + ", ".join(wanted),
-            remedy="install one, or set CXX to its path",
+            why="none of these was found: " + ", ".join(wanted),
+            remedy="install a C++ compiler, or set CXX to its path",
         )
     if not python:
         return []
@@ -199,27 +203,27 @@ def build_options(python: bool = False) -> list[str]:
     except ImportError:
         raise AtlasError(
             "pybind11 was not found",
-            why="the Python module of an emitted project is built with it",
+            why="the Python module of an emitted project needs it",
             remedy="pip install 'atlasc[python]'",
         ) from None
     return [
         "-DATLASC_PYTHON=ON",
-        "-DPYBIND11_FINDPYTHON=ON",  # else CMake takes the first Python on the path
+        "-DPYBIND11_FINDPYTHON=ON",  # otherwise CMake takes the first Python on the path
         f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
         f"-DPython_EXECUTABLE={sys.executable}",
     ]
 
 
 def build_project(folder: Path, engine: str, options: Sequence[str]) -> Path:
-    """Build the project in ``folder/build``; the executables ``client`` and ``server`` are there.
+    """Build the project in ``folder/build``, and return that folder with the executables.
 
     Args:
-        folder: what :func:`write_project` wrote.
-        engine: the one it was written for.
-        options: what :func:`build_options` returned.
+        folder: folder that :func:`write_project` wrote.
+        engine: the engine that the project was written for.
+        options: the result of :func:`build_options`.
 
     Raises:
-        AtlasError: the build failed; shows the end of what it printed.
+        AtlasError: the build failed; the error shows the end of its output.
     """
     build = folder / "build"
     for command in (

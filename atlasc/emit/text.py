@@ -26,16 +26,16 @@ _TAKEN = frozenset(
         """,
     )
 )
-"""Names that C++ or the runtime has taken."""
+"""Names that are taken by C++ or by the runtime."""
 _COMMENT = 80
-"""Columns of a comment's text."""
+"""Columns for the text of a comment."""
 
 
 def string(text: str) -> str:
-    """A string literal of the text in UTF-8, in printable ASCII and without trigraphs.
+    """A C++ string literal of the text in UTF-8: printable ASCII without trigraphs.
 
     Raises:
-        AtlasError: it has a zero, which would end it in C++, or is no text.
+        AtlasError: the text has a zero byte, which would end it in C++, or cannot be encoded.
     """
     try:
         coded = text.encode()
@@ -47,14 +47,14 @@ def string(text: str) -> str:
 
 
 def _escaped(byte: int) -> str:
-    """Octal escapes end after three digits, whatever follows them."""
+    """A byte as an octal escape; it ends after three digits, whatever follows."""
     if chr(byte) in '\\"?':
         return "\\" + chr(byte)
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
 
 
 def comment(text: str) -> str:
-    """Words for a comment of one line: nothing in them ends or continues it."""
+    """The text of a one-line comment, without characters that would end or continue the line."""
     return re.sub(r"[^A-Za-z0-9_ .,:()\[\]-]", "_", text)[:_COMMENT].strip()
 
 
@@ -75,12 +75,12 @@ def number(value: float) -> str:
 
 
 def lines(items: Iterable[str], indent: int) -> str:
-    """Items of an initialiser list in indented lines."""
+    """Items of an initialiser list, in indented lines."""
     return _filled(", ".join(items) + ",", indent)
 
 
 def numbers(values: Iterable[float], indent: int = 0) -> str:
-    """An initialiser list; a long one over several lines, the last one indented."""
+    """An initialiser list; a long list takes several lines, the last of them indented."""
     text = ", ".join(map(number, np.ravel(np.asarray(values, dtype=np.float64))))
     if indent + len(text) + 3 <= WIDTH:
         return "{" + text + "}"
@@ -93,7 +93,7 @@ def _filled(text: str, indent: int) -> str:
 
 
 def braced(head: str, items: Iterable[str]) -> list[str]:
-    """An initialiser list in pieces between which a line may end."""
+    """An initialiser list in pieces, between which a line may be broken."""
     pieces = list(items)
     pieces[0] = f"{head}{{{pieces[0]}"
     pieces[-1] += "}"
@@ -101,21 +101,21 @@ def braced(head: str, items: Iterable[str]) -> list[str]:
 
 
 def integers(values: Iterable[int]) -> str:
-    """An initialiser list."""
+    """An initialiser list of integers."""
     return "{" + ", ".join(map(integer, values)) + "}"
 
 
 def identifier(path: str) -> str:
-    """A name made of a module's path."""
+    """A C++ name made from the path of a module."""
     name = re.sub(r"[\W_]+", "_", path, flags=re.ASCII).strip("_") or "unnamed"
     return f"m{name}" if name[0].isdigit() else f"{name}_" if name in _TAKEN else name
 
 
 def variable(value: Value) -> str:
-    """The variable that holds a value: v and its name in the IR.
+    """The variable of a value: "v" and the value's name in the IR.
 
     Raises:
-        AtlasError: the name is no word.
+        AtlasError: the name is not a word.
     """
     if not re.fullmatch("[A-Za-z0-9_]+", value.name):
         raise AtlasError(f"a value cannot be called {value.name!r}")

@@ -1,1 +1,1 @@
-"""How good a program is on labelled inputs: its accuracy, and its agreement with the model."""
+"""The quality of a program on labelled inputs: accuracy, and agreement with the model."""

@@ -28,29 +28,29 @@ from atlasc.simulation.intervals import fisher, wilson
 from atlasc.simulation.scores import correlation, right
 
 WORST = 10
-"""Inputs that are named as the worst ones."""
+"""Number of inputs that a report lists as the worst."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one stage gives on some inputs.
+    """The figures of one stage.
 
     Attributes:
         stage: see `MEANINGS`.
-        inputs: that it answered.
-        labelled: of these, inputs with a label.
+        inputs: number of answered inputs.
+        labelled: number of these with a label.
         accuracy: share of right classes; None without labels or classes.
-        accuracy_interval: with 95% confidence (Wilson).
-        pearson, spearman: correlation of values with labels; None likewise.
-        pearson_interval: with 95% confidence (Fisher).
+        accuracy_interval: its 95% confidence interval (Wilson).
+        pearson, spearman: correlation of values with labels; None without labels or for classes.
+        pearson_interval: its 95% confidence interval (Fisher).
         agreement: share of answers that agree with the model's.
-        agreement_interval: with 95% confidence (Wilson).
+        agreement_interval: its 95% confidence interval (Wilson).
         divergence: mean Kullback-Leibler divergence of the program's probabilities from the
-            model's, in nats; None without classes. This and what follows are of inputs that are
-            not unsafe: the others get no answer.
-        max_error, mean_error: differences from the model's answers.
-        least_cosine: with the model's answers.
-        seconds: of a run on an engine.
+            model's, in nats; None without classes. This and all following figures leave out unsafe
+            inputs, which get no answer.
+        max_error, mean_error: greatest and mean absolute difference from the model's answers.
+        least_cosine: least cosine with the model's answers.
+        seconds: seconds of a run on an engine; None for stages in the clear.
     """
 
     stage: str
@@ -72,15 +72,15 @@ class Figures:
 
 @dataclass(frozen=True)
 class Judged:
-    """One input: its label and what the model and the program answer.
+    """One input: its label, and the answers of model and program.
 
     Attributes:
-        input: what it is called.
+        input: name of the input.
         verdict: safe, undecided or unsafe.
-        why: it is not safe; empty where it is.
-        label, model, program: classes by their names, or values; None where there is none.
+        why: why it is not safe; empty if it is.
+        label, model, program: names of classes, or values; None if there is none.
         error: mean absolute difference of the polynomials' answer from the model's.
-        agreement: from 0 to 1.
+        agreement: agreement with the model's answer, from 0 to 1.
     """
 
     input: str
@@ -95,19 +95,19 @@ class Judged:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A program on a labelled set.
+    """Quality of a program on a labelled set.
 
     Attributes:
         program: name of the model.
-        measure: by what an answer agrees with the model's: class, tokens or values.
-        promise: what the program promises, in words.
-        inputs: that were given.
-        figures: a row for each stage, the model first.
-        judged: a row for each input that can be encrypted, in the order of the inputs.
-        unsafe: why each unsafe input is, by name.
-        undecided: the inputs at which the model itself hardly decides, likewise.
-        left_out: inputs that cannot be encrypted, likewise; no stage answers them.
-        unlabelled: inputs without a label that can be used, likewise.
+        measure: how agreement with the model is judged: class, tokens or values.
+        promise: the program's promise, in words.
+        inputs: number of given inputs.
+        figures: one row for each stage, the model first.
+        judged: one row for each input that can be encrypted, in the order of the inputs.
+        unsafe: name of an unsafe input -> why it is unsafe.
+        undecided: name of an input on which the model itself hardly decides -> why.
+        left_out: name of an input that cannot be encrypted -> why; no stage answers it.
+        unlabelled: name of an input without a usable label -> why.
         notes: what a reader should know.
     """
 
@@ -124,12 +124,12 @@ class Evaluation:
     notes: tuple[str, ...] = ()
 
     def stage(self, name: str) -> Figures:
-        """The figures of a stage; raises KeyError where it was not run."""
+        """The figures of a stage; raises KeyError if the stage was not run."""
         return {one.stage: one for one in self.figures}[name]
 
     @property
     def accuracy(self) -> float | None:
-        """Of the polynomials; None without labels."""
+        """Accuracy of the polynomials; None without labels."""
         return self.stage(POLYNOMIALS).accuracy
 
     @property
@@ -139,12 +139,12 @@ class Evaluation:
 
     @property
     def worst(self) -> tuple[Judged, ...]:
-        """The inputs whose answers are furthest from the model's: other classes first."""
+        """The inputs whose answers differ most from the model's: those of another class first."""
         ordered = sorted(self.judged, key=lambda one: (one.agreement, -one.error))
         return tuple(ordered[:WORST])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The evaluation as JSON values."""
         whole = {"accuracy": self.accuracy, "agreement": self.agreement}
         return {**asdict(self), **whole, "worst": [asdict(one) for one in self.worst]}
 
@@ -161,21 +161,23 @@ def evaluate(
     steps: Steps = silent,
     note: Note = quiet,
 ) -> Evaluation:
-    """Measure a program on inputs, with their labels where they have some.
+    """Measure a program on inputs, with or without labels.
 
     Args:
         bundle: the whole bundle: client's and server's part.
-        inputs: of the program, see ``Bundle.load_inputs``.
-        verdicts: on these inputs.
-        encrypted: so many of the inputs, chosen at random, are answered on ciphertexts.
-        simulated: so many are answered by the packed program on the simulator, with the errors of
-            CKKS; it takes about as long as encryption.
-        target: that encrypts; empty for the program's own.
-        seed: of the choice and of the errors.
+        inputs: inputs of the program, see ``Bundle.load_inputs``.
+        verdicts: one verdict for each input.
+        encrypted: how many inputs, chosen at random, are answered on ciphertexts.
+        simulated: how many inputs are answered by the packed program on the simulator, with the
+            errors of CKKS; this takes about as long as encryption.
+        target: target for ``encrypted``; empty for the program's own.
+        seed: seed for the choice of inputs and for the errors.
+        steps: progress.
+        note: called with a headline and details for each warning.
 
     Raises:
-        AtlasError: no input can be encrypted; no label can be used although there are labels; the
-            target cannot run.
+        AtlasError: no input can be encrypted; there are labels, but none is usable; or the target
+            cannot run.
     """
     promise = Promise.of(bundle.poly) or _without_promise(bundle)
     rows = tuple(row for row, one in enumerate(verdicts) if not one.fault)
@@ -198,7 +200,7 @@ def evaluate(
         if count:
             chosen = sample(likely, count, seed)
             if not chosen:
-                tell(f"no input is safe: nothing was run on {name}")
+                tell(f"no input is safe, so nothing was run on {name}")
                 continue
             where = target or bundle.target
             stages.append(executed(bundle, inputs, chosen, where, steps, name))
@@ -210,7 +212,7 @@ def evaluate(
     return Evaluation(
         bundle.manifest.model.name,
         promise.measure,
-        str(promise) if np.isfinite(promise.error) else "nothing, for it was compiled without",
+        str(promise) if np.isfinite(promise.error) else "nothing, because it was compiled without",
         len(inputs),
         figures,
         judged,
@@ -223,22 +225,22 @@ def evaluate(
 
 
 def _without_promise(bundle: Bundle) -> Promise:
-    """By what the answers of a program are compared that does not say it."""
+    """How answers are compared, for a program without a promise."""
     shape = bundle.client.interface.outputs[0].attributes["shape"]
     return replace(UNKNOWN, measure="class") if len(shape) == 2 and shape[-1] > 1 else UNKNOWN
 
 
 def _labels(bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, tell: Note) -> Labels:
-    """The labels of the inputs; notes say which cannot be used.
+    """The labels of the inputs; notes say which labels cannot be used.
 
     Raises:
-        AtlasError: there are labels, and none of them can be used.
+        AtlasError: there are labels, but none is usable.
     """
     found = labels_of(inputs, bundle.model.config, promise.measure, model.answers.shape[-1])
-    remedy = "use the names or the numbers of the model's classes, or numbers for its value"
+    remedy = "use names or numbers of the model's classes, or numbers for a model of values"
     if inputs.labels is None or (not found.known and not found.faults):
         tell(
-            "the inputs have no labels: accuracy is not measured, agreement with the model is",
+            "the inputs have no labels, so only agreement with the model is measured",
             '  what to do: give labels, such as {"text": ..., "label": 1} a line, or a folder of '
             "images for each class",
         )
@@ -250,7 +252,7 @@ def _labels(bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, tell
         count = counted(len(inputs) - found.known, "input has", "inputs have")
         details = f"  why: {listed(lines)}\n" if lines else ""
         tell(
-            f"{count} no label that can be used: accuracy leaves them out",
+            f"{count} no usable label: accuracy leaves them out",
             f"{details}  what to do: {remedy}",
         )
     return found
@@ -268,7 +270,7 @@ def _figures(
     """The figures of a stage.
 
     Args:
-        unsafe: [inputs] which inputs are.
+        unsafe: [inputs] whether each input is unsafe.
     """
     beside = _beside(bundle, inputs, promise, model, stage)
     agreement = beside.agreement(replace(promise, noise=0.0))
@@ -305,7 +307,7 @@ def _figures(
 def _beside(
     bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, stage: Stage
 ) -> Comparison:
-    """The answers of a stage beside the model's."""
+    """Comparison of a stage's answers with the model's."""
     arrays = inputs.take(stage.rows).arrays
     return compared(promise, bundle.poly, arrays, {"": stage.answers}, {"": model.of(stage.rows)})
 
@@ -318,8 +320,9 @@ def _divergence(
     stage: Stage,
     given: np.ndarray,
 ) -> float | None:
-    """Mean Kullback-Leibler divergence over the given places, and over tokens that a mask keeps;
-    infinite where an answer is not finite.
+    """Mean Kullback-Leibler divergence in nats, over given inputs and the tokens that a mask keeps.
+
+    Infinite if an answer is not finite.
     """
     if promise.measure == "values" or not len(given):
         return None
@@ -355,7 +358,7 @@ def _judged(
     labels: Labels,
     verdicts: Sequence[Verdict],
 ) -> tuple[Judged, ...]:
-    """A row for each input that was answered."""
+    """One row for each input that was answered."""
     model, program = stages[0], stages[1]
     beside = _beside(bundle, inputs, promise, model, program)
     agreement = beside.agreement(replace(promise, noise=0.0))

@@ -1,6 +1,6 @@
-"""The answers of a program, from the model in the clear down to ciphertexts.
+"""The answers of a program in stages, from the model in the clear to ciphertexts.
 
-Each stage adds one source of error to the one before it.
+Each stage adds one source of error to the previous stage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from atlasc.targets.sim import TARGET as SIM
 MODEL, POLYNOMIALS, NOISY = "model", "polynomials", "simulation"
 PACKED, ENCRYPTED = "packed simulation", "ciphertexts"
 MEANINGS = {
-    MODEL: "the model in the clear: the functions that the polynomials stand for",
+    MODEL: "the model in the clear: the functions that the polynomials approximate",
     POLYNOMIALS: "the polynomials in the clear",
     NOISY: "the polynomials, with a random error as large as the program's bound for encryption",
     PACKED: "the packed program on the simulator, each primitive with the errors of CKKS",
@@ -36,9 +36,9 @@ class Stage:
 
     Attributes:
         name: one of `MEANINGS`.
-        rows: which inputs were answered.
-        answers: [rows, ...] of the program's first output.
-        seconds: of execution; None where nothing is timed.
+        rows: row numbers of the answered inputs.
+        answers: [rows, ...] answers of the program's first output.
+        seconds: seconds of execution; None if nothing is timed.
     """
 
     name: str
@@ -55,8 +55,10 @@ class Stage:
 def clear_stages(
     bundle: Bundle, inputs: Inputs, rows: tuple[int, ...], steps: Steps, seed: int = 0
 ) -> list[Stage]:
-    """The model, the polynomials, and these with the errors of encryption, of inputs that can be
-    encrypted.
+    """Three stages in the clear: the model, its polynomials, and these with the errors of
+    encryption.
+
+    All rows must be inputs that can be encrypted.
 
     Raises:
         AtlasError: the program does not know the model's answers.
@@ -68,7 +70,7 @@ def clear_stages(
         raise AtlasError(
             "the program does not know the model's answers",
             where=str(bundle.folder),
-            why="the polynomials of its recipe name no functions that they stand for",
+            why="the polynomials of its recipe do not name the functions that they approximate",
             remedy="compile without --recipe, or with --recipe is",
         )
     answers = _first(found)
@@ -103,7 +105,7 @@ def executed(
 
 
 def sample(rows: tuple[int, ...], count: int, seed: int) -> tuple[int, ...]:
-    """Some of the rows, at random, in their order."""
+    """A random sample of the rows, in their order."""
     chosen = np.random.default_rng([seed, 3]).permutation(len(rows))[:count]
     return tuple(rows[place] for place in sorted(chosen.tolist()))
 

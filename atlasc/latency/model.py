@@ -1,8 +1,8 @@
 """Predicted seconds of a model under any approximations, without lowering it for each.
 
-`outline` tells what an approximation looks like to the lowering, `segments` cuts a packed program
-where a single value crosses and turns a segment into a (min,+) table of a parameter set, and this
-module chains them.
+`outline` reduces an approximation to what affects the lowering. `segments` cuts a packed program at
+places where a single value crosses, and turns each segment into a (min,+) table for a parameter
+set. This module chains the tables.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from atlasc.polynomials.description import Approximation
 
 Seconds = NDArray[np.float64]
 Approximations = Mapping[str, Approximation]
-"""By result name of the nonlinear op."""
+"""Result name of a nonlinear op -> its approximation."""
 _Key = tuple[int, tuple[int, ...]]
 """Number of a segment, and the numbers of its ops' steps."""
 
 
 class PackingChoice(NamedTuple):
-    """Slots of a ciphertext, and whether sums are brought into one ciphertext, as in a program with
-    bootstraps.
+    """Slots of a ciphertext, and whether sums are gathered into one ciphertext, as in a program
+    with bootstraps.
     """
 
     slots: int
@@ -52,29 +52,30 @@ class PackingChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class LatencyTarget:
-    """What latencies depend on: the target's choice of parameters, and its costs under each set."""
+    """The target's part in latencies: its choice of parameters, and its costs for each set."""
 
     choose: ChooseParameters
     costs: CostsOf
 
 
 class LatencyModel:
-    """Predicts the seconds that the lowered program takes, its bootstraps placed for the least.
+    """Predicts the seconds of the lowered program with its bootstraps placed for the least time.
 
-    A program is lowered once for each kind of steps that its approximations have (of an iterative
-    softmax: one for each number of iterations and of renormalisations), with weights of which only
-    the shapes are known. Values are taken to be in a bootstrap's range.
+    A program is lowered once for each kind of steps of its approximations (for an iterative
+    softmax: once for each number of iterations and of renormalisations), with weights that have
+        shapes but no
+    values. All values count as lying in a bootstrap's range.
 
     Args:
         module: nn module.
-        target: parameters and costs.
+        target: parameters and costs of the target.
         reference: approximations of all nonlinear ops, for the first lowering.
 
     Attributes:
-        chain: (parameters) to the program under this set, a `TimedChain`.
+        chain: parameters -> the program under this set, as a `TimedChain`.
 
     Raises:
-        AtlasError: of the lowering; a program with several encrypted inputs.
+        AtlasError: the lowering fails, or the program has several encrypted inputs.
     """
 
     def __init__(self, module: Module, target: LatencyTarget, reference: Approximations) -> None:
@@ -99,8 +100,9 @@ class LatencyModel:
         )
 
     def seconds(self, approximations: Approximations) -> float:
-        """Predicted seconds; infinite where the program cannot be placed. An AtlasError names an op
-        without approximation.
+        """Predicted seconds; infinite if the program cannot be placed.
+
+        Raises AtlasError for an op without approximation.
         """
         return self.chain(self.parameters(approximations)).seconds(approximations)
 
@@ -143,7 +145,7 @@ class LatencyModel:
     def segment(
         self, packing: PackingChoice, number: int, approximations: Approximations
     ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
-        """A segment under approximations, and the polynomials in place of its open sums."""
+        """A segment under approximations, and the polynomials for its open sums."""
         names = self.program(packing).cuts[number].names
         outlines = [self._outline(name, approximations) for name in names]
         key = (number, tuple(steps for steps, _ in outlines))
@@ -153,7 +155,7 @@ class LatencyModel:
         if key not in known:
             raise AtlasError(
                 "the latency of these approximations cannot be predicted",
-                why="they change how the program falls into segments",
+                why="with them the program falls into other segments",
                 remedy="use --cost levels",
             )
         return known[key], tuple(p for _, one in outlines for p in one.polynomials)
@@ -172,8 +174,10 @@ class LatencyModel:
         return self._outlines[key]
 
     def _learn(self, packing: PackingChoice, names: Sequence[str], given: Approximations) -> None:
-        """Lower a program in which all ops like these ones have their steps. Ops are alike that do
-        the same to arguments of one shape: an approximation may have a constant for each channel.
+        """Lower a program in which all ops like the named ones have their steps.
+
+        Two ops are alike if they apply the same function to arguments of the same shape: an
+        approximation may have one constant for each channel.
         """
         like = {_alike(self._ops[name]): given[name] for name in names}
         chosen = {
@@ -202,8 +206,10 @@ class LatencyModel:
 
 class TimedChain:
     """A program under one parameter set: seconds from the fresh input through all segments.
-    ``names`` are result names of the nonlinear ops of each segment, ``start`` seconds by level of
-    the input, [L].
+
+    Attributes:
+        names: result names of the nonlinear ops of each segment.
+        start: [L] seconds by level of the input.
     """
 
     def __init__(self, model: LatencyModel, parameters: Parameters, target: LatencyTarget) -> None:
@@ -216,11 +222,11 @@ class TimedChain:
         self.start = self._tables.start(program.width)
 
     def table(self, number: int, approximations: Approximations) -> Seconds:
-        """Seconds of a segment, [level before, level after]; of the last one [level before]."""
+        """Seconds of a segment, [level before, level after]; of the last segment [level before]."""
         return self._tables.of(*self._model.segment(self._packing, number, approximations))
 
     def seconds(self, approximations: Approximations) -> float:
-        """Least seconds of the program; infinite where it cannot be placed."""
+        """Least seconds of the program; infinite if it cannot be placed."""
         reached = self.start
         for number in range(len(self.names) - 1):
             reached = (reached[:, None] + self.table(number, approximations)).min(axis=0)
@@ -232,7 +238,7 @@ def _alike(op: Op) -> tuple[str, tuple[int, ...]]:
 
 
 def _shape(array: np.ndarray) -> np.ndarray:
-    """An array of that shape which stores one number."""
+    """An array of the same shape that stores only one number."""
     if not array.ndim or not np.issubdtype(array.dtype, np.floating):
         return array
     return np.broadcast_to(array.dtype.type(0.01), array.shape)

@@ -1,7 +1,7 @@
-"""What an approximation looks like to the lowering: its steps, and its Chebyshev sums.
+"""The outline of an approximation: its steps and Chebyshev sums, as far as the lowering sees them.
 
-Approximations with the same steps make the same program up to the degrees of their sums, so one
-lowering serves them all.
+Approximations with the same steps give the same program, except for the degrees of their sums. So
+one lowering serves them all.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A Chebyshev sum, as far as its cost goes: a ``pattern`` with a 1 for each coefficient that is
-    not zero, and whether coefficients are vectors, one for each of several ``channels``.
+    """A Chebyshev sum, as far as it affects costs: ``pattern`` has a 1 for each non-zero
+    coefficient; ``channels`` says whether coefficients are vectors with one element per channel.
     """
 
     pattern: bytes
@@ -32,24 +32,24 @@ class Polynomial:
 
     @staticmethod
     def of(coefficients: NDArray[np.float64]) -> Polynomial:
-        """Of coefficients [degree + 1], or [C, degree + 1] where channels differ."""
+        """The polynomial of coefficients [degree + 1], or [C, degree + 1] if channels differ."""
         present = np.atleast_2d(np.asarray(coefficients) != 0.0).any(axis=0)
         return Polynomial(present.tobytes(), np.ndim(coefficients) > 1)
 
     @property
     def depth(self) -> int:
-        """Levels that it consumes."""
+        """Number of levels that the polynomial takes."""
         return levels_of_degree(len(self.pattern) - 1)
 
     @property
     def profile(self) -> Profile:
-        """Primitives by levels below the entry, on one ciphertext."""
+        """Primitives by levels below the entry, for one ciphertext."""
         return _profile(self)
 
 
 @lru_cache(maxsize=4096)
 def _profile(polynomial: Polynomial) -> Profile:
-    # No two coefficients are equal, as in real ones: differences vanish nowhere.
+    # No two coefficients are equal, as in real sums, so that no difference vanishes.
     kept = np.frombuffer(polynomial.pattern, dtype=np.bool_)
     coefficients = kept / np.arange(1, len(kept) + 1)
     plan = plan_chebyshev(coefficients[None] if polynomial.channels else coefficients)

@@ -1,12 +1,13 @@
-"""A packed program in segments: it is cut where a single value crosses from before to after.
+"""Cuts a packed program into segments, at places where a single value crosses.
 
-The residual stream of a Transformer crosses alone between attention and MLP, so a segment holds one
-nonlinear op or two. In a segment the Chebyshev sums are left open: their degrees are parameters.
+The residual stream of a Transformer is the only value that crosses between attention and MLP, so a
+segment has one or two nonlinear ops. The Chebyshev sums of a segment are left open: their degrees
+are parameters.
 
 The (min,+) table of a segment has the least seconds from the level before it to the level after it.
 A segment is a small placement problem in which the levels at its ends stay open. The order in which
-its inner levels are minimised away is found once; equal parts, of whatever segment or setting, are
-computed once.
+its inner levels are eliminated is found once. Equal parts are computed once for all segments and
+settings.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from atlasc.program.costs import PrimitiveCosts, Profile, op_profiles, seconds_b
 from atlasc.program.engine import LEAST_COPIES
 
 UNIT = 2.0**-24
-"""Seconds of one unit of a table."""
+"""Seconds per unit of a table."""
 MEMORY = 512 << 20
-"""Bytes of tables that are kept. Beyond it they are dropped, and those still needed computed again;
+"""Greatest bytes of kept tables. Beyond this, tables are dropped and computed again when needed;
 the tables of one segment come on top."""
 SegmentKey = tuple[str, str]
-"""Location and kind of nonlinear ops: what the ops of a packed program remember of their origin."""
+"""Location and kind of nonlinear ops: the part of their origin that packed ops remember."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class Piece:
     """An op of a segment.
 
     Attributes:
-        operands: positions in the segment; 0 is the value that enters it.
-        depth, profile: levels and primitives; of an open Chebyshev sum 0 and none.
-        ciphertexts: of the result.
-        narrow: whether its slots repeat often.
-        open: which of the segment's open Chebyshev sums it is; None for any other op.
+        operands: positions in the segment; 0 is the value that enters the segment.
+        depth, profile: levels and primitives; for an open Chebyshev sum 0 and none.
+        ciphertexts: number of ciphertexts of the result.
+        narrow: whether the slots of the result repeat often.
+        open: number of the open Chebyshev sum in the segment; None for any other op.
     """
 
     operands: tuple[int, ...]
@@ -61,16 +62,17 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class ProgramSegment:
-    """The ops between two crossing values, in topological order, from position 1 on. The last one
-    is the value that leaves; none leaves the ``last`` segment. Compared by identity, so that tables
-    are found fast.
+    """The ops between two crossing values, in topological order, from position 1 on.
+
+    The last op makes the value that leaves the segment; no value leaves the ``last`` segment.
+    Segments are compared by identity, so that tables are found fast.
     """
 
     pieces: tuple[Piece, ...]
     last: bool
 
     def depth(self, polynomials: Sequence[Polynomial]) -> int:
-        """Levels on the longest path, with these polynomials in place of the open sums."""
+        """Levels on the longest path, with these polynomials for the open sums."""
         reached = [0]
         for piece in self.pieces:
             depth = piece.depth if piece.open is None else polynomials[piece.open].depth
@@ -79,8 +81,8 @@ class ProgramSegment:
 
 
 class Cut(NamedTuple):
-    """Result names of nonlinear ops in the nn module, and the segment that they are in: its open
-    sums are theirs, in the same order.
+    """A segment, and the result names of its nonlinear ops in the nn module. The segment's open
+    sums belong to these ops, in the same order.
     """
 
     names: tuple[str, ...]
@@ -88,14 +90,14 @@ class Cut(NamedTuple):
 
 
 class SegmentedProgram(NamedTuple):
-    """Ciphertexts of a program's input, and its segments in order."""
+    """Number of ciphertexts of a program's input, and the program's segments in order."""
 
     width: int
     cuts: tuple[Cut, ...]
 
 
 def places_of(module: Module) -> dict[SegmentKey, list[str]]:
-    """Result names of the nonlinear ops of an nn module by place."""
+    """Place -> result names of the nonlinear ops of an nn module at this place."""
     found: dict[SegmentKey, list[str]] = {}
     for op in nonlinear_ops(module):
         found.setdefault((op.location, op.name.removeprefix("nn.")), []).append(op.value.name)
@@ -103,8 +105,9 @@ def places_of(module: Module) -> dict[SegmentKey, list[str]]:
 
 
 def cut(packed: Module, places: Mapping[SegmentKey, Sequence[str]]) -> SegmentedProgram:
-    """The segments of a packed program, without levels; ``places``: see `places_of`. An AtlasError
-    refuses one with several encrypted inputs.
+    """The segments of a packed program without levels; ``places``: see `places_of`.
+
+    Raises AtlasError for a program with several encrypted inputs.
     """
     ops = [op for op in packed.ops if _is_encrypted(op)]
     if [op.name for op in ops].count("ckks.input") != 1 or ops[0].name != "ckks.input":
@@ -157,8 +160,8 @@ def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:
 
 
 def _crossing(ops: Sequence[Op], number: Mapping[Op, int]) -> set[int]:
-    """Positions of the values that every path from the input to an output goes through: nobody
-    behind them reads a value before them.
+    """Positions of the values on every path from the input to an output: no later op reads an
+    earlier value.
     """
     last_use = [len(ops) if op.result is None else 0 for op in ops]
     for op, position in number.items():
@@ -178,9 +181,9 @@ def _is_encrypted(op: Op) -> bool:
 
 
 def _place(op: Op) -> SegmentKey | None:
-    """Where a product or a polynomial of a nonlinear op comes from; None for any other op.
+    """The place of a product or a polynomial of a nonlinear op; None for any other op.
 
-    Its linear ops do not count: folding moves a centring or a shift to other segments.
+    Linear ops do not count, because folding moves centring and shifts to other segments.
     """
     if op.name not in _PRODUCTS or "part" not in op.attributes:
         return None
@@ -192,10 +195,10 @@ def _width(op: Op) -> int:
 
 
 class Tables:
-    """Tables of segments on one chain under one cost table.
+    """Tables of segments for one chain of levels and one cost table.
 
     Args:
-        chain: levels, and bootstraps by their seconds, all to the top level.
+        chain: levels, and the seconds of bootstraps, which all lead to the top level.
         costs: seconds of primitives.
     """
 
@@ -218,13 +221,14 @@ class Tables:
     def of(
         self, segment: ProgramSegment, polynomials: tuple[Polynomial, ...]
     ) -> NDArray[np.float64]:
-        """Seconds [level before, level after]; of the last segment [level before].
+        """Seconds [level before, level after]; for the last segment [level before].
 
-        The level before is that of the entering value after its bootstrap, if it has one; the
-        bootstrap of the leaving value is inside.
+        The level before is that of the entering value after its bootstrap, if it has one. The
+        bootstrap of the leaving value is included.
 
         Args:
-            polynomials: in place of the segment's open sums.
+            segment: a segment of the program.
+            polynomials: the polynomials for the segment's open sums.
         """
         key = (segment, polynomials)
         if key not in self._known:

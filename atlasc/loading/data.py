@@ -1,7 +1,7 @@
 """Inputs of a model, from files or from Python objects, as named arrays of one fixed shape.
 
-All checks that need no model execution are made here, so that a mistake in the data costs a second
-and not an hour of compilation.
+All checks that need not run the model are made here, so that a mistake in the data is found in a
+second and not after an hour of compilation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 MAX_ARRAYS = 4 * GIB
-"""Bytes of the arrays of an .npz."""
+"""Greatest number of bytes of the arrays of an .npz."""
 FORMATS = (*tables.READERS, ".npz")
 Choice: TypeAlias = Callable[[int], Sequence[int]]
-"""Which of so many inputs are wanted, by their numbers; ``range``: all."""
+"""Given the number of inputs, the numbers of the wanted ones; ``range`` wants all."""
 
 
 def inputs_of(
@@ -42,7 +42,7 @@ def inputs_of(
     partial: bool = False,
     choice: Choice = range,
 ) -> Inputs:
-    """Inputs from a file, or from what the caller has in memory.
+    """Inputs from a file, or from objects in memory.
 
     Args:
         data: one of
@@ -54,22 +54,22 @@ def inputs_of(
               folder of images (in a folder for each label, or in one);
             - a sequence of texts, of pairs of texts, of lists of token ids, or of mappings like the
               lines of `.jsonl`;
-            - images: see :func:`atlasc.loading.images.inputs.images_in_memory`;
-            - what a tokenizer returns, or other columns by name; a DataFrame or a Series, a data
+            - one or several images: see :func:`atlasc.loading.images.inputs.images_in_memory`;
+            - the output of a tokenizer, or other columns by name; a DataFrame or a Series, a data
               set of `datasets`, a loader or another iterable of rows or of batches;
-            - an array or a tensor of the model's main input, or a mapping of them as in `.npz`;
-            - `Inputs`.
-        model: has the tokenizer, the vocabulary, the image size and the preprocessing.
-        sequence_length: texts are padded to it on the right; None pads to the longest one that the
-            model has positions for.
-        long: what becomes of longer texts, one of ``LONG``.
-        partial: a row without an input becomes one of ``Inputs.faults``, if others have one.
-        choice: of a file's inputs. Others are not tokenised or decoded, unless a text may become
-            several inputs.
+            - an array or a tensor of the model's main input, or a mapping by input name as in
+            `.npz`; - `Inputs`.
+        model: the model with its tokenizer, vocabulary, image size and preprocessing.
+        sequence_length: texts are padded on the right to this many tokens; None pads to the
+            longest text for which the model has positions.
+        long: treatment of longer texts, one of ``LONG``.
+        partial: a row without an input becomes one of ``Inputs.faults``, if others have an input.
+        choice: which inputs of a file are wanted. Others are not tokenised or decoded, unless a
+            text may become several inputs.
 
     Raises:
-        AtlasError: missing or empty data; wrong format, keys, type or shape; a member that is not
-            known; a text that is too long, where it is refused; an id outside the vocabulary.
+        AtlasError: the data is missing or empty; has a wrong format, type or shape, or an unknown
+            member; a text is too long and ``long`` refuses it; an id is outside the vocabulary.
     """
     if isinstance(data, Inputs):
         return data
@@ -89,17 +89,17 @@ def inputs_of(
         named = {f"data[{number}]": row for number, row in enumerate(rows)}
         return _from_rows(named, model, lengths, partial)
     if isinstance(known, Sequence) and known and all(isinstance(row, Mapping) for row in known):
-        with explained("data cannot be made arrays"):
+        with explained("the data cannot be turned into arrays"):
             known = memory.stacked(known, main) or known
     given = known if isinstance(known, Mapping) else {main: known}
-    with explained("data cannot be made an array"):
+    with explained("the data cannot be turned into an array"):
         arrays = {
             str(name): np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
             for name, value in given.items()
         }
     if main in arrays and arrays[main].dtype.kind not in "biuf":
         raise AtlasError(
-            f"data is a {type(data).__name__}, from which no inputs can be made",
+            f"data is a {type(data).__name__}, which cannot be turned into inputs",
             why=f"the model reads {', '.join(model.input_names)}",
             remedy="give texts, arrays by the name of the input, or the path of a file",
         )
@@ -176,7 +176,7 @@ def _from_arrays(
     lengths: tuple[int | None, str],
     source: str,
 ) -> Inputs:
-    """Inputs from arrays by the names of the model's inputs, ``labels`` among them or not."""
+    """Inputs from arrays under the names of the model's inputs, with or without ``labels``."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
     read, notes = without_ignored(list(arrays))
     arrays = {name: arrays[name] for name in read}
@@ -184,8 +184,8 @@ def _from_arrays(
     if main not in arrays or not arrays.keys() <= set(known):
         raise AtlasError(
             f"{source} does not have the model's inputs",
-            why=f"it has {sorted(arrays) or 'nothing'}; the model reads {', '.join(known)}",
-            remedy=f"name the arrays like the inputs; only {main} must be there",
+            why=f"the data has {sorted(arrays) or 'nothing'}; the model reads {', '.join(known)}",
+            remedy=f"name the arrays like the inputs; only {main} is required",
         )
     count = len(arrays[main]) if arrays[main].ndim else 0
     if count == 0:
@@ -209,11 +209,11 @@ def _from_arrays(
             raise AtlasError(
                 f"row {int(empty.argmax())} of {MASK} keeps no token",
                 where=source,
-                remedy="leave that input out",
+                remedy="leave this input out",
             )
     if missing := [name for name in model.input_names if name not in arrays]:
         raise AtlasError(
-            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="give it too"
+            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="add it"
         )
     return checked(replace(inputs, arrays=arrays), model)
 
@@ -221,7 +221,7 @@ def _from_arrays(
 def _mask_of(
     arrays: Mapping[str, np.ndarray], tokens: tuple[int, ...], of: str, source: str
 ) -> np.ndarray:
-    """The mask [N, tokens] of an input; where none is given, it keeps all."""
+    """The attention mask ``[N, tokens]`` of an input; without one, all tokens are kept."""
     mask = arrays.get(MASK, np.ones(tokens))
     fits = bool(np.isin(mask, (0, 1)).all())
     return _of_tokens(MASK, mask, tokens, fits, f"{of} and hold 1 (keep) and 0 (padding)", source)
@@ -230,7 +230,9 @@ def _mask_of(
 def _of_tokens(
     name: str, array: np.ndarray, tokens: tuple[int, ...], fits: bool, what: str, source: str
 ) -> np.ndarray:
-    """An array with a number for each token, which ``fits`` what it must hold, as integers."""
+    """An array with one integer per token. AtlasError unless ``fits``; ``what`` names the
+    demand.
+    """
     if array.shape != tokens or not fits:
         raise AtlasError(
             f"{name} must have the shape {tokens} of {what}",
@@ -243,7 +245,7 @@ def _of_tokens(
 def _texts_of_arrays(
     arrays: dict[str, np.ndarray], model: LoadedModel, inputs: Inputs, source: str
 ) -> Texts:
-    """Ids and what else there is for each token, arrays [N, n]."""
+    """Ids and the other numbers per token, as arrays ``[N, n]``."""
     ids = arrays[IDS]
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         raise AtlasError(
@@ -254,7 +256,7 @@ def _texts_of_arrays(
     missing = [name for name in channels if name not in (*arrays, MASK, SEGMENTS)]
     if missing:
         raise AtlasError(
-            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="give it too"
+            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="add it"
         )
     found = []
     for name in channels:

@@ -26,25 +26,25 @@ TABLES = {
     POSITIONS: ("the model has no position {}", "max_position_embeddings",
                 "leave position_ids out: the model then counts tokens itself"),
 }  # fmt: skip
-"""By input with a number for each token: what is said of one that is not in the model's table, the
-config's name of the table's size, and what to do."""
+"""Input with one number per token -> message for a number outside the model's table, the config's
+name for the size of the table, and the remedy."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of one model, row by row.
+    """Inputs of one model, one per row.
 
     Attributes:
-        arrays: name of a model input -> [N, ...]; `input_ids`, `attention_mask` (1 keep, 0 padding)
-            and others with a number for each token, such as `token_type_ids`, are int64 [N, n],
-            `pixel_values` is float32 [N, C, H, W].
-        names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
-        labels: [N] the true classes, as integers or names, or numbers to predict; None where the
-            data have none.
-        tokens: [N] how many each text had before texts were cut; None where none was.
-        notes: what was left out of the data, a headline and details each; see ``tell``.
-        faults: [N] why a row has no input (its arrays then have padding or NaN alone), empty where
-            it has one; () where all have.
+        arrays: name of a model input -> [N, ...]. `input_ids`, `attention_mask` (1 keep, 0
+            padding) and others with one number per token, such as `token_type_ids`, are int64
+            [N, n]; `pixel_values` is float32 [N, C, H, W].
+        names: names of the rows for messages: "texts.txt:3", a file name, "digits.npz[7]".
+        labels: [N] the true classes, as integers or names, or numbers to predict; None if the data
+            has none.
+        tokens: [N] tokens of each text before texts were cut; None if none was cut.
+        notes: what was left out of the data, as pairs of a headline and details; see ``tell``.
+        faults: [N] why a row has no input (its arrays then hold only padding or NaN), empty if it
+            has one; () if all rows have one.
     """
 
     arrays: dict[str, np.ndarray]
@@ -59,7 +59,7 @@ class Inputs:
         return len(self.names)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> Inputs:
-        """The rows at the indices, in that order."""
+        """The rows at the indices, in the order of the indices."""
         rows = [int(index) for index in indices]
         return Inputs(
             {name: array[rows] for name, array in self.arrays.items()},
@@ -71,7 +71,9 @@ class Inputs:
         )
 
     def joined(self, others: Inputs) -> Inputs:
-        """These rows, and after them those of others, which have the same arrays; no faults."""
+        """These rows, followed by the rows of ``others``, which have the same arrays and no
+        faults.
+        """
         arrays = {
             name: np.concatenate([array, others.arrays[name]])
             for name, array in self.arrays.items()
@@ -80,8 +82,8 @@ class Inputs:
         return Inputs(arrays, self.names + others.names, labels, tokens, self.notes)
 
     def readable(self, note: Callable[[str, str], object]) -> Inputs:
-        """The inputs that could be read; a note says which are left out."""
-        faults = zip(self.names, self.faults, strict=False)  # there may be none at all
+        """The inputs without the rows that could not be read; a note lists these rows."""
+        faults = zip(self.names, self.faults, strict=False)  # faults may be empty
         out = [f"{name}: {why}" for name, why in faults if why]
         if not out:
             return self
@@ -90,7 +92,7 @@ class Inputs:
         return self.take([row for row, why in enumerate(self.faults) if not why])
 
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
-        """These inputs; notes, of a headline and details, say what was left out of the data, and
+        """These inputs, after notes (headline and details) on what was left out of the data, and on
         how many texts were cut.
         """
         for headline, details in self.notes:
@@ -103,7 +105,7 @@ class Inputs:
                 f"  why: the longest, {self.names[longest]}, has {self.tokens[longest]} tokens; "
                 "a pair loses tokens of its longer text first\n"
                 "  what to do: compile for a greater --sequence-length, or give --long windows, "
-                "which makes several inputs of a text",
+                "which divides a text into several inputs",
             )
         return self
 
@@ -119,15 +121,15 @@ class Inputs:
                     "an input cannot be used",
                     where=name,
                     why=fault,
-                    remedy="leave it out, or repair it",
+                    remedy="leave the input out, or repair it",
                 )
         return self
 
     def split(self, held_back_fraction: float, seed: int = 0) -> tuple[Inputs, Inputs]:
-        """(used, held back): a random split that depends on the seed; both keep the order.
+        """A random split (used, held back) that depends on the seed; both parts keep the order.
 
         At least one input is used. At least one is held back if there are two or more and the
-        fraction is not zero. Raises AtlasError where the fraction is not in [0, 1).
+        fraction is not zero. Raises AtlasError if the fraction is not in [0, 1).
         """
         if not 0 <= held_back_fraction < 1:
             raise AtlasError(
@@ -151,8 +153,10 @@ def _joined(first: np.ndarray | None, second: np.ndarray | None) -> np.ndarray |
 
 
 def checked(inputs: Inputs, model: LoadedModel) -> Inputs:
-    """The inputs with arrays in their final types, and values that the model accepts. Raises
-    AtlasError for an id outside the vocabulary, pixels of the wrong type or shape, and no numbers.
+    """The inputs with arrays in their final types, after checks that the model accepts the values.
+
+    Raises AtlasError for an id outside the vocabulary, pixels of the wrong type or shape, and
+    arrays that hold no numbers.
     """
     arrays = dict(inputs.arrays)
     for name, (what, size, remedy) in TABLES.items():
@@ -169,14 +173,14 @@ def checked(inputs: Inputs, model: LoadedModel) -> Inputs:
 def _require_indices(
     ids: np.ndarray, names: Sequence[str], what: str, size: int | None, remedy: str
 ) -> None:
-    """Raise AtlasError for an index [N, n] into a table that does not have it."""
+    """Raise AtlasError for an index ``[N, n]`` that is outside the model's table."""
     bad = (ids < 0) | (ids >= size) if size else ids < 0
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise AtlasError(
             what.format(ids[row, column]),
             where=f"{names[row]}, position {column}",
-            why=f"it has the ids 0 .. {size - 1}" if size else "it is negative",
+            why=f"ids run from 0 to {size - 1}" if size else "the id is negative",
             remedy=remedy,
         )
 
@@ -193,5 +197,5 @@ def _checked_pixels(pixels: np.ndarray, expected: Shape) -> np.ndarray:
             f"pixel_values has images of shape {pixels.shape[1:]}",
             why=f"the model takes [channels, height, width] = {expected}",
         )
-    with np.errstate(over="ignore"):  # what float32 cannot hold is then refused as infinite
+    with np.errstate(over="ignore"):  # numbers too large for float32 are then refused as infinite
         return pixels.astype(np.float32)

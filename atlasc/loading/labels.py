@@ -1,4 +1,4 @@
-"""True labels of inputs as numbers: of classes by the model's own names, or values."""
+"""True labels of inputs as numbers: classes by the model's own names, or values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from atlasc.loading.inputs import Inputs
 from atlasc.simulation.agreement import Measure
 
 LISTED = 5
-"""Names of classes that a message lists."""
+"""Greatest number of class names that a message lists."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Of N inputs.
+    """Labels of N inputs.
 
     Attributes:
-        values: [N] numbers of classes, or values; NaN for inputs without a usable one.
-        faults: why a label cannot be used, by row; inputs that have none are not among them.
+        values: [N] class numbers, or values; NaN for inputs without a usable label.
+        faults: row -> why its label cannot be used; inputs without a label are not listed.
     """
 
     values: np.ndarray
@@ -31,7 +31,7 @@ class Labels:
 
     @property
     def known(self) -> int:
-        """Inputs with a usable label."""
+        """Number of inputs with a usable label."""
         return int(np.isfinite(self.values).sum())
 
 
@@ -39,10 +39,11 @@ def labels_of(inputs: Inputs, config: Any, measure: Measure, outputs: int) -> La
     """The labels of inputs, for a model.
 
     Args:
-        config: of the model, for the names of its classes; None where it has none.
+        inputs: the inputs with their labels.
+        config: config of the model, with the names of its classes; None if it has no config.
         measure: "class" takes integers, and names in the config's ``label2id`` or ``id2label``;
-            "values" takes numbers for an answer of a single one.
-        outputs: numbers in an answer: of classes as many as there are.
+            "values" takes numbers, if an answer is a single number.
+        outputs: numbers in an answer; for classes, the number of classes.
     """
     given = [None] * len(inputs) if inputs.labels is None else inputs.labels.tolist()
     names = class_names(config)
@@ -54,10 +55,11 @@ def labels_of(inputs: Inputs, config: Any, measure: Measure, outputs: int) -> La
             found, fault = _class(label, names, outputs)
         elif measure == "values" and outputs == 1:
             number = _number(label)
-            found, fault = number, f"the label {label!r} is no number" if number is None else ""
+            found, fault = number, f"the label {label!r} is not a number" if number is None else ""
         else:
-            fault = f"the label {str(label)!r} says nothing of an answer of {outputs} numbers" + (
-                " for each token" if measure == "tokens" else ""
+            fault = (
+                f"the label {str(label)!r} cannot be compared with an answer of {outputs} numbers"
+                + (" for each token" if measure == "tokens" else "")
             )
             found = None
         if found is None:
@@ -68,7 +70,7 @@ def labels_of(inputs: Inputs, config: Any, measure: Measure, outputs: int) -> La
 
 
 def class_names(config: Any) -> dict[str, int]:
-    """The number of each class by its name, as the config of a model has them."""
+    """Class name -> class number, from the config of a model."""
     found: dict[str, int] = {}
     for number, name in _entries(getattr(config, "id2label", None)):
         found[str(name)] = int(number)
@@ -78,13 +80,13 @@ def class_names(config: Any) -> dict[str, int]:
 
 
 def names_of_classes(config: Any, count: int) -> list[str]:
-    """What each of so many classes is called; its number where the config does not tell."""
+    """The names of ``count`` classes; a class without a name in the config has its number."""
     known = {number: name for name, number in class_names(config).items()}
     return [known.get(number, str(number)) for number in range(count)]
 
 
 def _entries(table: Any) -> list[tuple[Any, Any]]:
-    """The members of a table from names to numbers, or the other way round; others are left out."""
+    """Pairs from a table, as far as they are a name and a number in either order."""
     members = table.items() if isinstance(table, Mapping) else []
     return [
         (one, other)
@@ -100,7 +102,7 @@ def _class(label: Any, names: Mapping[str, int], count: int) -> tuple[float | No
         alike = {n for name, n in names.items() if name.casefold() == label.strip().casefold()}
         number = alike.pop() if len(alike) == 1 else None
     if number is None and not names and isinstance(label, str):
-        # What transformers calls classes of which a config.json says nothing.
+        # The names that transformers gives to classes without names.
         label = re.sub(r"^LABEL_(?=\d{1,8}$)", "", label)
     if number is None:
         value = _number(label)

@@ -52,19 +52,19 @@ _GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}",
 
 @dataclass
 class LoadedModel:
-    """A model in evaluation mode and what is known about it.
+    """A model in evaluation mode, with the known facts about it.
 
     Attributes:
-        module: the torch module; on the `meta` device where it was built without weights.
-        kind: "bert", "vit" or "llama" for these families, else the config's model type, or
+        module: the torch module; on the `meta` device if it was built without weights.
+        kind: "bert", "vit" or "llama" for these families; otherwise the config's model type, or
             "exported" for an archive and "module" for a module without a config.
         config: the HuggingFace config, if there is one.
-        source: the directory or file that it was read from.
+        source: the directory or file that the model was read from.
         exported: the program of a `.pt2` archive.
-        shapes: of an archive, or of the client of a bundle: its inputs, the private one first, and
-            their shapes, None where any shape or extent fits. Empty for other models.
+        shapes: input name -> shape, the private input first, for an archive or the client of a
+            bundle; None instead of a shape or a size that is free. Empty for other models.
         kept: keeps the temporary directory of a model that was not read from files.
-        notes: what of the files is not read or not computed, a headline and details each.
+        notes: what of the files is not read or computed, as pairs of a headline and details.
     """
 
     module: torch.nn.Module
@@ -78,8 +78,8 @@ class LoadedModel:
 
     @property
     def name(self) -> str:
-        """The model's own name: that of its folder or file, or of a folder above it where the name
-        is a general one (``model``, a commit of the HuggingFace cache)."""
+        """The model's own name: that of its folder or file. If this name is a general one
+        (``model``, a commit of the HuggingFace cache), the name of a folder above it."""
         path = self.source.absolute()
         first = path.name if path.is_dir() else path.stem
         for part in (first, *reversed(path.parent.parts[-3:])):
@@ -90,12 +90,12 @@ class LoadedModel:
 
     @property
     def directory(self) -> Path:
-        """Where tokenizer and preprocessor files are looked for."""
+        """The directory of the tokenizer and preprocessor files."""
         return self.source if self.source.is_dir() else self.source.parent
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs that data supply, the private one first."""
+        """Names of the inputs that data must supply, the private input first."""
         if self.shapes:
             return tuple(self.shapes)
         main = getattr(self.module, "main_input_name", None)
@@ -111,15 +111,17 @@ class LoadedModel:
             raise AtlasError(
                 f"{type(self.module).__name__} does not name its inputs",
                 why="its forward takes any arguments, or none",
-                remedy="give the module that it wraps, or one whose forward names each input; no "
-                "module of torch.jit",
+                remedy="give the wrapped module, or a module whose forward names each input; "
+                "modules of torch.jit are not supported",
             )
         return names
 
     @property
     def optional_names(self) -> tuple[str, ...]:
-        """Names of further inputs, which data may supply: of a model of HuggingFace those with a
-        number for each token, of another module all that are None by default.
+        """Names of further inputs, which data may supply.
+
+        For a HuggingFace model these are the inputs with one number per token; for another module,
+        all inputs that are None by default.
         """
         if self.shapes:
             return ()
@@ -133,18 +135,19 @@ class LoadedModel:
 
     @property
     def has_segments(self) -> bool:
-        """Whether the model tells the two texts of a pair apart, by `token_type_ids`."""
+        """Whether the model distinguishes the two texts of a pair, by `token_type_ids`."""
         segments = getattr(self.config, "type_vocab_size", None)
         return type(segments) is int and segments > 1 and SEGMENTS in named_inputs(self.module)
 
     def size(self, name: str) -> int | None:
-        """A size from the config, or None; raises AtlasError if it is no positive integer."""
+        """A size from the config, or None; raises AtlasError if it is not a positive integer."""
         return _size(name, getattr(self.config, name, None))
 
     @property
     def image_shape(self) -> Shape:
-        """(channels, height, width); None where the model accepts any. Raises AtlasError where the
-        config has something else in their place.
+        """(channels, height, width); None if the model accepts any.
+
+        Raises AtlasError if the config has something else in their place.
         """
         exported = self.shapes.get("pixel_values")
         if exported is not None and len(exported) == 4:
@@ -160,20 +163,23 @@ class LoadedModel:
         return load_tokenizer(self.directory)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts. Raises AtlasError where the model has none, or where it fails."""
+        """Token ids of texts. Raises AtlasError if the model has no tokenizer, or the tokenizer
+        fails.
+        """
         return self.encode(texts)[IDS]
 
     def encode(
         self, texts: Sequence[str], seconds: Sequence[str] | None = None, length: int | None = None
     ) -> dict[str, list[list[int]]]:
-        """Token ids of texts, and segments where the tokenizer makes them.
+        """Token ids of texts, and segments if the tokenizer makes them.
 
         Args:
-            texts: or the first ones of pairs, whose second ones are ``seconds``.
-            length: pairs that are longer lose tokens of their longer text.
+            texts: the texts; of pairs, the first texts.
+            seconds: the second texts of pairs.
+            length: longer pairs lose tokens of their longer text.
 
         Raises:
-            AtlasError: the model has no tokenizer, or it fails.
+            AtlasError: the model has no tokenizer, or the tokenizer fails.
         """
         tokenizer = self.tokenizer
         if tokenizer is None:
@@ -200,23 +206,24 @@ def model_of(
     trust_pickle: bool = False,
     note: Note = lambda headline, details: None,
 ) -> LoadedModel:
-    """A model from whatever the caller has: a file, a directory, or a module in memory.
+    """A model from any source: a file, a directory, or a module in memory.
 
-    A module keeps its mode, its type and its device: one that is not in float32 on the CPU is
-    copied. Its config, tokenizer and processor are written into a temporary folder, which stands
-    for the directory of the model: so they are read with the same limits, and a bundle gets the
-    files that its clients will read.
+    A module keeps its mode, its type and its device; a module that is not in float32 on the CPU is
+    copied. Its config, tokenizer and processor are written to a temporary folder, which serves as
+    the directory of the model. So they are read with the same limits as files, and a bundle gets
+    the files that its clients will read.
 
     Args:
         model: see `load_model`, or a module.
-        tokenizer, processor: of HuggingFace, with ``save_pretrained``; for a module only. The
-            processor of a model that reads images is its image processor, or a whole one.
+        tokenizer, processor: HuggingFace objects with ``save_pretrained``; only for a module in
+            memory. The processor of a model that reads images is its image processor, or a whole
+            processor with an image processor in it.
         trust_pickle: see `load_model`.
-        note: told what was taken in place of a wrapper.
+        note: called when a wrapper is replaced by the model inside.
 
     Raises:
-        AtlasError: as `load_model`; it is no model; a tokenizer or processor cannot be saved, or is
-            given beside files.
+        AtlasError: as `load_model`; ``model`` is no model; or a tokenizer or processor cannot be
+            saved, or is given although the model is read from files.
     """
     import torch
 
@@ -224,9 +231,10 @@ def model_of(
         if tokenizer is not None or processor is not None:
             what = "tokenizer" if processor is None else "processor"
             raise AtlasError(
-                f"a {what} is taken for a module in memory only",
-                why="that of a directory is a file in it",
-                remedy="leave it out, or load the module and give it instead of the directory",
+                f"a {what} can only be given for a module in memory",
+                why="the directory of a model has its own in a file",
+                remedy=f"leave the {what} out, or load the module and give it instead of the "
+                "directory",
             )
         if isinstance(model, LoadedModel):
             return model
@@ -275,13 +283,13 @@ def load_model(
         reference: a HuggingFace directory, a name in the local HuggingFace cache, a `.pt2`
             archive, or a `.pt` file: a state dictionary with a config.json beside it, or a trusted
             pickle.
-        trust_pickle: unpickle a `.pt` file even though that can run any code.
-        weights: false builds the architecture from `config.json` alone, on the `meta` device,
+        trust_pickle: unpickle a `.pt` file, although this can run any code.
+        weights: False builds the architecture from `config.json` alone, on the `meta` device,
             without memory for the weights.
-        note: told of files of the model that are not read.
+        note: called with notes on files of the model that are not read.
 
     Raises:
-        AtlasError: whatever is wrong with the reference or its files.
+        AtlasError: the reference or its files are wrong.
     """
     import torch
 
@@ -320,24 +328,28 @@ def load_model(
 
 
 def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
-    """The model as the client of a bundle knows it: how to read inputs, without weights or torch.
+    """The model as the client of a bundle knows it, without weights or torch, to read inputs.
 
-    Its shapes are those of the ``inputs``: raw ones, private ones first. The folder has config,
-    tokenizer and preprocessor of the original model, and no config where that was an archive of
-    torch.export. Raises AtlasError where the config is no JSON object.
+    Args:
+        inputs: raw inputs of the program, private inputs first; they give the shapes.
+        folder: has the original model's config (unless it was an archive of torch.export),
+            tokenizer and preprocessor.
+
+    Raises:
+        AtlasError: the config is no JSON object.
     """
     path = folder / "config.json"
     config: Any = SimpleNamespace(**(read_object(path, links=False) if path.exists() else {}))
     shapes: dict[str, Shape | None] = {
         op.attributes["name"]: (None, *op.attributes["shape"][1:]) for op in inputs
     }
-    if IDS in shapes:  # lengths of texts are checked where they are padded
+    if IDS in shapes:  # lengths of texts are checked when they are padded
         shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])
     return LoadedModel(None, "client", config, folder, shapes=shapes)
 
 
 def _model_directory(reference: str | Path, path: Path) -> Path:
-    """The directory of a reference; a name is looked up in the local cache and never fetched."""
+    """The directory of a reference; a name is looked up in the local cache and never downloaded."""
     if path.is_dir():
         check_adapter(path, lambda headline, details: None)
         if not (path / "config.json").is_file():
@@ -366,7 +378,7 @@ def _model_directory(reference: str | Path, path: Path) -> Path:
         f"model {name} not found",
         why="there is no such directory or file, and no model of that name in the local "
         "HuggingFace cache; atlasc never downloads",
-        remedy=f"check the path, or fetch it first: hf download {name}",
+        remedy=f"check the path, or download the model first: hf download {name}",
     )
 
 

@@ -1,1 +1,1 @@
-"""Polynomials in the place of functions: algorithms, fits, settings and recipes."""
+"""Polynomials that replace functions: algorithms, fits, settings and recipes."""

@@ -1,8 +1,8 @@
 """The arithmetic that approximation algorithms are written against.
 
-An algorithm only adds, multiplies, sums rows and evaluates Chebyshev sums, so one text serves many
-interpretations: over NumPy arrays it gives the polynomial simulation, over IR values the expansion
-into poly ops, over depths the paper's count, and recorded it gives row programs and levels.
+An algorithm only adds, multiplies, sums rows and evaluates Chebyshev sums. So one algorithm serves
+many interpretations: on NumPy arrays it is the polynomial simulation, on IR values the expansion
+into poly ops, on depths the paper's count; recorded, it gives row programs and levels.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
 from atlasc.polynomials.linear_system import LinearSystem
 
 Constant = Any
-"""A number, or whatever the interpretation takes for a plaintext tensor (an array, a symbol)."""
+"""A number, or a plaintext tensor in the form of the interpretation (an array, a symbol)."""
 
 
 class Arithmetic(ABC):
-    """What the steps of an algorithm mean."""
+    """The meaning of the steps of an algorithm."""
 
     @abstractmethod
     def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
         """The result of one operation; for the names see `Term`."""
 
     def run(self, algorithm: Callable[..., Term], x: Any, *others: Any) -> Any:
-        """The result of an algorithm on an argument x of the interpretation."""
+        """The result of an algorithm for an argument x in the form of the interpretation."""
         return algorithm(Term(self, x), *others).value
 
     def centred(self, a: Any, features: int) -> Any:
@@ -45,13 +45,14 @@ class Arithmetic(ABC):
 
 @dataclass(frozen=True)
 class Term:
-    """A tensor in an algorithm, and what CKKS offers on it. Operands broadcast as in NumPy.
+    """A tensor in an algorithm, with the operations that CKKS has. Operands broadcast as in NumPy.
 
-    Sums and products are the steps `add` and `mul`, with a `Constant` on the right `add_const` and
-    `scale`; a difference of two terms is `sub`. The other steps have the names of the methods.
+    Sums and products are the steps `add` and `mul`. With a `Constant` on the right they are
+    `add_const` and `scale`. A difference of two terms is `sub`. The other steps have the names of
+    the methods.
 
     Attributes:
-        value: what the interpretation takes for a tensor.
+        value: the tensor in the form of the interpretation.
     """
 
     arithmetic: Arithmetic
@@ -91,15 +92,15 @@ class Term:
         return Term(self.arithmetic, self.arithmetic.centred(self.value, features))
 
     def filled(self, value: float, log_keys: float) -> Term:
-        """[..., queries, keys] with a value for masked keys, and log_keys * log(keys / visible
+        """[..., queries, keys] with ``value`` for masked keys, and log_keys * log(keys / visible
         keys) added to the others; without a mask nothing changes.
         """
         return self._step("filled", constant=(value, log_keys))
 
     def masked(self, value: float) -> Term:
-        """[..., queries, keys] with 0 for masked keys, all of which hold `value` before.
+        """[..., queries, keys] with 0 for masked keys, which all hold `value` before.
 
-        This is an addition, so it costs no level. Without a mask nothing changes.
+        This is an addition, so it takes no level. Without a mask nothing changes.
         """
         return self._step("masked", constant=value)
 
@@ -112,7 +113,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "scale": operator.mul,
     "square": lambda a: a * a,
 }
-"""Of arrays, by the name of a step; a constant is the second operand."""
+"""Name of a step -> NumPy function; a constant is the second operand."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,8 @@ class NumpyArithmetic(Arithmetic):
 
     Attributes:
         dtype: float32 or float64; every result has it.
-        threads: of the Chebyshev kernel; None for the number of processors.
-        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all.
+        threads: threads of the Chebyshev kernel; None for the number of processors.
+        keep: softmax only: the keys that each query may see, broadcast to the scores; None for all.
     """
 
     dtype: Any = np.float64
@@ -152,11 +153,11 @@ class NumpyArithmetic(Arithmetic):
 
 
 class DepthArithmetic(Arithmetic):
-    """Multiplicative depth in the paper's convention; a value is the depth at which it is known.
+    """Multiplicative depth in the paper's convention; a value is represented by its depth.
 
-    Every product costs one level, also one by a plaintext, and nothing is folded. A row sum costs
-    one (its mask). A Chebyshev sum of degree d costs ceil(log2(d + 1)), and one more for the map of
-    its domain unless the algorithm itself brings the argument into [-1, 1].
+    Every product takes one level, also a product with a plaintext, and nothing is folded. A row sum
+    takes one (its mask). A Chebyshev sum of degree d takes ceil(log2(d + 1)), and one more for the
+    map of its domain unless the algorithm itself brings the argument into [-1, 1].
     """
 
     COSTS: ClassVar[dict[str, int]] = {"mul": 1, "square": 1, "scale": 1, "row_sum": 1}
@@ -174,7 +175,7 @@ class RecordedStep(NamedTuple):
 
     Attributes:
         name: see `Term`.
-        operands: numbers of earlier steps; 0 is the argument, the first step has number 1.
+        operands: numbers of earlier steps; 0 is the argument, 1 the first step.
         constant: the plaintext or the Chebyshev sum, if it has one.
     """
 
@@ -185,7 +186,7 @@ class RecordedStep(NamedTuple):
 
 @dataclass
 class StepRecorder(Arithmetic):
-    """Writes down what an algorithm does to its argument, which is value 0."""
+    """Records the steps of an algorithm; the argument is value 0."""
 
     steps: list[RecordedStep] = field(default_factory=list)
 
@@ -198,16 +199,16 @@ class StepRecorder(Arithmetic):
 def levels_of_steps(steps: Sequence[RecordedStep]) -> int:
     """Levels from the argument to the last step in a lowered program.
 
-    A ciphertext may hold f v instead of v, so that a positive factor costs no level unless other
-    readers of its operand want another one. With L = log f every step gives a linear equation; the
-    lowering solves them for the whole program (`assign-scales`), this does for one algorithm, in
-    the same order: products and sums of rows, then factors and domain maps, then additions. A
-    factor for each channel is folded into the linear layer before the op.
+    A ciphertext may hold f v instead of v, so a positive factor takes no level unless other readers
+    of its operand need another factor. With L = log f every step gives a linear equation. The
+    lowering solves the equations of the whole program (`assign-scales`); this function does so for
+    one algorithm, in the same order: products and sums of rows, then factors and domain maps, then
+    additions. A factor for each channel is folded into the linear layer before the op.
     """
     system: LinearSystem[int] = LinearSystem()
     factors: list[tuple[int, Mapping[int, float], float]] = []
     products: set[tuple[int, int]] = set()
-    """Operands, as (step, position), that stay a product by a plaintext."""
+    """Operands, as (step, position), that are multiplied with a plaintext."""
     for number, (name, operands, constant) in enumerate(steps, 1):
         first = operands[0]
         row = {number: 1.0, first: -1.0}
@@ -242,12 +243,12 @@ def levels_of_steps(steps: Sequence[RecordedStep]) -> int:
 
 
 def _levels(steps: Sequence[RecordedStep], products: set[tuple[int, int]]) -> list[int]:
-    """Levels of every value where these operands of steps are multiplied by a plaintext first."""
+    """Levels of every value if these operands of steps are first multiplied with a plaintext."""
     levels = [0]
     for number, step in enumerate(steps, 1):
         entries = [levels[v] + ((number, i) in products) for i, v in enumerate(step.operands)]
         cost = int(step.name in ("mul", "square"))
         if step.name == "chebyshev":
-            cost = levels_of_degree(step.constant.degree)
+            cost = step.constant.levels
         levels.append(max(entries) + cost)
     return levels

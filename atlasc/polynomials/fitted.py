@@ -1,4 +1,4 @@
-"""Approximations on calibrated ranges, under a parametrisation."""
+"""Fits approximations on calibrated ranges, for a parametrisation."""
 
 from __future__ import annotations
 
@@ -34,37 +34,36 @@ from atlasc.polynomials.fits.weighted import (
 from atlasc.polynomials.parametrisation import DIRECT, Parametrisation
 
 EXP_DEGREES = (3, 7, 15, 31, 63, 127)
-"""Of the exponential of an iterative softmax on measured ranges."""
+"""Degrees of the exponential of an iterative softmax on measured ranges."""
 EXP_SHARE = 0.1
 """The exponential may add this share of the last iteration's error to probabilities, ..."""
 LEAST_TOLERANCE, GREATEST_TOLERANCE = 1e-6, 1e-3
-"""... but no less than the first of these, and no more than the second."""
+"""... but at least the first and at most the second of these errors."""
 SUM_SHARE = 0.1
-"""Errors of the exponential may move the first sum of a row by this share."""
+"""Share by which errors of the exponential may move the first sum of a row."""
 SUM_ROOM = 1.5
-"""Ranges of later sums grow by this at least at both ends, as earlier iterations have errors."""
+"""Least growth of the ranges of later sums at both ends, because earlier iterations have errors."""
 LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
-"""The polynomial over 1/sqrt is taken to stay between these; beyond them no setting is usable."""
+"""Range in which the polynomial over 1/sqrt is assumed to stay; outside it no setting is usable."""
 NORM_EXTENSION = 1.15
-"""A weighted fit of 1/sqrt is bounded on at least this factor beyond what was seen of a variance.
-Such a fit is coarse where nothing was seen, so the extra range costs little."""
+"""A weighted fit of 1/sqrt is bounded at least this factor beyond the seen variances. Such a fit is
+coarse where nothing was seen, so the extra range costs little."""
 SCORE_EXTENSION = 1.0
-"""How much further scores may reach than what was seen. At temperature T this moves the logarithm
-of a row's first sum by 1/T of it. Inputs of another kind than those of calibration leave these
-ranges first."""
+"""How much further scores may reach than the seen scores. At temperature T this moves the logarithm
+of a row's first sum by 1/T of it. Inputs unlike the calibration leave these ranges first."""
 BEYOND = 1.5
-"""How far the exponential of the paper's ranges is used above (-8, 0), for the greatest score of a
-calibrated range."""
+"""How far above (-8, 0) the paper's exponential is used, for the greatest score of a calibrated
+range."""
 PAPER_EXP_RANGE = (EXP_RANGE[0], BEYOND)
-"""Its domain reaches as far: outside [-1, 1] a Chebyshev sum of degree 15 amplifies the rounding of
-its own products, by 10^5 at 1.375."""
+"""Its domain reaches as far, because outside [-1, 1] a Chebyshev sum of degree 15 amplifies the
+rounding of its own products, by 10^5 at 1.375."""
 FINEST_SPREAD, GREATEST_SPREAD = 1 / 64, 1 / 2
 """Errors of an iteration below the first do not move the sums of the next iteration; errors above
-the second are taken for it."""
+the second count as the second."""
 
 
 def fitted_norm(degree: int, known: Range | None, space: Parametrisation) -> NormApproximation:
-    """A norm's approximation; its range stays open where none is known."""
+    """A norm's approximation; its range stays open if none is known."""
     if known is None:
         return NormApproximation(degree)
     interval = known.low, known.high
@@ -76,7 +75,7 @@ def fitted_norm(degree: int, known: Range | None, space: Parametrisation) -> Nor
 def fitted_activation(
     function: str, degree: int, known: Range | None, space: Parametrisation
 ) -> Activation:
-    """An activation's approximation; its range stays open where none is known."""
+    """An activation's approximation; its range stays open if none is known."""
     if known is None:
         return ActivationApproximation(degree)
     if space.channels == "each" and known.channels and degree <= HIGHEST_CHANNEL_DEGREE:
@@ -107,10 +106,10 @@ def _weighted(
 def fitted_softmax(
     degrees: Sequence[int], algorithm: int, known: Range | None, space: Parametrisation
 ) -> Softmax:
-    """A softmax's approximation; its ranges stay open, or are the paper's, where none is known.
+    """A softmax's approximation; if no range is known, its ranges stay open or are the paper's.
 
-    The degrees are those of the fits of 1/sqrt, or of 1/sum and exp, as the algorithm's position in
-    `SOFTMAX_ALGORITHMS` says.
+    The degrees are those of the fits of 1/sqrt, or of 1/sum and exp, depending on the algorithm at
+    this position in `SOFTMAX_ALGORITHMS`.
     """
     if algorithm == DIRECT:
         degree, exp_degree = degrees
@@ -134,12 +133,13 @@ def paper_ranges(known: Range, iterations: int) -> dict[str, Any]:
 
 
 def paper_shift(known: Range, iterations: int) -> float:
-    """What an iterative softmax on the paper's ranges subtracts from its scores.
+    """The constant that an iterative softmax on the paper's ranges subtracts from its scores.
 
-    A softmax does not depend on that constant, but its polynomials do: 1/sqrt of a low degree is
+    A softmax does not depend on this constant, but its polynomials do. 1/sqrt of a low degree is
     worst at the low end of its range, so the rows' sums should be large, and the constant small. It
-    is the least for which no score of the range leaves where exp is right, nor a first row sum the
-    top of its range, margins included. With k iterations exp gets (score - shift) / 2^k.
+    is the least constant for which no score leaves the range where exp is right, and no first row
+    sum exceeds the top of its range, margins included. With k iterations the argument of exp is
+    (score - shift) / 2^k.
     """
     halvings = iterations - 1
     shift = known.shift(halvings) - BEYOND * 2**iterations
@@ -157,10 +157,10 @@ def measured_softmax(
 ) -> SoftmaxApproximation:
     """An iterative softmax on the ranges that calibration measured, not on the paper's.
 
-    The exponential gets the least degree whose errors do not show in the probabilities beside those
-    of the last 1/sqrt, which nothing corrects. Where the polynomial of an iteration is f times
-    1/sqrt, the next sum is f^4 times what was measured, so its range gets room for all f that the
-    polynomial has. That room is a power of `SUM_ROOM`: few different ranges, so few different fits.
+    The exponential gets the least degree whose errors vanish in the probabilities beside those of
+    the last 1/sqrt, which nothing corrects. If the polynomial of an iteration is f times 1/sqrt,
+    the next sum is f^4 times the measured one, so its range gets room for all f that the polynomial
+    has. This room is a power of `SUM_ROOM`, so that there are few different ranges and fits.
     """
 
     def room(factor: float) -> float:
@@ -191,7 +191,7 @@ def measured_softmax(
     exp_range = ((lowest - shift) / 2**count, 0.0)
     remaining = error**2 ** (renormalisations or 0)
     tolerance = min(max(EXP_SHARE * remaining, LEAST_TOLERANCE), GREATEST_TOLERANCE)
-    # By the inequality of Cauchy and Schwarz the sum of squares moves by at most this share.
+    # By the Cauchy-Schwarz inequality the sum of squares moves by at most this share.
     allowed = SUM_SHARE / 2 * math.sqrt(sums[0][1][0] / (known.width or 1))
     found = least_exponential(EXP_DEGREES, tolerance, exp_range, count, log_sums, allowed, weighted)
     return SoftmaxApproximation.of_degrees(
@@ -208,9 +208,9 @@ def measured_softmax(
 
 
 def _spread(seen: tuple[float, ...], error: float) -> tuple[float, ...]:
-    """Quantiles of what a sum becomes when 1/sqrt was wrong by -error, 0 or error before.
+    """Quantiles of a sum after 1/sqrt was wrong by -error, 0 or error.
 
-    The error is rounded up to a power of two: few different quantiles, so few different fits.
+    The error is rounded up to a power of two, so that there are few different quantiles and fits.
     """
     if error < FINEST_SPREAD:
         return seen
@@ -245,12 +245,12 @@ def fitted_direct(
 
 
 def _log_sums(known: Range, halvings: int) -> tuple[float, ...]:
-    """Quantiles of the logarithm of a row's sum of exp(score - shift), both at temperature
+    """Quantiles of the logarithm of a row's sum of exp(score - shift), with both at temperature
     2^halvings.
     """
     if known.total_quantiles is None:
         raise AtlasError(
-            f"the calibration does not say how the row sums of {known.op} were distributed",
+            f"the calibration has no quantiles of the row sums of {known.op}",
             where=known.location,
             remedy="calibrate on inputs",
         )
@@ -259,18 +259,18 @@ def _log_sums(known: Range, halvings: int) -> tuple[float, ...]:
 
 
 def covered(interval: Interval) -> Interval:
-    """A range of positive arguments as far as a polynomial can cover it, from its high end. What is
-    below it gets a wrong value and no explosion, and a search sees the error.
+    """A range of positive arguments, cut at the low end as far as no polynomial can cover it.
+    Smaller arguments get a wrong value and no explosion, and a search sees the error.
     """
     return max(interval[0], interval[1] / WIDEST), interval[1]
 
 
 def covered_values(seen: tuple[float, ...]) -> tuple[float, ...]:
-    """Rising positive values, those too small for a polynomial raised; see `covered`."""
+    """Ascending positive values; values too small for a polynomial are raised, see `covered`."""
     return tuple(max(value, seen[-1] / WIDEST) for value in seen)
 
 
 def _wider(interval: Interval, seen: Sequence[float], factor: float) -> Interval:
-    """An interval of positive arguments that reaches a factor beyond what was seen."""
+    """An interval of positive arguments that reaches a factor beyond the seen arguments."""
     low, high = interval
     return min(low, seen[0] / factor), max(high, seen[-1] * factor)

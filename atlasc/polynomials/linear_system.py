@@ -1,4 +1,4 @@
-"""Sparse linear equations, added one at a time, with a preferred value for every unknown."""
+"""Sparse linear equations that are added one at a time, with a preferred value for each unknown."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class LinearSystem(Generic[K]):
     """
 
     rows: dict[K, tuple[dict[K, float], float]] = field(default_factory=dict)
-    # Dictionaries keep their order: that of a set of values is that of their addresses, and with it
-    # the last bits of a solution would change from run to run.
+    # Dictionaries keep their order. Sets of values would be ordered by addresses, and the last bits
+    # of a solution would change from run to run.
     _mentions: defaultdict[K, dict[K, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, row: Mapping[K, float], constant: float) -> bool:
-        """Add an equation; False, and no change, where it contradicts those before it."""
+        """Add an equation; False, without a change, if it contradicts earlier equations."""
         free: defaultdict[K, float] = defaultdict(float)
         for unknown, coefficient in row.items():
             expression, offset = self.rows.get(unknown, ({unknown: 1.0}, 0.0))
@@ -38,12 +38,12 @@ class LinearSystem(Generic[K]):
         left = {name: value for name, value in free.items() if abs(value) > TOLERANCE}
         if not left:
             return abs(constant) < TOLERANCE
-        # The unknown mentioned least keeps the substitution below short.
+        # The unknown with the fewest mentions keeps the substitution below short.
         pivot = min(left, key=lambda unknown: len(self._mentions.get(unknown, ())))
         weight = left.pop(pivot)
         solved = {name: -value / weight for name, value in left.items()}
         constant /= weight
-        for other in self._mentions.pop(pivot, ()):  # they mention the pivot no more
+        for other in self._mentions.pop(pivot, ()):  # they no longer mention the pivot
             terms, offset = self.rows[other]
             share = terms.pop(pivot)
             for name, value in solved.items():
@@ -62,7 +62,8 @@ class LinearSystem(Generic[K]):
     def solve(self, wishes: Mapping[K, float]) -> dict[K, float]:
         """The solution nearest to the wishes in the least-squares sense.
 
-        Unknowns that share no equation are solved apart, so the cost is that of the largest group.
+        Unknowns that share no equation are solved separately; the largest group determines the
+        cost.
         """
         free = dict.fromkeys(name for name in wishes if name not in self.rows)
         free |= dict.fromkeys(name for terms, _ in self.rows.values() for name in terms)
@@ -87,7 +88,7 @@ class LinearSystem(Generic[K]):
         return values
 
     def _groups(self, free: Iterable[K]) -> list[list[K]]:
-        """Free unknowns, those that share a pivot together."""
+        """Groups of free unknowns; unknowns that share a pivot are in one group."""
         groups, seen = [], set[K]()
         for start in free:
             if start in seen:

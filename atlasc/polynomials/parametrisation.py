@@ -1,10 +1,10 @@
-"""The integers of a setting and what they stand for, as switches make a search space wider.
+"""Meaning of the integers of a setting, and the switches that widen a search space.
 
-A layer has eight integers. An integer i > 0 is the i-th of a list of degrees: degree 2^i - 1 in the
-paper. The first five are the fits of 1/sqrt of an iterative softmax; a zero drops that iteration
-and all after it. Those of a direct softmax are the fit of 1/sum, that of exp, and zeros. Then come
-1/sqrt of the first norm, 1/sqrt of the second, and the activation. Where layers may choose, a ninth
-integer is the algorithm of the softmax.
+A layer has eight integers. An integer i > 0 is the i-th of a list of degrees; in the paper this is
+the degree 2^i - 1. The first five are the fits of 1/sqrt of an iterative softmax; a zero drops this
+iteration and all later ones. For a direct softmax they are the fit of 1/sum, that of exp, and
+zeros. Then come 1/sqrt of the first norm, 1/sqrt of the second, and the activation. If layers may
+choose, a ninth integer is the algorithm of the softmax.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ACTIVATION, ALGORITHM = (7,), (8,)
 """Positions among the integers of a layer."""
 NAMES = "p1", "p2", "p3", "p4", "p5", "norm 1", "norm 2", "activation", "softmax algorithm"
 LARGEST_SOFTMAX_DEGREE = 127
-"""Of 1/sqrt in an iteration: the paper's exponents of a softmax end at 7."""
+"""Greatest exponent of 1/sqrt in an iteration: the paper's exponents of a softmax end at 7."""
 
 EXACT = -1
-"""Stands in place of the integers of an op that is computed exactly: a search probes single
+"""Stands for the integers of an op that is computed exactly, because a search probes single
 choices."""
 ITERATIVE, DIRECT, RENORMALISED = 0, 1, 2
-"""Values of the ninth integer. `RENORMALISED` and greater ones stand for iterative softmaxes that
-are renormalised once or more."""
+"""Values of the ninth integer. `RENORMALISED` and greater values are iterative softmaxes with one
+or more renormalisations."""
 
 DEGREES: dict[str, tuple[int, ...]] = {
     "powers": tuple(2**p - 1 for p in range(1, 10)),
@@ -38,9 +38,9 @@ DEGREES: dict[str, tuple[int, ...]] = {
         *(79, 95, 111, 127, 159, 191, 223, 255, 319, 383, 447, 511),
     ),
 }
-"""Degrees by name. `powers`: the highest degree of each number of levels. `openfhe`: the highest
-that OpenFHE evaluates in 4 to 10 levels, domain map included. `any`: four degrees for each number
-of levels, for costs that depend on the degree and not on levels alone."""
+"""Name -> degrees. `powers`: the highest degree of each number of levels. `openfhe`: the highest
+degree that OpenFHE evaluates in 4 to 10 levels, domain map included. `any`: four degrees for each
+number of levels, for costs that depend on the degree and not only on levels."""
 
 SOFTMAX_ALGORITHMS = (
     "iterative",
@@ -48,7 +48,7 @@ SOFTMAX_ALGORITHMS = (
     "iterative, renormalised",
     "iterative, renormalised twice",
 )
-"""Of a softmax, in the order of the integer that chooses one."""
+"""Algorithms of a softmax, in the order of the integer that chooses among them."""
 
 SWITCHES: dict[str, tuple[str, ...]] = {
     "softmax_ranges": ("paper", "measured"),
@@ -61,18 +61,18 @@ SWITCHES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """What the integers of a layer's setting stand for, and the schema of its JSON form.
+    """Meaning of the integers of a layer's setting, and the schema of its JSON form.
 
     Attributes:
-        softmax_ranges: of an iterative softmax: "paper" for the paper's fixed ranges, "measured"
-            for those of calibration, for each layer and each iteration.
-        fits: "interpolated" at Chebyshev nodes, or "weighted" by the arguments that calibration
-            saw, bounded on the whole range.
+        softmax_ranges: ranges of an iterative softmax: "paper" for the paper's fixed ranges,
+            "measured" for those of the calibration, by layer and iteration.
+        fits: "interpolated" at Chebyshev nodes, or "weighted" by the arguments seen in
+            calibration, bounded on the whole range.
         degrees: name of a list of degrees in `DEGREES`; an integer i > 0 means its i-th degree.
         softmax_algorithms: "iterative", or "any": a ninth integer of each layer chooses among
             `algorithms`.
-        channels: of an activation: one polynomial "shared" by all, or "each" its own, of one degree
-            but on its own range.
+        channels: polynomials of an activation: one "shared" by all channels, or for "each" channel
+            its own, of the same degree but on its own range.
     """
 
     __pydantic_config__ = STRICT
@@ -95,7 +95,7 @@ class Parametrisation:
         """The degree that a positive integer of a setting stands for.
 
         Raises:
-            AtlasError: the list has no such degree.
+            AtlasError: the list of degrees is shorter.
         """
         degrees = DEGREES[self.degrees]
         if not 1 <= number <= len(degrees):
@@ -108,17 +108,17 @@ class Parametrisation:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """The softmax algorithms that a layer may choose among."""
+        """The softmax algorithms that a layer may choose from."""
         return SOFTMAX_ALGORITHMS if self.softmax_algorithms == "any" else SOFTMAX_ALGORITHMS[:1]
 
     @property
     def variables(self) -> int:
-        """Integers of a layer."""
+        """Number of integers of a layer."""
         return 8 if len(self.algorithms) == 1 else 9
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the integers of a layer are called."""
+        """Names of the integers of a layer."""
         return NAMES[: self.variables]
 
     @property
@@ -135,15 +135,15 @@ class Parametrisation:
         return upper[: self.variables]
 
     def canonical(self, integers: Sequence[int]) -> tuple[int, ...]:
-        """A layer's integers, where what its softmax does not use is zero, and a softmax is exact
-        as a whole.
+        """A layer's integers, with zeros where its softmax uses none; a softmax with an exact part
+        is exact as a whole.
 
         Raises:
-            AtlasError: the wrong number of integers, or no such algorithm.
+            AtlasError: the number of integers is wrong, or the algorithm does not exist.
         """
         if len(integers) != self.variables:
             raise AtlasError(
-                f"a layer has {self.variables} settings, not {len(integers)}",
+                f"a layer has {self.variables} integers, not {len(integers)}",
                 remedy=f"give {', '.join(self.names)}",
             )
         values = [int(value) for value in integers]
@@ -163,13 +163,13 @@ class Parametrisation:
         return (*softmax, *others, *algorithm)
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON values."""
+        """The parametrisation as JSON values."""
         return asdict(self)
 
 
 PAPER = Parametrisation()
 """The paper's search space."""
 WIDE = Parametrisation("measured", "weighted", "powers", "any", "each")
-"""All choices that make programs cheaper. A number of levels allows any degree below a power of
-two, so degrees between are of use only where the predicted latency counts products."""
+"""All choices that make programs cheaper. A number of levels allows every degree below a power of
+two, so other degrees help only if the predicted latency counts products."""
 PRESETS = {"paper": PAPER, "wide": WIDE}

@@ -1,4 +1,4 @@
-"""What ranges cost: levels of polynomials that are right to a fixed error on all of them."""
+"""Costs of ranges: levels of polynomials that are right to a fixed error on all of a range."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from atlasc.polynomials.fits.chebyshev_sum import Interval, from_unit
 from atlasc.polynomials.parametrisation import SOFTMAX_ITERATIONS
 
 ERROR = 1e-3
-"""Of each polynomial: relative for 1/sqrt, else a share of the function's greatest magnitude."""
+"""Error of each polynomial: relative for 1/sqrt, otherwise a share of the greatest magnitude."""
 HIGHEST_LEVEL = 12
 LEVELS_OF_ITERATION = 2
-"""Of a softmax iteration, beside its 1/sqrt: the square before it and the one after it."""
+"""Levels of a softmax iteration beside its 1/sqrt: the square before it and the one after it."""
 
 
 def levels_of_ranges(ranges: Sequence[Range]) -> int:
-    """Levels of the nonlinear ops if each polynomial has the least number of levels with which it
-    is right to `ERROR` on its whole range.
+    """Levels of the nonlinear ops, if each polynomial has the least number of levels for an error
+    of at most `ERROR` on its whole range.
     """
     return sum(map(_levels, ranges))
 
 
 def as_seen(known: Range) -> Range:
-    """A range with the ends that calibration saw, without a margin."""
+    """A range with the ends seen in calibration, without a margin."""
     seen = replace(known, low=known.seen_low, high=known.seen_high)
     if known.scores is None or known.sum_quantiles is None:
         return seen
@@ -59,7 +59,7 @@ def _softmax(known: Range, iterations: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _least(name: str, interval: Interval) -> int:
-    """Levels of the first interpolant of degree 2^p - 1 that is right to `ERROR`."""
+    """Levels of the first interpolant of degree 2^p - 1 with an error of at most `ERROR`."""
     known = function(name)
     grid = -np.cos(np.pi * np.linspace(0, 1, 4 << HIGHEST_LEVEL))
     exact = known.numpy(from_unit(grid, interval))

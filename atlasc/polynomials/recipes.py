@@ -1,12 +1,12 @@
-"""Named settings: the paper's `is`, and those that installed packages bring as baselines.
+"""Recipes: named settings. `is` is the paper's; installed packages may add baselines.
 
-A recipe says for each family of ops which algorithm it gets, and with which settings. Settings come
-from what calibration measured. Without a calibration they are those that were published, or a range
-stays open: the depth can then be counted, but nothing can be evaluated.
+A recipe gives each family of ops an algorithm and its settings. Settings come from the calibration.
+Without a calibration they are the published ones, or a range stays open: then the depth can be
+counted, but nothing can be evaluated.
 
 Another package registers a recipe by an entry point of the group ``atlasc.recipes``, and the
-algorithms that it uses by a module in the group ``atlasc.algorithms``; ``plugins/`` has those of
-published systems.
+algorithms that it uses by a module in the group ``atlasc.algorithms``. The package in ``plugins/``
+has the recipes of published systems.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from atlasc.polynomials.fitted import covered, paper_ranges
 
 
 class OpFacts(NamedTuple):
-    """What a recipe may ask of an op.
+    """Facts about an op that a recipe may use.
 
     Attributes:
-        op: its name, such as "nn.softmax".
-        location: module path, for recipes that tell norms apart.
-        range: of the scores at temperature 1, of the variance (or mean square) plus epsilon, or of
-            the argument; None without calibration.
+        op: name of the op, such as "nn.softmax".
+        location: module path, for recipes that distinguish norms.
+        range: range of the scores at temperature 1, of the variance (or mean square) plus epsilon,
+            or of the argument; None without calibration.
         sums: softmax only: range of the row sums of exp(score - greatest score).
-        width: softmax only: keys in a row.
-        known: softmax only: all that calibration knows.
+        width: softmax only: number of keys in a row.
+        known: softmax only: the calibrated range with all statistics.
     """
 
     op: str
@@ -67,7 +67,7 @@ class OpFacts(NamedTuple):
         return None if self.known is None else self.known.log_keys(halvings)
 
     def range_or(self, attention: Interval, output: Interval | None = None) -> Interval:
-        """The calibrated range, or a published one; the norm after an MLP may have another."""
+        """The calibrated range, or a published one; the norm after an MLP may have its own."""
         published = attention if "attention" in self.location else output or attention
         return self.range or published
 
@@ -77,7 +77,7 @@ class OpFacts(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What the ops of each family get."""
+    """The algorithms and settings for each family of ops."""
 
     softmax: Callable[[OpFacts], Approximation]
     norm: Callable[[OpFacts], Approximation]
@@ -92,7 +92,7 @@ class Recipe(NamedTuple):
 
 
 def iterative_softmax(known: Range | None) -> SoftmaxApproximation:
-    """The softmax of `is`."""
+    """The softmax of the recipe `is`."""
     iterations = (5, 5, 5, 5, 7)
     if known is None:
         return SoftmaxApproximation(iterations)
@@ -110,15 +110,15 @@ GROUP = "atlasc.recipes"
 
 
 def recipe_names() -> tuple[str, ...]:
-    """The recipes that there are here."""
+    """The names of all recipes, those of installed packages included."""
     return ("is", *plugins(GROUP))
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of that name.
+    """The recipe of a name.
 
     Raises:
-        AtlasError: there is none, with the names of all; an installed package's cannot be used.
+        AtlasError: there is no such recipe, or the recipe of an installed package cannot be used.
     """
     if name == "is":
         return IS
@@ -130,6 +130,6 @@ def recipe(name: str) -> Recipe:
         )
     found: Recipe = loaded(
         plugins(GROUP)[name],
-        lambda one: "" if isinstance(one, Recipe) else "it is no Recipe",
+        lambda one: "" if isinstance(one, Recipe) else "its object is no Recipe",
     )
     return found

@@ -1,1 +1,1 @@
-"""Running a lowered program on an engine: the engine, kernels, rotation plans."""
+"""Runs a lowered program on an engine: the engine, kernels, rotation plans."""

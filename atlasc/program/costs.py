@@ -1,6 +1,6 @@
-"""What a lowered program costs, read off the functions that its ops call.
+"""Costs of a lowered program, counted on the functions that its ops call.
 
-Equal ops are counted once, however many there are: the blocks of a model are equal.
+Equal ops are counted once, because the blocks of a model are equal.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from atlasc.program.function import EngineParameters, Function
 from atlasc.program.rotation_plan import RotationPlan
 
 PrimitiveCosts = Mapping[tuple[CostKind, int], float]
-"""Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""
+"""(primitive, level) -> seconds of one call; see `CountingEngine` for the meaning of the level."""
 Profile = frozenset[tuple[tuple[CostKind, int], int]]
-"""((primitive, levels below the entry), calls) of an op."""
+"""Pairs ((primitive, levels below the entry), calls) of an op."""
 Layer = int | None
-"""Index of a block; None is what lies outside of all blocks."""
+"""Index of a block; None for ops outside of all blocks."""
 Key = TypeVar("Key")
 Engine = TypeVar("Engine", bound=CountingEngine)
 _TOP = 64
-"""A level that no kernel runs out of."""
+"""A level that is high enough for every kernel."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class ProgramCosts:
         return groups
 
     def rotation_keys(self, counts: Counts | None = None) -> dict[int, int]:
-        """Keys behind the rotations of some counts, by default of all: amount and level."""
+        """Amount -> level of the keys behind the rotations of some counts, by default of all."""
         used = dict(sorted((self.total if counts is None else counts).rotation_levels.items()))
         plan = RotationPlan.of(self.module)
         return used if plan is None else plan.used(used)
@@ -70,7 +70,7 @@ class ProgramCosts:
 
     @cached_property
     def live(self) -> Counter[int]:
-        """Ciphertexts by level at the moment that needs most memory."""
+        """Level -> number of ciphertexts when memory peaks."""
         return live_ciphertexts(self.module)
 
     @cached_property
@@ -80,10 +80,10 @@ class ProgramCosts:
 
 
 def live_ciphertexts(module: Module) -> Counter[int]:
-    """Ciphertexts by level at the moment that needs most memory, in a ckks module with levels.
+    """Level -> number of ciphertexts when memory peaks, for a ckks module with levels.
 
-    Inputs and outputs are held to the end, every other value until its last use, and inside an op
-    what its kernel holds.
+    Inputs and outputs are held to the end, every other value until its last use. Ciphertexts inside
+    an op are those that its kernel holds.
     """
     engine = LiveEngine(*_shape_of(module))
     inputs = {
@@ -98,7 +98,7 @@ def live_ciphertexts(module: Module) -> Counter[int]:
 
 
 def _shape_of(module: Module) -> EngineParameters:
-    """The least shape of engines for a ckks module, with or without levels."""
+    """The smallest shape of engines for a ckks module, with or without levels."""
     attributes = module.attributes
     levels = attributes.get("levels") or 0
     given = [op.attributes.get("level", 0) for op in module.inputs]
@@ -109,8 +109,8 @@ def _shape_of(module: Module) -> EngineParameters:
 
 
 def _is_complete(module: Module) -> bool:
-    """Whether a program could run as it is. Its functions are recorded whole then, as whatever
-    comes next will want them. Before that, and without arrays, costs are enough.
+    """Whether a program could run as it is. If so, its functions are recorded with slots, because
+    later steps need them. Earlier, and without arrays, costs are enough.
     """
     used = (value for op in module.ops for value in op.attributes.values())
     missing = (one for one in used if isinstance(one, Symbol) and one.name not in module.symbols)
@@ -126,10 +126,10 @@ def merged(parts: Iterable[Counts]) -> Counts:
 
 
 def program_costs(module: Module) -> ProgramCosts:
-    """Count a ckks module (with or without levels placed).
+    """Count a ckks module (with or without levels).
 
-    Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
-    on nothing but itself.
+    Each op is counted as if no earlier op had rescaled its operands, so that its counts depend only
+    on the op itself.
     """
     functions = Functions(module, _shape_of(module), costs_only=not _is_complete(module))
     per_op = {op: Counts() for op in module.ops}
@@ -139,7 +139,7 @@ def program_costs(module: Module) -> ProgramCosts:
 
 
 class CriticalPath(NamedTuple):
-    """Levels along the deepest path: of the nonlinear ops, of all ops, and both by layer."""
+    """Levels along the deepest path: of nonlinear ops, of all ops, and both by layer."""
 
     nonlinear: int
     total: int
@@ -149,7 +149,7 @@ class CriticalPath(NamedTuple):
 def critical_path(module: Module) -> CriticalPath:
     """The path that consumes most levels from an input to an output.
 
-    An op counts as nonlinear when it was expanded from a nonlinear function (``part``).
+    An op counts as nonlinear if it was expanded from a nonlinear function (``part``).
     """
     deepest = module.depths()
     ends = [op.operands[0] for op in module.outputs]
@@ -167,11 +167,12 @@ def critical_path(module: Module) -> CriticalPath:
 
 
 def op_profiles(module: Module) -> Callable[[Op], Profile]:
-    """Primitives of the ops of a packed module by levels below the level at which an op is entered.
+    """Function that gives the primitives of an op of a packed module, by levels below its entry
+    level.
 
-    All operands of an op arrive at one level, and a kernel never looks at which one it is: what
-    runs d levels below the entry does so wherever the entry is. So the module may have levels or
-    not.
+    All operands of an op arrive at one level, and a kernel never depends on this level: a primitive
+    that runs d levels below the entry does so for every entry level. So the module may have levels
+    or not.
     """
     functions = Functions(
         module, EngineParameters(module.attributes["slots"], _TOP), costs_only=True

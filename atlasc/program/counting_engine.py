@@ -1,9 +1,9 @@
-"""An engine without data: it runs a lowered program at the speed of integers and counts what it
-would cost.
+"""An engine without data: it runs a lowered program at the speed of integers and counts its costs.
 
-A ciphertext is its level, and whether it was rescaled. Counts are kept by *scope*, a label that the
-caller sets (an op, a layer), so that one run yields the table of a whole model. Each primitive is
-counted with the level at which it runs, because that decides its cost.
+A ciphertext is represented by its level, and by whether it was rescaled. Counts are kept by
+*scope*, a label that the caller sets (an op, a layer), so that one run gives the table of a whole
+model. Each primitive is counted with the level at which it runs, because the level decides its
+cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 from weakref import WeakKeyDictionary
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Engine, Vector, is_narrow
+from atlasc.program.engine import Engine, TransformTerm, Vector, is_narrow, results_of
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Slots
 
@@ -24,35 +24,34 @@ CostKind = Literal[
     "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
     "bootstrap_one", "bootstrap_narrow",
 ]  # fmt: skip
-"""What is counted. ``level`` is that of the (lower) operand; for ``bootstrap`` that of the
-result.
+"""Names of counted primitives. ``level`` is that of the (lower) operand; for ``bootstrap`` that of
+the result.
 
-Products are left at the squared scale, so that sums of them are rescaled once: the ``rescale`` of
-a ciphertext is counted where it first becomes a factor, and the costs of products are those of
-rescaled factors. ``mul`` and ``square`` are relinearised, ``mul_lazy`` is not: a term of a ``dot``
-but for its last one. A conjugation is counted as a ``rotate``.
+Products are left at the squared scale, so that a sum of products is rescaled once. The ``rescale``
+of a ciphertext is counted when it first becomes a factor, and the costs of products are those of
+rescaled factors. ``mul`` and ``square`` are relinearized, ``mul_lazy`` is not: it is every term of
+a ``dot`` except the last. A conjugation is counted as a ``rotate``.
 
-``rotate_hoisted`` is one rotation of a ``rotate_many`` of at least two, ``hoist`` its shared
-decomposition, counted once for such a call: a cost table gives the cost of the two apart, and 0
-for ``hoist`` where it does not.
+``rotate_hoisted`` is one rotation of a ``rotate_many`` with at least two; ``hoist`` is their shared
+decomposition, counted once per call. A cost table gives the two costs apart, or 0 for ``hoist``.
 
-``bootstrap_one`` refreshes the last of an odd number of ciphertexts where a ``bootstrap`` refreshes
-two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, whose slots repeat.
+``bootstrap_one`` refreshes the last of an odd number of ciphertexts, if a ``bootstrap`` refreshes
+two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, but their slots repeat.
 """
 
 _SLOTS: Any = ()
-"""Stands for a vector; a number would be counted as another primitive."""
+"""Stands for a vector, because a number would be counted as another primitive."""
 
 COST_KINDS: tuple[CostKind, ...] = CostKind.__args__  # type: ignore[attr-defined]
 
 
 @dataclass
 class Counts:
-    """What one scope did.
+    """The counts of one scope.
 
     Attributes:
-        primitives: calls by (primitive, level).
-        rotation_groups: calls by (level, amounts by which one ciphertext is rotated together), with
+        primitives: (primitive, level) -> calls.
+        rotation_groups: (level, amounts by which one ciphertext is rotated together) -> calls, with
             0 < amount < slots.
         conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
     """
@@ -62,37 +61,37 @@ class Counts:
     conjugation_level: int = -1
 
     def count(self, *primitives: CostKind) -> int:
-        """Calls of the given primitives, over all levels."""
+        """Number of calls of the given primitives, over all levels."""
         return sum(n for (primitive, _), n in self.primitives.items() if primitive in primitives)
 
     @property
     def rotation_levels(self) -> dict[int, int]:
-        """The highest level at which each amount is used: the level of its key."""
+        """Amount -> the highest level at which it is used, which is the level of its key."""
         groups = sorted(self.rotation_groups)
         return {amount: level for level, amounts in groups for amount in amounts}
 
     @property
     def key_switches(self) -> int:
-        """Rotations, hoisted ones included, conjugations and relinearisations."""
+        """Number of rotations (hoisted ones included), conjugations and relinearizations."""
         return self.count("mul", "square", "rotate", "rotate_hoisted")
 
     @property
     def ciphertext_products(self) -> int:
-        """Products of two ciphertexts, and squares."""
+        """Number of products of two ciphertexts, squares included."""
         return self.count("mul", "square", "mul_lazy")
 
     @property
     def plaintext_products(self) -> int:
-        """Products with a vector or with a number."""
+        """Number of products with a vector or with a number."""
         return self.count("mul_plain", "mul_scalar")
 
     @property
     def bootstraps(self) -> int:
-        """Bootstraps."""
+        """Number of bootstraps."""
         return self.count("bootstrap", "bootstrap_one", "bootstrap_narrow")
 
     def seconds(self, costs: Mapping[tuple[CostKind, int], float]) -> float:
-        """Predicted time under a cost table (primitive, level) -> seconds of one call.
+        """Predicted seconds. ``costs``: (primitive, level) -> seconds of one call.
 
         Raises:
             AtlasError: the table has no cost for a primitive that occurs.
@@ -123,7 +122,7 @@ class Counted:
 
 
 def _same_level(primitive: CostKind) -> Callable[..., Counted]:
-    """A method whose result has the lower level of its ciphertexts."""
+    """A method whose result has the lowest level of its ciphertexts."""
 
     def call(self: CountingEngine, one: Counted, other: Any = None) -> Counted:
         level = min(one.level, other.level) if isinstance(other, Counted) else one.level
@@ -151,10 +150,10 @@ def _product(primitive: CostKind) -> Callable[..., Counted]:
 
 
 class CountingEngine(Engine[Counted]):
-    """An engine with levels alone. It does not look at vectors.
+    """An engine that only keeps levels. It ignores vectors.
 
     Attributes:
-        counts: by scope.
+        counts: scope -> counts.
     """
 
     def __init__(self, *shape: Any, **named: Any) -> None:
@@ -197,12 +196,12 @@ class CountingEngine(Engine[Counted]):
         return self._new(level)
 
     def decrypt(self, ciphertext: Counted) -> Vector:
-        """Refused, with the calls by primitive."""
+        """Refused; the error lists the calls of each primitive."""
         total = self.total()
         calls = {name: total.count(name) for name in sorted(COST_KINDS)}
         raise AtlasError(
             "the target count computes no answers",
-            why="the program took " + ", ".join(f"{n} {name}" for name, n in calls.items() if n),
+            why="the program called " + ", ".join(f"{n} {name}" for name, n in calls.items() if n),
             remedy="use --target sim for answers without encryption",
         )
 
@@ -221,7 +220,7 @@ class CountingEngine(Engine[Counted]):
         return total
 
     def mul_plain(self, ciphertext: Counted, value: Any) -> Counted:
-        """A number counts as ``mul_scalar``, all else as ``mul_plain``."""
+        """Counts a number as ``mul_scalar``, everything else as ``mul_plain``."""
         number = isinstance(value, (float, int))
         return self._mul_scalar(ciphertext) if number else self._mul_vector(ciphertext)
 
@@ -229,7 +228,7 @@ class CountingEngine(Engine[Counted]):
         return self.rotate_many(ciphertext, [amount])[0]
 
     def rotate_many(self, ciphertext: Counted, amounts: Sequence[int]) -> list[Counted]:
-        """One rotation to the left for each amount, hoisted where there are several."""
+        """One rotation to the left for each amount; several rotations are hoisted."""
         used = [amount % self.slots for amount in amounts]
         nonzero = [amount for amount in used if amount]
         level = ciphertext.level
@@ -248,17 +247,25 @@ class CountingEngine(Engine[Counted]):
         self._current.conjugation_level = max(self._current.conjugation_level, level)
         return self._new(level)
 
-    def transform(self, ciphertext: Counted, terms: Sequence[tuple[int, int, Any]]) -> Counted:
-        """See the base class. The division by the level's primes is the last step, so that the keys
-        of giant steps reach the operand's level, too.
+    def transform(
+        self, ciphertexts: Sequence[Counted], terms: Sequence[TransformTerm]
+    ) -> list[Counted]:
+        """See the base class. The division by the level's primes comes last, so the keys of giant
+        steps reach the operands' level, too.
         """
-        rotated = self._babies(ciphertext, terms)
-        for giant in sorted({giant for _, giant, _ in terms} - {0}):
-            self.rotate(ciphertext, giant)
-        return self.dot_plain([rotated[baby] for baby, _, _ in terms], [_SLOTS] * len(terms))
+        rotated = self._babies(ciphertexts, terms)
+        lowest = min(ciphertexts, key=self.level)
+        results = []
+        for result in range(results_of(terms)):
+            own = [term for term in terms if term.result == result]
+            for giant in sorted({term.giant for term in own} - {0}):
+                self.rotate(lowest, giant)
+            operands = [rotated[term.operand, term.baby] for term in own]
+            results.append(self.dot_plain(operands, [_SLOTS] * len(own)))
+        return results
 
     def raise_modulus(self, ciphertext: Counted) -> Counted:
-        """Not counted: its two key switches are part of a ``bootstrap``, which is."""
+        """Count nothing: the two key switches are part of the counted ``bootstrap``."""
         return self._new(self.max_level)
 
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
@@ -280,7 +287,7 @@ class CountingEngine(Engine[Counted]):
             f"{primitive} is impossible" + (f" in {self._scope}" if self._scope else ""),
             where=self._scope,
             why=why,
-            remedy="place a bootstrap before it, or choose parameters with more levels",
+            remedy="place a bootstrap before this op, or choose parameters with more levels",
         )
 
 
@@ -288,7 +295,7 @@ _COUNTED: WeakKeyDictionary[Function, Counts] = WeakKeyDictionary()
 
 
 def counts_of(function: Function) -> Counts:
-    """What a function costs, as if nothing before it had rescaled its operands."""
+    """The costs of a function, as if no earlier op had rescaled its operands."""
     if function not in _COUNTED:
         engine = CountingEngine(*function.shape)
         engine.play(function, [[Counted(level) for level in one] for one in function.levels])
@@ -297,7 +304,7 @@ def counts_of(function: Function) -> Counts:
 
 
 class _Live(Counted):
-    """A ciphertext that tells its engine when it is let go."""
+    """A ciphertext that tells its engine when it is freed."""
 
     __slots__ = ("engine",)
     engine: LiveEngine
@@ -307,11 +314,11 @@ class _Live(Counted):
 
 
 class LiveEngine(CountingEngine):
-    """Counts the ciphertexts that are alive. One at level l has l + 2 primes. One that was a factor
-    counts twice: engines keep its rescaled form.
+    """Counts the live ciphertexts. A ciphertext at level l has l + 2 primes. A ciphertext that was
+    a factor counts twice, because engines keep its rescaled form.
 
     Attributes:
-        at_peak: ciphertexts by level when they had most primes together.
+        at_peak: level -> number of ciphertexts when they had most primes together.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -331,7 +338,7 @@ class LiveEngine(CountingEngine):
         self.change(factor.level, 1)
 
     def change(self, level: int, by: int) -> None:
-        """So many more ciphertexts are alive at a level."""
+        """Change the number of live ciphertexts at a level."""
         self.live[level] += by
         self.primes += by * (level + 2)
         if self.primes > self.peak:

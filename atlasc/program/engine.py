@@ -2,23 +2,23 @@
 
 One small set of primitives is enough for every macro op: linear transforms, Chebyshev sums,
 products of ciphertexts and rotate-and-sum are written once against :class:`Engine`. A recorder
-(:mod:`atlasc.program.record`) takes them down as functions, and a counter
-(:mod:`atlasc.program.counting_engine`), the runtime (:mod:`atlasc.runtime`) and libraries
-play these.
+(:mod:`atlasc.program.record`) records them as functions. A counter
+(:mod:`atlasc.program.counting_engine`), the runtime (:mod:`atlasc.runtime`) and libraries execute
+these functions.
 
 Conventions that every implementation keeps, and that the conformance suite in
 ``tests/atlasc/targets`` checks:
 
 * A ciphertext holds ``slots`` numbers; cleartext vectors are float64 arrays of exactly that length.
-  Between the ops of a program they are real. Inside an op a kernel may use the imaginary part for a
-  second vector (:meth:`Engine.times_i`, :meth:`Engine.conjugate`, complex plaintexts); it leaves
-  none behind, because the product of two imaginary parts would come back as a real error.
+  Between the ops of a program these numbers are real. Inside an op a kernel may use the imaginary
+  part for a second vector (:meth:`Engine.times_i`, :meth:`Engine.conjugate`, complex plaintexts).
+  It leaves no imaginary part behind, because the product of two imaginary parts would come back as
+  a real error.
 * A **level** is the number of multiplications that are left: an integer from 0 to ``max_level``.
-  Every product, with a ciphertext, a vector or a number, costs one level: its result is
-  relinearised and rescaled. Additions and rotations cost none.
+  Every product, with a ciphertext, a vector or a number, takes one level: its result is
+  relinearized and rescaled. Additions and rotations take none.
 * Operands at different levels are aligned to the lower one; dropping levels is free.
-* The scale is the engine's own affair. It is such that any two ciphertexts may be added, whatever
-  their history.
+* The engine chooses the scale so that any two ciphertexts may be added, whatever their history.
 * Every operation is a pure function: operands are never changed, so a ciphertext may be used any
   number of times.
 * A product of a ciphertext at level 0, or a request for more levels than a ciphertext has, raises
@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +44,51 @@ Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
 
 Plaintext: TypeAlias = NDArray[np.float64] | NDArray[np.complex128] | float
-"""The other factor of a plaintext product: slots, complex or not, or one number for all."""
+"""The other factor of a plaintext product: real or complex slots, or one number for all."""
+
+
+class TransformTerm(NamedTuple):
+    """A product of a :meth:`Engine.transform`, ``rotate(rotate(operand, baby) · value, giant)``.
+
+    Attributes:
+        value: a vector; of an engine that plays nothing, its descriptor.
+        operand: number of the ciphertext.
+        result: number of the sum that the product belongs to.
+    """
+
+    baby: int
+    giant: int
+    value: Any
+    operand: int = 0
+    result: int = 0
+
+    def places(self, slots: int) -> tuple[int, int]:
+        """Where slot 0 comes from and goes to, in the slots of all operands and of all results, one
+        after another.
+        """
+        return self.operand * slots + self.baby % slots, self.result * slots + self.giant % slots
+
+    @classmethod
+    def at(cls, places: tuple[int, int], value: Any, slots: int) -> TransformTerm:
+        """The term of two places."""
+        (operand, baby), (result, giant) = (divmod(place, slots) for place in places)
+        return cls(baby, giant, value, operand, result)
+
 
 Ct = TypeVar("Ct")
-"""A ciphertext of an engine: opaque to everything but that engine."""
+"""A ciphertext of an engine: opaque to everything but this engine."""
 
 
 LEAST_COPIES = 16
-"""How often slots must repeat for a narrow bootstrap to pay on our engines: with fewer copies its
-plaintexts would take as much memory as a second bootstrap's, and it would save little."""
+"""How often slots must repeat for a narrow bootstrap to be worth it on atlasc's engines. With fewer
+copies its plaintexts would need as much memory as a second bootstrap's, and it would save
+little.
+"""
+
+
+def results_of(terms: Sequence[TransformTerm]) -> int:
+    """Ciphertexts that a ``transform`` makes."""
+    return 1 + max(term.result for term in terms)
 
 
 def is_narrow(period: int, slots: int) -> bool:
@@ -63,15 +99,14 @@ def is_narrow(period: int, slots: int) -> bool:
 class Engine(ABC, Generic[Ct]):
     """Arithmetic on packed ciphertexts, which have a ``level``.
 
-    Methods with an underscore are called with operands that are checked.
+    Methods with an underscore are called with checked operands.
 
     Attributes:
-        slots: real numbers in a ciphertext; a power of two.
-        max_level: multiplications that a fresh ciphertext allows.
-        bootstrap_level: multiplications that a ciphertext allows after :meth:`bootstrap`; None
-            when the engine cannot bootstrap.
-        bootstrap_batch: ciphertexts that one bootstrap of :meth:`bootstrap_many` refreshes: 2
-            where it takes two real ones as the parts of a complex one, else 1.
+        slots: number of real numbers in a ciphertext; a power of two.
+        max_level: level of a fresh ciphertext.
+        bootstrap_level: level after :meth:`bootstrap`; None if the engine cannot bootstrap.
+        bootstrap_batch: number of ciphertexts that one bootstrap of :meth:`bootstrap_many`
+            refreshes: 2 if it takes two real ones as the parts of a complex one, otherwise 1.
     """
 
     def __init__(
@@ -95,10 +130,10 @@ class Engine(ABC, Generic[Ct]):
 
     @abstractmethod
     def decrypt(self, ciphertext: Ct) -> Vector:
-        """The real parts of the slots; needs the secret key where there is one."""
+        """The real parts of the slots; needs the secret key if there is one."""
 
     def level(self, ciphertext: Ct) -> int:
-        """The multiplications that ``ciphertext`` still allows."""
+        """The number of multiplications that ``ciphertext`` still allows."""
         return int(ciphertext.level)  # type: ignore[attr-defined]
 
     @abstractmethod
@@ -115,12 +150,12 @@ class Engine(ABC, Generic[Ct]):
 
     @abstractmethod
     def add_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
-        """Add a vector slot by slot, complex or not, or one number to every slot, at the same
+        """Add a vector (real or complex) slot by slot, or one number to every slot, at the same
         level.
         """
 
     def mul(self, left: Ct, right: Ct) -> Ct:
-        """Slot-wise product, one below the lower of the two levels: one key switch."""
+        """Slot-wise product, one level below the lower operand; one key switch."""
         return self._product("mul", [left], [right])
 
     @abstractmethod
@@ -128,7 +163,7 @@ class Engine(ABC, Generic[Ct]):
         """Slot-wise square, one level lower: one key switch."""
 
     def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
-        """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
+        """Slot-wise ``Σ left · right`` over at least one pair, relinearized once."""
         return self._product("dot", lefts, rights)
 
     @abstractmethod
@@ -136,8 +171,8 @@ class Engine(ABC, Generic[Ct]):
         """Slot-wise product with a vector or a number, one level lower; no key switch."""
 
     def dot_plain(self, ciphertexts: Sequence[Ct], values: Sequence[Plaintext]) -> Ct:
-        """Slot-wise ``Σ x · value`` over one pair or more, one below the lowest level; no key
-        switch. An engine may encode, add and rescale once for all of them.
+        """Slot-wise ``Σ x · value`` over at least one pair, one below the lowest level; no key
+        switch. An engine may encode, add and rescale once for all pairs.
         """
         return reduce(self.add, map(self.mul_plain, ciphertexts, values))
 
@@ -147,13 +182,13 @@ class Engine(ABC, Generic[Ct]):
 
     @abstractmethod
     def conjugate(self, ciphertext: Ct) -> Ct:
-        """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
+        """Slot-wise complex conjugate, at the same level; one key switch, like a rotation."""
 
     def rotate(self, ciphertext: Ct, amount: int) -> Ct:
         """Rotate to the left, at the same level: ``numpy.roll(x, -amount)``.
 
-        Any integer is allowed. An amount that is 0 modulo ``slots`` returns the operand and costs
-        nothing; any other one costs a key switch.
+        Any integer is allowed. An amount of 0 modulo ``slots`` returns the operand at no cost; any
+        other amount takes a key switch.
         """
         amount %= self.slots
         return self._rotate(ciphertext, amount) if amount else ciphertext
@@ -162,19 +197,24 @@ class Engine(ABC, Generic[Ct]):
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
         """``[rotate(ciphertext, k) for k in amounts]``, hoisted where possible."""
 
-    def transform(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> Ct:
-        """A matrix by its diagonals, one level lower: the sum over (baby, giant, value) of
-        rotate(rotate(x, baby) · value, giant). Terms of a giant step are rotated together; an
-        engine may put off divisions to the end.
+    def transform(self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm]) -> list[Ct]:
+        """Products with a matrix of blocks, given by its diagonals, one level lower.
+
+        Each result is the sum of its terms; it has at least one. Terms with the same giant step are
+        rotated together. An engine may postpone divisions to the end, and need not store the
+        rotated operands.
         """
-        rotated = self._babies(ciphertext, terms)
-        giants: dict[int, list[tuple[Ct, Plaintext]]] = {}
-        for baby, giant, value in terms:
-            giants.setdefault(giant, []).append((rotated[baby], value))
-        return reduce(
-            self.add,
-            (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in giants.items()),
-        )
+        rotated = self._babies(ciphertexts, terms)
+        sums: list[dict[int, list[tuple[Ct, Plaintext]]]] = [{} for _ in range(results_of(terms))]
+        for baby, giant, value, operand, result in terms:
+            sums[result].setdefault(giant, []).append((rotated[operand, baby], value))
+        return [
+            reduce(
+                self.add,
+                (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in steps.items()),
+            )
+            for steps in sums
+        ]
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""
@@ -186,21 +226,22 @@ class Engine(ABC, Generic[Ct]):
     def bootstrap(self, ciphertext: Ct) -> Ct:
         """The same slots, refreshed to ``bootstrap_level``, from any level.
 
-        Slots must lie within the engine's bootstrap range, usually [-1, 1]: outside it the result
-        is garbage and nothing in the ciphertext tells.
+        Slots must lie within the engine's bootstrap range, usually [-1, 1]. Outside it the result
+        is garbage, and nothing in the ciphertext shows it.
         """
         return self.bootstrap_many([ciphertext])[0]
 
     def bootstrap_many(self, ciphertexts: Sequence[Ct], period: int | None = None) -> list[Ct]:
         """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
 
-        The levels are those of :meth:`bootstrap`: sharing one costs none. The last of an odd number
-        shares one with itself.
+        The levels are those of :meth:`bootstrap`. The last of an odd number of ciphertexts shares a
+        bootstrap with itself.
 
         Args:
-            period: the slots of each ciphertext repeat after so many, a power of two. Where that is
-                half of all or less, an engine may use a narrow bootstrap, which costs and errs
-                less. It loses what does not repeat.
+            ciphertexts: the ciphertexts.
+            period: number of slots after which the slots of each ciphertext repeat, a power of two.
+                If it is half of all slots or less, an engine may use a narrow bootstrap, which
+                takes less time and errs less. Slots that do not repeat are lost.
         """
         if self.bootstrap_level is None:
             self._refuse("bootstrap", "these parameters do not allow a bootstrap")
@@ -210,9 +251,9 @@ class Engine(ABC, Generic[Ct]):
         return self._bootstrap(ciphertexts, self.bootstrap_level, used)
 
     def raise_modulus(self, ciphertext: Ct) -> Ct:
-        """A ciphertext at level 0 at ``max_level``, the top: the beginning of a bootstrap
-        (:mod:`atlasc.program.bootstrap.circuit`). Engines that leave their bootstrap to a
-        library have none.
+        """Raise a ciphertext from level 0 to ``max_level``, which begins a bootstrap
+        (:mod:`atlasc.program.bootstrap.circuit`). Engines whose library has its own bootstrap
+        refuse this.
         """
         self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
 
@@ -224,10 +265,10 @@ class Engine(ABC, Generic[Ct]):
         operands: Sequence[Sequence[Ct]],
         arrays: Sequence[NDArray[Any]] = (),
     ) -> list[Ct]:
-        """The result of a recorded function, an instruction after the other.
+        """Execute a recorded function, one instruction after the other, and return its result.
 
         Args:
-            function: of the engine's shape.
+            function: a function for the engine's shape.
             operands: ciphertexts of each encrypted operand.
             arrays: one for each of the function's roles; a mask is ``[batch, tokens]``.
         """
@@ -259,7 +300,7 @@ class Engine(ABC, Generic[Ct]):
         plaintexts: Sequence[Any] = (),
         numbers: Sequence[int] = (),
     ) -> list[Ct]:
-        """The results of a primitive, whose operands are those of an instruction."""
+        """The results of a primitive, with operands as in an instruction."""
         method = getattr(self, primitive)
         if primitive == "dot":
             half = len(operands) // 2
@@ -271,21 +312,28 @@ class Engine(ABC, Generic[Ct]):
         if primitive == "rotate_many":
             return list(method(operands[0], numbers))
         if primitive == "transform":
-            terms = list(zip(numbers[::2], numbers[1::2], plaintexts, strict=True))
-            return [method(operands[0], terms)]
+            places = zip(numbers[::2], numbers[1::2], strict=True)
+            pairs = zip(places, plaintexts, strict=True)
+            return list(method(operands, [TransformTerm.at(*pair, self.slots) for pair in pairs]))
         return [method(*operands, *plaintexts, *numbers)]
 
     def _made(self, slots: Slots, array: Callable[[Argument], NDArray[Any]]) -> Any:
-        """What a primitive is given for a descriptor: its numbers. An engine without data takes the
-        descriptor.
+        """The argument of a primitive for a descriptor: its numbers. An engine without data takes
+        the descriptor itself.
         """
         return built(slots, self.slots, array)
 
-    def _babies(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> dict[int, Ct]:
-        """The operand of a ``transform``, rotated by the baby steps of its terms."""
-        amounts = sorted({baby for baby, _, _ in terms} - {0})
-        rotated = self.rotate_many(ciphertext, amounts)
-        return {0: ciphertext, **dict(zip(amounts, rotated, strict=True))}
+    def _babies(
+        self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm]
+    ) -> dict[tuple[int, int], Ct]:
+        """(operand, baby step) -> the rotated operand of a ``transform``."""
+        found = {}
+        for number, ciphertext in enumerate(ciphertexts):
+            amounts = sorted({term.baby for term in terms if term.operand == number} - {0})
+            rotated = self.rotate_many(ciphertext, amounts)
+            found[number, 0] = ciphertext
+            found |= zip(((number, amount) for amount in amounts), rotated, strict=True)
+        return found
 
     # --- the arithmetic
 
@@ -294,7 +342,7 @@ class Engine(ABC, Generic[Ct]):
 
     @abstractmethod
     def _dot(self, lefts: Sequence[Ct], rights: Sequence[Ct], level: int) -> Ct:
-        """``level`` is the lowest of them all."""
+        """``level`` is the lowest level of all operands."""
 
     @abstractmethod
     def _rotate(self, ciphertext: Ct, amount: int) -> Ct:
@@ -312,11 +360,11 @@ class Engine(ABC, Generic[Ct]):
         return self._dot(lefts, rights, self._require_level(primitive, *lefts, *rights))
 
     def _require_level(self, primitive: str, *factors: Ct) -> int:
-        """The lowest level of factors; 0 is refused."""
+        """The lowest level of factors; level 0 is refused."""
         level = min(map(self.level, factors))
         if level < 1:
             why = "the operand is at level 0: no multiplication is left"
-            remedy = "place a bootstrap before it, or choose parameters with more levels"
+            remedy = "place a bootstrap before this op, or choose parameters with more levels"
             self._refuse(primitive, why, remedy)
         return level
 
@@ -324,7 +372,7 @@ class Engine(ABC, Generic[Ct]):
         dtype = np.complex128 if np.iscomplexobj(value) else np.float64
         vector = np.ascontiguousarray(value, dtype=dtype)
         if vector.shape != (self.slots,):
-            why = f"a vector has {self.slots} slots, this one has shape {vector.shape}"
+            why = f"a vector has {self.slots} slots, but this one has shape {vector.shape}"
             self._refuse(primitive, why)
         return vector
 

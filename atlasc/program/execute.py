@@ -1,4 +1,4 @@
-"""Ops of a ckks module as functions, and a module on an engine, op by op."""
+"""Turns ops of a ckks module into functions, and executes a module on an engine, op by op."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ KERNELS: dict[str, Callable[..., list[Register]]] = {
     **dict.fromkeys(("ckks.add", "ckks.sub", "ckks.mul"), elementwise.binary),
     "ckks.mask_zero": attention.fill_masked,
 }
-"""Kernels by op. A kernel takes a `Context`, the op, and of each encrypted operand its ciphertexts.
-It returns the ciphertexts of the result."""
+"""Op -> kernel. A kernel takes a `Context`, the op, and a list of ciphertexts for each encrypted
+operand. It returns the ciphertexts of the result."""
 
 
 STORES = 8
-"""Shapes and rotation plans whose functions are kept: those of a program from its first layout on,
-with and without slots, and of a few programs that run beside it."""
+"""Number of (shape, rotation plan) pairs whose functions are kept: enough for a program from its
+first layout on, with and without slots, and for a few other programs."""
 
 
 class _Store:
-    """The functions of ops by what they depend on, under one plan of rotations."""
+    """The functions of ops under one plan of rotations, by everything that they depend on."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -55,22 +55,23 @@ class _Store:
 
 @lru_cache(STORES)
 def _store(slots: int, bootstrap_level: int | None, bootstrap_batch: int, plan: str) -> _Store:
-    """Of engines of any highest level: kernels never look at it."""
+    """The store for engines of any highest level, on which kernels never depend."""
     return _Store()
 
 
 class Functions:
-    """The functions of a program. Each is recorded when it is first wanted, and kept for whoever
-    asks for it again: passes, costs, keys, memory, emission, runs.
+    """The functions of a program. Each is recorded on its first use, and then kept for all users:
+    passes, costs, keys, memory, emission, runs.
 
     Attributes:
         symbols: arrays of the program.
-        costs_only: the functions are for counting alone, and may have no slots.
+        costs_only: whether the functions are only for counting, and may lack slots.
     """
 
     def __init__(self, module: Module, shape: EngineParameters, costs_only: bool = False) -> None:
-        """Of a ckks module, with or without levels, for engines of a shape. With ``costs_only`` its
-        arrays may be missing.
+        """The functions of a ckks module, with or without levels, for engines of a shape.
+
+        With ``costs_only`` the module's arrays may be missing.
         """
         self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
         self._context = Context(shape, module, costs_only)
@@ -78,10 +79,10 @@ class Functions:
         self._store = _store(shape.slots, shape.bootstrap_level, shape.bootstrap_batch, plan)
 
     def of(self, op: Op, levels: Sequence[Sequence[int]]) -> Function:
-        """The function of an op whose encrypted operands have ciphertexts of these levels.
+        """The function of an op; ``levels`` are those of the ciphertexts of each encrypted operand.
 
         Raises:
-            AtlasError: the op cannot be computed at these levels; says which op of which module.
+            AtlasError: the op cannot be computed at these levels; the error names op and module.
         """
         key, store = (*_key(op, self.symbols), *map(tuple, levels)), self._store
         with store.lock, _blaming(op):
@@ -92,8 +93,9 @@ class Functions:
         return found
 
     def calls(self) -> Iterator[tuple[Op, Function]]:
-        """The ops of the module that have kernels, each with its function. Inputs without a level
-        have the highest one.
+        """The ops of the module that have kernels, each with its function.
+
+        Inputs without a level count as having the highest level.
         """
         levels: dict[Value, tuple[int, ...]] = {}
         for op in self._module.ops:
@@ -106,7 +108,9 @@ class Functions:
                 yield op, function
 
     def named(self) -> dict[Op, Function]:
-        """As :meth:`calls`, with a name for each function that no other one of the program has."""
+        """Op -> its function, as :meth:`calls`; each function has a name that is unique in the
+        program.
+        """
         names, numbers = dict[Function, Function](), dict[str, int]()
         calls = dict(self.calls())
         for function in calls.values():
@@ -116,7 +120,7 @@ class Functions:
         return {op: names[function] for op, function in calls.items()}
 
     def text(self) -> str:
-        """The whole program in primitives: its functions, and what each op calls."""
+        """The whole program in primitives: its functions, and the calls of each op."""
         lines, calls = [], self.named()
         for op, function in calls.items():
             operands = [f"%{value.name}" for value in op.operands if value.encrypted]
@@ -132,7 +136,7 @@ class Functions:
             raise AtlasError(
                 f"{op.name} cannot be run",
                 where=op.location,
-                why="it stands for what a server returns, in the client's view of a program",
+                why="in the client's view of a program, this op stands for the server's work",
                 remedy="give the server's program",
             )
         context = self._context
@@ -150,8 +154,8 @@ class Functions:
 
 
 def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """What the function of an op at given levels depends on: its types and attributes, with a
-    symbol's shape (for coefficients its values) in place of its name.
+    """Everything that an op's function at given levels depends on: its types and attributes, with
+    the shape of a symbol (for coefficients its values) in place of its name.
     """
     parts = [op.name, str(op.value.type), *(str(value.type) for value in op.operands)]
     for name, value in sorted(op.attributes.items()):
@@ -165,7 +169,7 @@ def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 
 @contextmanager
 def _blaming(op: Op) -> Iterator[None]:
-    """Errors inside name the op and its module."""
+    """Errors in the block name the op and its module."""
     try:
         yield
     except AtlasError as error:
@@ -178,10 +182,10 @@ def _blaming(op: Op) -> Iterator[None]:
 
 
 class Executor(Generic[Ct]):
-    """An engine that computes ops of a program, by playing their functions.
+    """Computes ops of a program on an engine, by executing their functions.
 
     Attributes:
-        engine: evaluates the primitives; of the functions' shape.
+        engine: evaluates the primitives; its shape is that of the functions.
     """
 
     def __init__(self, engine: Engine[Ct], functions: Functions) -> None:
@@ -191,11 +195,11 @@ class Executor(Generic[Ct]):
         """The result of an op that has a kernel.
 
         Args:
-            op: of the module.
-            operands: ciphertexts, or the array of a public operand.
+            op: an op of the module.
+            operands: the ciphertexts of each operand, or the array of a public operand.
 
         Raises:
-            AtlasError: the engine refused it; says which op of which module.
+            AtlasError: the engine refused the op; the error names op and module.
         """
         encrypted: list[list[Ct]] = []
         masks: list[np.ndarray] = []
@@ -222,13 +226,15 @@ def execute(
     """Run a ckks module.
 
     Args:
-        encrypted: ciphertexts by input name.
-        public: arrays of public inputs by name.
+        engine: evaluates the ops.
+        program: ckks module with levels.
+        encrypted: input name -> ciphertexts.
+        public: name of a public input -> array.
         before: called before every op (scopes, timing), such as `atlasc.run.timing.Pace`.
         observe: called after every op with its ciphertexts (progress, comparison, timing).
 
     Returns:
-        encrypted outputs by name.
+        Output name -> encrypted output.
 
     Raises:
         AtlasError: an input is missing, or the engine refused an op (level, key, memory).
@@ -239,7 +245,7 @@ def execute(
     last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
     values: dict[Value, Any] = {}
     outputs: dict[str, list[Ct]] = {}
-    # On sim an input outside the ranges overflows; decryption then says so, in one message.
+    # On sim an input outside the ranges overflows; decryption then reports it in one message.
     with np.errstate(over="ignore", invalid="ignore"):
         for position, op in enumerate(program.ops):
             if before is not None:

@@ -1,11 +1,11 @@
-"""Functions: ops of the ckks level as primitives, recorded once and played by every engine.
+"""Functions: ops of the ckks level in primitives, recorded once and executed by every engine.
 
 A kernel runs once for each kind of op, shape and level, on a recorder
-(:mod:`atlasc.program.record`): an engine whose ciphertexts are numbered *registers*. What
-it asks for becomes the instructions of a function. Equal ops, such as those of equal blocks, share
-one. Costs, memory and keys are read off functions, and engines play them: those of the runtime in
-C++ (``runtime_cuda/src/replay.cpp``), others as
-:meth:`atlasc.program.engine.Engine.play` does.
+(:mod:`atlasc.program.record`): an engine whose ciphertexts are numbered *registers*. The calls of
+the kernel become the instructions of a function. Equal ops, such as those of equal blocks, share a
+function. Costs, memory and keys are derived from functions. Engines execute functions: those of the
+runtime in C++ (``runtime_cuda/src/replay.cpp``), others by
+:meth:`atlasc.program.engine.Engine.play`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Primitive = Literal[
     "times_i", "conjugate", "rotate", "rotate_many", "drop_to", "bootstrap_many",
     "transform", "raise_modulus",
 ]  # fmt: skip
-"""What an instruction asks an engine for: a method of :class:`Engine`."""
+"""The primitive of an instruction: a method of :class:`Engine`."""
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
 
@@ -32,12 +32,12 @@ class Instruction(NamedTuple):
     """One call of an engine.
 
     Attributes:
-        primitive: the method.
-        operands: registers; of ``dot`` all left ones, then all right ones.
+        primitive: name of the method.
+        operands: registers; for ``dot`` all left operands, then all right operands.
         plaintexts: one for each operand of a product with plaintexts.
-        numbers: amounts of rotations, the level to drop to, or the period of a bootstrap; of
-            ``transform`` the amounts of the baby and the giant step of each plaintext.
-        results: registers that are written; each is written once.
+        numbers: amounts of rotations, the level to drop to, or the period of a bootstrap; for
+            ``transform`` the places of each plaintext's term (``TransformTerm.places``).
+        results: registers that are written; each register is written once.
     """
 
     primitive: Primitive
@@ -54,7 +54,7 @@ class Instruction(NamedTuple):
 
 
 class EngineParameters(NamedTuple):
-    """What an engine is made with; see :class:`Engine`."""
+    """Parameters to make an engine; see :class:`Engine`."""
 
     slots: int
     max_level: int
@@ -63,7 +63,7 @@ class EngineParameters(NamedTuple):
 
     @staticmethod
     def of(engine: Any) -> EngineParameters:
-        """The shape of an engine, or of the parameters of one."""
+        """The shape of an engine, or of an engine's parameters."""
         return EngineParameters(*(getattr(engine, name) for name in EngineParameters._fields))
 
 
@@ -72,12 +72,12 @@ class Function:
     """An op in primitives. Registers are numbered from 0, those of the operands first.
 
     Attributes:
-        name: of the op; in a program that is written down with a number.
-        shape: of the engines that can play it.
-        levels: of the ciphertexts of each encrypted operand.
+        name: name of the op; in the text of a program with a number.
+        shape: shape of the engines that can execute it.
+        levels: levels of the ciphertexts of each encrypted operand.
         code: the instructions in order.
         results: registers of the result.
-        result_levels: levels of these.
+        result_levels: levels of these registers.
     """
 
     name: str
@@ -88,22 +88,22 @@ class Function:
     result_levels: tuple[int, ...]
 
     def named(self, name: str) -> Function:
-        """The same by another name."""
+        """The same function with another name."""
         return replace(self, name=name)
 
     @property
     def operands(self) -> int:
-        """Ciphertexts of all operands together."""
+        """Number of ciphertexts of all operands together."""
         return sum(map(len, self.levels))
 
     @property
     def registers(self) -> int:
-        """Ciphertexts that the function has, operands among them."""
+        """Number of registers, operands included."""
         return self.operands + sum(len(instruction.results) for instruction in self.code)
 
     @cached_property
     def released(self) -> tuple[tuple[int, ...], ...]:
-        """After each instruction, the registers that nothing reads any more."""
+        """For each instruction, the registers that are not read after it."""
         last = dict.fromkeys(self.results, len(self.code))
         for position in reversed(range(len(self.code))):
             instruction = self.code[position]
@@ -116,14 +116,14 @@ class Function:
 
     @cached_property
     def roles(self) -> tuple[str, ...]:
-        """Of the arrays that a call gives, in their order."""
+        """The roles of the arrays that a call passes, in order."""
         plaintexts = (value for one in self.code for value in one.plaintexts)
         slots = (value for value in plaintexts if isinstance(value, Slots))
         return tuple(sorted({argument.role for one in slots for argument in one.arguments}))
 
     def arrays(self, op: Op) -> list[str]:
-        """Names of the arrays that a call for an op gives, one for each role: of the program's, or
-        of a public input.
+        """Names of the arrays that the call of an op passes, one for each role: arrays of the
+        program, or of a public input.
         """
         public = [v.op.attributes["name"] for v in op.operands if not v.encrypted]
         given: Mapping[str, Any] = op.attributes
@@ -131,12 +131,12 @@ class Function:
 
     @cached_property
     def periods(self) -> frozenset[int]:
-        """Of its bootstraps: after how many slots these repeat."""
+        """The periods of the function's bootstraps: after so many slots, the slots repeat."""
         bootstraps = (one for one in self.code if one.primitive == "bootstrap_many")
         return frozenset(one.numbers[0] for one in bootstraps)
 
     def text(self) -> str:
-        """The function, an instruction a line."""
+        """The function as text, one instruction a line."""
         numbers, heads = iter(range(self.operands)), []
         for levels in self.levels:
             registers = " ".join(f"%{next(numbers)}" for _ in levels)

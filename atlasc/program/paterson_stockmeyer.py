@@ -1,14 +1,14 @@
 """Depth-optimal evaluation of a Chebyshev sum on a ciphertext, by baby steps and giant steps.
 
-A sum of degree d is P = Q T_g + R with g the largest power of two up to d, so Q has half the depth
-to spend and R at least one level of slack. Only the chain of leading quotients has no slack and is
+A sum of degree d is P = Q T_g + R with g the largest power of two up to d, so Q may use half the
+depth and R has at least one level of slack. Only the chain of leading quotients has no slack and is
 split down to degree 1; every other piece of degree below 2^b is a linear combination of baby steps
-T_1 .. T_{2^b - 1}. The argument being in [-1, 1], degree d takes ceil(log2(d + 1)) levels, products
+T_1 .. T_{2^b - 1}. For an argument in [-1, 1], degree d takes ceil(log2(d + 1)) levels, products
 by scalars included.
 
 A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertexts: 13 for degree 31,
-18 for 63, 53 for 511 and the best b. The products of one sum are relinearised together, which
-leaves 10, 15 and 38 relinearisations. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
+18 for 63, 53 for 511 and the best b. The products of one sum are relinearized together, which
+leaves 10, 15 and 38 relinearizations. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
 Chebyshev basis); Bossuat et al. 2021, section 3 (the leading quotients).
 """
 
@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from atlasc.program.engine import Ct, Engine
 
 Coefficient: TypeAlias = float | NDArray[np.float64]
-"""A number, or one for each channel."""
+"""A coefficient: a number, or one number for each channel."""
 
 
 class Sum(NamedTuple):
-    """sum of factor T_index, of quotient T_giant, and of a constant, all available at one depth.
+    """The sum of all factor · T_index, of all quotient · T_giant, and of a constant, at one depth.
 
     Attributes:
-        depth: levels below the argument at which the value is; its products happen one level above.
+        depth: levels between the argument and the value; its products happen one level above.
         constant: the coefficient of T_0.
-        terms: (factor, index) pairs, each one product by a plaintext.
+        terms: (factor, index) pairs, each one product with a plaintext.
         products: (quotient, giant) pairs, each one product of ciphertexts; quotient is the position
             of an earlier Sum.
     """
@@ -47,7 +47,7 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class ChebyshevPlan:
-    """How to evaluate one Chebyshev sum: powers, then sums; the last sum is the result.
+    """A plan to evaluate one Chebyshev sum: powers, then sums; the last sum is the result.
 
     Attributes:
         powers: index -> (left, right) in order of computation, with index = left + right and
@@ -65,38 +65,38 @@ class ChebyshevPlan:
 
     @property
     def ciphertext_products(self) -> int:
-        """Products of two ciphertexts."""
+        """Number of products of two ciphertexts."""
         return len(self.powers) + sum(len(s.products) for s in self.sums)
 
     @property
     def relinearisations(self) -> int:
-        """One for each power, and one for each sum that has products."""
+        """Number of relinearizations: one for each power, and one for each sum with products."""
         return len(self.powers) + sum(bool(s.products) for s in self.sums)
 
     @property
     def scalar_products(self) -> int:
-        """Products of a ciphertext and a coefficient."""
+        """Number of products of a ciphertext and a coefficient."""
         return sum(len(s.terms) for s in self.sums)
 
 
 def depth_of_power(index: int) -> int:
-    """Levels below its argument at which T_index is: ceil(log2(index))."""
+    """Levels between the argument and T_index: ceil(log2(index))."""
     return (index - 1).bit_length() if index > 1 else 0
 
 
 def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> ChebyshevPlan:
-    """The cheapest plan over all baby-step counts: the one with the fewest relinearisations, each
-    worth about three products, and products.
+    """The cheapest plan over all numbers of baby steps.
 
-    Coefficients that are exactly zero cost nothing, so odd and even polynomials are cheaper. The
-    number of levels is that of the nominal degree, even where leading coefficients vanish.
+    Its cost counts products, and relinearizations as about three products each. Coefficients that
+    are exactly zero are free, so odd and even polynomials are cheaper. The number of levels is that
+    of the nominal degree, even if leading coefficients vanish.
 
     Args:
-        coefficients: [degree + 1], or [channels, degree + 1]: one plan serves all channels, its
-            coefficients being vectors.
+        coefficients: [degree + 1], or [channels, degree + 1]: one plan serves all channels, with
+            vectors as coefficients.
 
     Raises:
-        ValueError: no coefficients, or one that is not finite.
+        ValueError: there are no coefficients, or one is not finite.
     """
     values = np.asarray(coefficients, dtype=np.float64).T
     if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
@@ -109,12 +109,14 @@ def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> Cheby
 
 
 def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> ChebyshevPlan:
-    """The plan for coefficients [degree + 1, ...] with so many baby steps."""
+    """The plan for coefficients [degree + 1, ...] with baby steps up to ``largest_baby``."""
     sums: list[Sum] = []
     needed: set[int] = set()
 
     def split(c: NDArray[np.float64], depth: int) -> int:
-        """Add the sums for these coefficients, available at `depth`; position of the last."""
+        """Add the sums for these coefficients, available at `depth`; return the position of the
+        last.
+        """
         products: list[tuple[int, int]] = []
         lone: list[tuple[Coefficient, int]] = []
         while (top := max(_present(c), default=0)) > 0:
@@ -124,7 +126,7 @@ def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> 
             # c = quotient T_giant + remainder, from T_(g+j) = 2 T_g T_j - T_(g-j).
             quotient, c = 2.0 * c[giant : top + 1], c.copy()
             quotient[0], c[giant:] = c[giant], 0.0
-            if top == giant:  # the quotient is a number: one more term, not a product
+            if top == giant:  # a quotient that is a number adds a term, not a product
                 lone.append((_coefficient(quotient, 0), giant))
                 continue
             c[2 * giant - top : giant] -= quotient[:0:-1] / 2.0
@@ -144,13 +146,13 @@ def _coefficient(c: NDArray[np.float64], index: int) -> Coefficient:
 
 
 def _present(c: NDArray[np.float64]) -> list[int]:
-    """Terms that are not zero in all channels."""
+    """Indices of the terms that are nonzero in some channel."""
     found: list[int] = np.flatnonzero(c.reshape(len(c), -1).any(axis=1)).tolist()
     return found
 
 
 def _powers(needed: set[int]) -> dict[int, tuple[int, int]]:
-    """The needed T_j and what they are made of, each at its least depth."""
+    """Index -> (left, right) of each needed T_j and of the powers it is made of, at least depth."""
     made: dict[int, tuple[int, int]] = {}
 
     def missing(index: int) -> bool:
@@ -185,13 +187,16 @@ def evaluate_plan(
 ) -> Ct:
     """The Chebyshev sum of a ciphertext whose slots are in [-1, 1].
 
-    Each operation is done at the lowest level that its result allows, where it is cheapest.
+    Each operation is done at the lowest level that its result allows, because it is cheapest there.
 
     Args:
-        plaintext: what the engine is given for a coefficient.
+        engine: evaluates the primitives.
+        ct: the argument.
+        plan: the plan of the sum.
+        plaintext: turns a coefficient into the engine's plaintext.
 
     Returns:
-        a ciphertext `plan.levels` levels below `ct`.
+        A ciphertext `plan.levels` levels below `ct`.
 
     Raises:
         AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
@@ -200,7 +205,7 @@ def evaluate_plan(
     dropped: dict[tuple[int, int], Ct] = {}
 
     def at(index: int, level: int) -> Ct:
-        """A power at a level."""
+        """A power, dropped to a level."""
         if (index, level) not in dropped:
             power = powers[index]
             same = engine.level(power) == level

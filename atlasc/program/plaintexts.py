@@ -1,13 +1,13 @@
-"""Plaintexts as descriptors: how slots come from the arrays of a program, not the slots themselves.
+"""Descriptors of plaintexts: how slots are built from a program's arrays, without the slots.
 
-A plaintext is a sum of terms. A term is a number times lookups, slot by slot; a *lookup* takes
-every slot to an element of an array, or to zero. Where in the array is the sum of what *tables* say
-there: small arrays of integers, which depend on layouts alone. So diagonal k of a weight is one
-lookup with a table of rows and, k places further, a table of columns; a mask is a product of
-lookups that are 1 or 0.
+A plaintext is a sum of terms. A term is a number times lookups, slot by slot. A *lookup* gives
+every slot an element of an array, or zero. The position in the array is a sum over *tables*, which
+are small arrays of integers that depend only on layouts. So diagonal k of a weight is one lookup
+with a table of rows and, k positions further, a table of columns. A mask is a product of lookups
+that are 1 or 0.
 
-Descriptors are part of a recorded function. Whoever replays it builds the slots, here and in
-``runtime_cuda/src/replay.cpp``.
+Descriptors are part of a recorded function. The slots are built when the function is executed, here
+and in ``runtime_cuda/src/replay.cpp``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 from atlasc.ir.ops.masks import shares
 
 NOWHERE = -1
-"""What a table has where a lookup is zero."""
+"""Entry of a table where a lookup is zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An integer for each run of neighbouring slots, all runs equally long; made when it is wanted.
+    """An integer for each run of neighbouring slots; runs are equally long. Made on demand.
 
     Attributes:
-        name: what the text form of a record shows.
-        make: the integers, or for a mask booleans: true is 0, false is ``NOWHERE``.
+        name: name in the text form of a record.
+        make: gives the integers, or booleans for a mask: true is 0, false is ``NOWHERE``.
         repeats: how often the integers follow one another until every slot has one.
     """
 
@@ -43,17 +43,17 @@ class Table:
 
     @cached_property
     def numbers(self) -> NDArray[np.int32]:
-        """The integers ``[runs]``."""
+        """The integers, ``[runs]``."""
         found = np.atleast_1d(self.make())
         return (found.astype(np.int32) - 1) if found.dtype == np.bool_ else found.astype(np.int32)
 
 
 class Argument(NamedTuple):
-    """An array that a call of a function gives.
+    """An array that the call of a function passes.
 
     Attributes:
-        role: the attribute of the op that names it, or ``MASK``.
-        derived: one of ``DERIVED``, or nothing: the array as it is.
+        role: the attribute of the op that names the array, or ``MASK``.
+        derived: one of ``DERIVED``; empty for the array as it is.
     """
 
     role: str
@@ -69,7 +69,7 @@ MASK = "mask"
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """An array of a function's own."""
+    """An array that belongs to the function."""
 
     numbers: NDArray[np.float64]
 
@@ -80,7 +80,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Root:
-    """The powers of exp(2 pi i / order): what a lookup finds at k is power k."""
+    """The powers of exp(2 pi i / order): element k is the k-th power."""
 
     order: int
 
@@ -89,15 +89,15 @@ class Root:
 
 
 TableRotation: TypeAlias = tuple[Table, int]
-"""A table, and how far it is rotated: what slot i finds is in the table at slot i + rotation."""
+"""A table and its rotation: slot i uses the entry of slot i + rotation."""
 
 
 class Lookup(NamedTuple):
     """An element of an array for every slot.
 
     Attributes:
-        array: flat, in the order of its axes; None: 1 wherever no table has ``NOWHERE``.
-        places: their sum is where in the array the element is.
+        array: the array, flattened; None: 1 unless a table has ``NOWHERE``.
+        places: tables whose sum is the position of the element.
     """
 
     array: Argument | Literal | Root | None
@@ -127,7 +127,7 @@ class Slots:
 
     @staticmethod
     def where(*masks: Table) -> Slots:
-        """1 where no mask is false, 0 elsewhere."""
+        """1 where all masks are true, 0 elsewhere."""
         return Slots((Term(1.0, tuple(Lookup(None, ((mask, 0),)) for mask in masks)),))
 
     @staticmethod
@@ -139,12 +139,12 @@ class Slots:
         return Slots(self.terms + other.terms)
 
     def __mul__(self, other: Slots | complex) -> Slots:
-        """The product with a number or, slot by slot, with other slots."""
+        """The product with a number, or slot by slot with other slots."""
         others = other.terms if isinstance(other, Slots) else (Term(other, ()),)
         return Slots(tuple(Term(a * b, one + two) for a, one in self.terms for b, two in others))
 
     def rolled(self, amount: int) -> Slots:
-        """As ``numpy.roll``: what is in slot i goes to slot i + amount."""
+        """Rotate as ``numpy.roll``: slot i moves to slot i + amount."""
 
         def moved(lookup: Lookup) -> Lookup:
             return Lookup(lookup.array, tuple((t, r - amount) for t, r in lookup.places))
@@ -154,13 +154,13 @@ class Slots:
 
     @property
     def arguments(self) -> list[Argument]:
-        """The arrays that a call must give."""
+        """The arrays that a call must pass."""
         arrays = (lookup.array for term in self.terms for lookup in term.lookups)
         return [array for array in arrays if isinstance(array, Argument)]
 
     @property
     def places(self) -> list[TableRotation]:
-        """Those of all lookups."""
+        """The tables of all lookups, with their rotations."""
         return [place for term in self.terms for one in term.lookups for place in one.places]
 
     def __str__(self) -> str:
@@ -168,19 +168,20 @@ class Slots:
 
 
 Plaintext: TypeAlias = Slots | float
-"""The other factor of a product in a function: slots, or one number for all."""
+"""The other factor of a product in a function: slots, or one number for all slots."""
 
 
 def built(slots: Slots, size: int, array: Callable[[Argument], NDArray[Any]]) -> NDArray[Any]:
-    """The numbers of a plaintext, ``[size]``, complex where a factor is.
+    """The numbers of a plaintext, ``[size]``; complex if a factor is complex.
 
     Args:
-        size: slots of a ciphertext.
-        array: the array of an argument, flat.
+        slots: descriptor of the plaintext.
+        size: number of slots of a ciphertext.
+        array: gives the array of an argument, flattened.
     """
 
     def length(table: Table) -> int:
-        """Slots in a run."""
+        """Number of slots in a run."""
         return size // len(table.numbers) // table.repeats
 
     places = slots.places
@@ -211,7 +212,7 @@ def built(slots: Slots, size: int, array: Callable[[Argument], NDArray[Any]]) ->
 
 
 def log_hidden(mask: NDArray[Any]) -> NDArray[np.float64]:
-    """log(keys / visible keys) of queries that see the keys up to one, ``[batch, tokens]``."""
+    """log(keys / visible keys) if a query sees the keys up to each token, ``[batch, tokens]``."""
     visible = np.asarray(mask).astype(bool).cumsum(axis=-1)
     return np.log(mask.shape[-1] / np.maximum(visible, 1))
 
@@ -220,4 +221,4 @@ DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
     "log_hidden": log_hidden,
     "shares": shares,
 }
-"""What a lookup may take instead of an array itself."""
+"""Derived arrays that a lookup may use instead of the array itself."""

@@ -1,4 +1,4 @@
-"""A recorder of functions: an engine that writes down what a kernel asks for."""
+"""The recorder of functions: an engine that records the calls of a kernel."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atlasc.program.engine import Engine, Vector
+from atlasc.program.engine import Engine, TransformTerm, Vector, results_of
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A ciphertext while an op is recorded."""
+    """A ciphertext during the recording of an op."""
 
     number: int
     level: int
 
 
 class Recorder(Engine[Register]):
-    """An engine that writes down what it is asked for. It takes descriptors for plaintexts.
+    """An engine that records its calls. Its plaintexts are descriptors.
 
     Attributes:
         code: the instructions so far.
@@ -58,46 +58,46 @@ class Recorder(Engine[Register]):
         self._refuse("decrypt", "a function has no keys")
 
     def add(self, left: Register, right: Register) -> Register:
-        """Written down, as all that follows."""
+        """Record a sum."""
         return self._write("add", [left, right], min(left.level, right.level))[0]
 
     def sub(self, left: Register, right: Register) -> Register:
-        """Difference."""
+        """Record a difference."""
         return self._write("sub", [left, right], min(left.level, right.level))[0]
 
     def negate(self, ciphertext: Register) -> Register:
-        """Negative."""
+        """Record a negation."""
         return self._write("negate", [ciphertext], ciphertext.level)[0]
 
     def times_i(self, ciphertext: Register) -> Register:
-        """Product with i."""
+        """Record a product with i."""
         return self._write("times_i", [ciphertext], ciphertext.level)[0]
 
     def conjugate(self, ciphertext: Register) -> Register:
-        """Conjugate."""
+        """Record a conjugation."""
         return self._write("conjugate", [ciphertext], ciphertext.level)[0]
 
     def add_plain(self, ciphertext: Register, value: Any) -> Register:
-        """Sum with slots or a number."""
+        """Record a sum with slots or a number."""
         return self._write("add_plain", [ciphertext], ciphertext.level, [value])[0]
 
     def square(self, ciphertext: Register) -> Register:
-        """Square."""
+        """Record a square."""
         level = self._require_level("square", ciphertext)
         return self._write("square", [ciphertext], level - 1)[0]
 
     def mul_plain(self, ciphertext: Register, value: Any) -> Register:
-        """Product with slots or a number."""
+        """Record a product with slots or a number."""
         level = self._require_level("mul_plain", ciphertext)
         return self._write("mul_plain", [ciphertext], level - 1, [value])[0]
 
     def dot_plain(self, ciphertexts: Sequence[Register], values: Sequence[Any]) -> Register:
-        """Sum of products with slots or numbers."""
+        """Record a sum of products with slots or numbers."""
         level = self._require_level("dot_plain", *ciphertexts)
         return self._write("dot_plain", ciphertexts, level - 1, values)[0]
 
     def mul(self, left: Register, right: Register) -> Register:
-        """Product."""
+        """Record a product."""
         level = self._require_level("mul", left, right)
         return self._write("mul", [left, right], level - 1)[0]
 
@@ -108,7 +108,7 @@ class Recorder(Engine[Register]):
         return self._write("rotate", [ciphertext], ciphertext.level, numbers=[amount])[0]
 
     def rotate_many(self, ciphertext: Register, amounts: Sequence[int]) -> list[Register]:
-        """Rotations; each amount once."""
+        """Record rotations; equal amounts are recorded once."""
         used = [amount % self.slots for amount in amounts]
         distinct = sorted({amount for amount in used if amount})
         rotated = {0: ciphertext}
@@ -120,15 +120,18 @@ class Recorder(Engine[Register]):
             rotated |= zip(distinct, made, strict=True)
         return [rotated[amount] for amount in used]
 
-    def transform(self, ciphertext: Register, terms: Sequence[tuple[int, int, Any]]) -> Register:
-        """Product with a matrix."""
-        level = self._require_level("transform", ciphertext)
-        values = [value for _, _, value in terms]
-        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
-        return self._write("transform", [ciphertext], level - 1, values, numbers)[0]
+    def transform(
+        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+    ) -> list[Register]:
+        """Record products with a matrix of blocks."""
+        level = self._require_level("transform", *ciphertexts)
+        values = [term.value for term in terms]
+        numbers = [place for term in terms for place in term.places(self.slots)]
+        count = results_of(terms)
+        return self._write("transform", ciphertexts, level - 1, values, numbers, count)
 
     def raise_modulus(self, ciphertext: Register) -> Register:
-        """To the top."""
+        """Record the raising of a modulus to the top."""
         return self._write("raise_modulus", [ciphertext], self.max_level)[0]
 
     def _drop_to(self, ciphertext: Register, level: int) -> Register:

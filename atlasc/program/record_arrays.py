@@ -20,7 +20,7 @@ from atlasc.program.plaintexts import (
 
 _MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES = range(6)
 _SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES}
-"""Where a lookup finds its elements; see ``Lookup::Source``."""
+"""Kinds of arrays in which a lookup finds its elements; see ``Lookup::Source``."""
 
 
 def record_arrays(functions: Sequence[Function]) -> dict[str, np.ndarray]:
@@ -32,13 +32,13 @@ def record_arrays(functions: Sequence[Function]) -> dict[str, np.ndarray]:
 
 
 class Recording:
-    """Functions as arrays, bit by bit: what was added before is not repeated."""
+    """Functions as arrays, added in parts: parts that were added before are not repeated."""
 
     def __init__(self) -> None:
         self._pool = _Pool()
 
     def added(self, functions: Sequence[Function]) -> dict[str, np.ndarray]:
-        """As :func:`record_arrays`, of functions with names that none before them has."""
+        """The arrays of some functions, as :func:`record_arrays`; all names must be new."""
         pool = self._pool
         tables, plaintexts, floats = len(pool.tables), len(pool.plaintexts), len(pool.floats)
         bodies = [number for function in functions for number in _body(function, pool)]
@@ -59,11 +59,11 @@ class Recording:
 
 
 class _Pool:
-    """What functions share.
+    """Parts that functions share.
 
     Attributes:
-        tables: distinct ones, and how often they repeat.
-        plaintexts: integers of each.
+        tables: distinct tables, with their repetitions.
+        plaintexts: integers of each plaintext.
         floats: numbers that plaintexts refer to.
     """
 
@@ -77,7 +77,7 @@ class _Pool:
         self._floats: dict[bytes, int] = {}
 
     def plaintext(self, value: Plaintext, roles: Sequence[str]) -> int:
-        """The number of a plaintext of a function with these arrays."""
+        """The number of a plaintext in a function with these roles of arrays."""
         if not isinstance(value, Slots):
             words = [0, self._stored(np.array([value]))]
         else:
@@ -110,7 +110,7 @@ class _Pool:
         return words
 
     def _stored(self, numbers: np.ndarray) -> int:
-        """The place of the first of some numbers."""
+        """Store some numbers, and return the position of the first."""
         content = numbers.astype("<f8").tobytes()
         if content not in self._floats:
             self._floats[content] = len(self.floats)
@@ -128,7 +128,7 @@ class _Pool:
 
 
 def _body(function: Function, pool: _Pool) -> Iterable[int]:
-    """The integers of a function behind its name."""
+    """The integers of a function after its name."""
     yield from _counted(map(len, function.levels))
     yield function.registers
     yield from _counted(role == MASK for role in function.roles)
@@ -146,6 +146,6 @@ def _body(function: Function, pool: _Pool) -> Iterable[int]:
 
 
 def _counted(numbers: Iterable[int]) -> list[int]:
-    """Numbers behind their count."""
+    """Some numbers, preceded by their count."""
     found = [int(number) for number in numbers]
     return [len(found), *found]

@@ -1,14 +1,14 @@
-"""How a program rotates its ciphertexts: own keys, the bootstrap key, compositions.
+"""Rotation plans: by own keys, by the bootstrap key, or composed of other rotations.
 
-A plan says for every amount that the kernels ask for which key switches it takes. It is part of the
-program (module attributes), so that every engine makes the same ones:
+A plan says which key switches each amount of the kernels takes. It is part of the program (module
+attributes), so that every engine does the same:
 
 * ``rotations`` = [[amount, level], …]: keys, each with the highest level that it serves;
 * ``bootstrap_rotations`` = [amount, …]: rotated with the bootstrap key, at any level;
 * ``composed_rotations`` = [[amount, first, last], …] with amount = first + last (mod slots): first
-  rotated by ``first``, as the plan says of that, and then by ``last`` with one key switch.
+  rotated by ``first``, according to the plan, and then by ``last`` with one key switch.
 
-An own key comes first, then the bootstrap key, then the composition.
+An own key has priority, then the bootstrap key, then the composition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RotationPlan:
 
     @classmethod
     def of(cls, module: Module) -> RotationPlan | None:
-        """The plan of a program; None where none was made yet."""
+        """The plan of a program; None if it has none yet."""
         if "rotations" not in module.attributes:
             return None
         keys, bootstrap, composed = (module.attributes.get(name, ()) for name in PLAN_ATTRIBUTES)
@@ -47,21 +47,21 @@ class RotationPlan:
         return cls(dict(keys), frozenset(bootstrap), parts)
 
     def attributes(self) -> dict[str, Any]:
-        """What :meth:`of` reads back; nothing is said of what the plan does not use."""
+        """The attributes that :meth:`of` reads; unused parts of the plan are left out."""
         keys = [[amount, level] for amount, level in sorted(self.keys.items())]
         composed = [[amount, *parts] for amount, parts in sorted(self.composed.items())]
         facts = zip(PLAN_ATTRIBUTES, (keys, sorted(self.bootstrap), composed), strict=True)
         return {name: fact for name, fact in facts if fact or name == "rotations"}
 
     def hoists(self, amount: int, level: int) -> bool:
-        """Whether an own key serves: only such rotations share a decomposition."""
+        """Whether the amount has its own key at the level; only then do rotations share work."""
         return self.keys.get(amount, -1) >= level
 
     def path(self, amount: int, level: int) -> tuple[int, ...]:
         """The key switches of a rotation at a level, in order.
 
-        An amount that the plan does not know is its own path: the engine then says that it has no
-        key.
+        An amount that the plan does not know is its own path; the engine then reports that it has
+        no key.
         """
         if self.hoists(amount, level) or amount in self.bootstrap or amount not in self.composed:
             return (amount,)
@@ -69,14 +69,14 @@ class RotationPlan:
         return (*self.path(first, level), last)
 
     def used(self, levels: Mapping[int, int]) -> dict[int, int]:
-        """The keys behind some key switches, ``levels``: amount -> highest level of use."""
+        """The keys behind some key switches. ``levels``: amount -> highest level of use."""
         return {a: min(level, self.keys[a]) for a, level in levels.items() if a in self.keys}
 
 
 class PlannedEngine(Generic[Ct]):
-    """An engine whose rotations follow a plan; everything else it does as it always does.
+    """An engine whose rotations follow a plan; all other methods are unchanged.
 
-    Rotations of one ciphertext share the beginnings that their paths have in common. Those of one
+    Rotations of one ciphertext share the common beginnings of their paths. Rotations of one
     ciphertext by own keys are hoisted.
     """
 
@@ -106,7 +106,7 @@ class PlannedEngine(Generic[Ct]):
         level: int,
         done: dict[tuple[int, ...], Ct],
     ) -> None:
-        """All paths that begin with one that is done."""
+        """Do all paths that begin with the path ``before``, which is done."""
         end = len(before) + 1
         following = dict.fromkeys(p[:end] for p in paths if p[: end - 1] == before != p)
         hoisted = [path for path in following if self._plan.hoists(path[-1], level)]

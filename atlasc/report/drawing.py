@@ -20,7 +20,7 @@ from atlasc.targets.parameters import ParameterSet
 
 BOX, HEIGHT, GAP, MARGIN = 250.0, 46.0, 26.0, 24.0
 TIMES = 700.0
-"""Least width of the bars of time."""
+"""Least width of the bars of time, in pixels."""
 TIP = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>'
@@ -37,9 +37,9 @@ def draw_program(
 
     Args:
         program: ckks module.
-        costs: read off it.
-        summary: of ``costs_summary``: below the program, where its predicted time goes.
-        parameters: what it runs with, for predicted seconds in each box.
+        costs: costs counted on the program.
+        summary: ``costs_summary`` of it; adds the predicted time below the program.
+        parameters: parameter set of the program; adds predicted seconds to each box.
     """
     whole = _boxes(program, {op: _layer_name(op) for op in program.ops})
     first = min((op.layer for op in program.ops if op.layer is not None), default=None)
@@ -78,7 +78,9 @@ def _layer_name(op: Op) -> str:
 
 
 def _module_name(op: Op, layer: int) -> str | None:
-    """Boxes of one block: what a module does with one nonlinear function, or its linear ops."""
+    """Name of an op's box in a block: its module, with the nonlinear function that it belongs
+    to.
+    """
     if op.layer != layer:
         return None
     short = op.location.removeprefix(op.block or "").removeprefix(".") or "block"
@@ -86,15 +88,16 @@ def _module_name(op: Op, layer: int) -> str | None:
 
 
 def _boxes(program: Module, names: Mapping[Op, str | None]) -> networkx.DiGraph:
-    """Which box reads which. A box is (name, number), with its ``ops`` in order of execution, its
-    ``rank``, a row counted from the inputs, and its ``column`` in that row.
+    """The graph of boxes; an edge leads from a box to a box that reads it.
 
-    A name has one box, unless its ops would make a cycle.
+    A box is (name, number). It has ``ops`` in order of execution, ``rank``, its row counted from
+    the inputs, and ``column``, its place in the row. A name has one box, unless its ops would make
+    a cycle.
     """
     boxes = networkx.DiGraph()
     place: dict[Value, tuple[str, int]] = {}
     for op in program.ops:
-        # A drop is drawn with what it drops.
+        # A level drop is drawn in the box of its operand.
         name = names[op.operands[0].op if op.name == "ckks.drop" else op]
         if name is None:
             continue

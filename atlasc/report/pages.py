@@ -1,7 +1,7 @@
-"""``report.html``, of a compiled program, ``front.html``, of a search, and that of an evaluation.
+"""The pages ``report.html`` (compiled program), ``front.html`` (search), and of an evaluation.
 
-Each is one file that needs no script, font or picture from elsewhere. The templates are in the
-folder beside this file; every value that goes into them is escaped.
+Each page is one file that needs no script, font or picture from elsewhere. The templates are in the
+folder beside this file. Every value in a page is escaped.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def report_html(
 
     Args:
         facts: the manifest's entries, see :func:`atlasc.compilation.lowering.compile_module`.
-        front: what a search found.
-        ops: a row for each nonlinear op: location, op, layer, depth, settings and bases (texts).
+        front: the front of the search, if there was one.
+        ops: one row for each nonlinear op: location, op, layer, depth, settings and bases (texts).
     """
     layers, calibration = facts["costs"]["per_layer"], facts["calibration"]
     names = ["outside" if row["layer"] is None else str(row["layer"]) for row in layers]
@@ -65,11 +65,11 @@ def report_html(
 
 
 def front_html(front: Front, accurate: float = 0.0) -> str:
-    """The page of a search, with no script but its own few lines.
+    """The page of a search, with only a few lines of script of its own.
 
     Args:
-        front: what a search found.
-        accurate: the settings of the cheapest point with at most this error are shown first.
+        front: the front of the search.
+        accurate: an error; the cheapest point with at most this error is shown first.
     """
     facts = dict(front.facts)
     found = {
@@ -115,7 +115,7 @@ def evaluation_html(found: Mapping[str, Any], meanings: Mapping[str, str]) -> st
 
     Args:
         found: the evaluation as JSON values.
-        meanings: what each stage is, by its name.
+        meanings: stage -> its description.
     """
     return _page(
         "evaluation.html",
@@ -127,13 +127,13 @@ def evaluation_html(found: Mapping[str, Any], meanings: Mapping[str, str]) -> st
             ("unsafe", found["unsafe"]),
             ("undecided", found["undecided"]),
             ("left out", found["left_out"]),
-            ("without a label that can be used", found["unlabelled"]),
+            ("without a usable label", found["unlabelled"]),
         ],
     )
 
 
 def share(value: float | None, interval: Sequence[float] | None = None) -> str | None:
-    """A share in per cent, with the interval in brackets; None where it is not known."""
+    """A share in per cent, with the interval in brackets; None if it is not known."""
     if value is None:
         return None
     around = "" if interval is None else f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
@@ -141,7 +141,7 @@ def share(value: float | None, interval: Sequence[float] | None = None) -> str |
 
 
 def _degrees(settings: Settings, front: Front) -> list[list[tuple[str, float]]]:
-    """For each layer what its integers stand for, and how dark each is: from 0 to 0.75."""
+    """For each layer: the settings in words, each with a darkness from 0 to 0.75."""
     meaning = front.parametrisation
     return [
         [
@@ -163,8 +163,9 @@ def _page(name: str, **facts: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as text: a dash for None, four digits of a float. Control characters are spelled out,
-    and so are those that turn text.
+    """A value as text: a dash for None, four digits for a float.
+
+    Control characters are spelled out, also those that change the direction of text.
     """
     if isinstance(value, Markup):
         return value
@@ -178,7 +179,7 @@ def _shown(value: object) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds in a unit that suits them."""
+    """Seconds, in a suitable unit."""
     if seconds is None:
         return "–"
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):

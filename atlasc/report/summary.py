@@ -1,4 +1,4 @@
-"""What a program costs, as JSON values: the whole, by layer, and by module of the model."""
+"""Costs of a program as JSON values: of the whole, by layer, and by module of the model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NAMES = {
 
 
 def kind_of(op: Op) -> str:
-    """``bootstrap``, the nonlinear function that an op is a part of (``softmax``, ``gelu``, …),
-    ``linear``, ``attention scores``, ``attention values``, or ``other``.
+    """The kind of an op: ``bootstrap``, the nonlinear function that the op belongs to (``softmax``,
+    ``gelu``, …), ``linear``, ``attention scores``, ``attention values``, or ``other``.
     """
     if op.name == "ckks.bootstrap":
         return "bootstrap"
@@ -39,18 +39,18 @@ def costs_summary(
 ) -> dict[str, Any]:
     """Costs of a program.
 
-    ``depth`` and ``levels`` count the Transformer blocks, as the paper does; everything outside
+    ``depth`` and ``levels`` count the Transformer blocks, as the paper does. Everything outside
     them (a final norm, a pooler, the head of a masked language model) is in ``depth_outside`` and
-    ``levels_outside``. All other figures are of the whole program. A model without blocks counts as
-    one. What is not known is None. ``bootstrap_error`` is the change of the outputs by the errors
-    of bootstraps, as a root mean square in units of the outputs (docs/precision.md);
-    ``safe_digits`` is how many digits of an answer may be passed on
+    ``levels_outside``. All other figures cover the whole program. A model without blocks counts as
+    one block. Unknown figures are None. ``bootstrap_error`` is the change of the outputs by the
+    errors of bootstraps, as a root mean square in units of the outputs (docs/precision.md).
+    ``safe_digits`` is the number of digits of an answer that may be passed on
     (:mod:`atlasc.client.sharing`).
 
     Args:
-        costs: read off the program.
-        parameters: what it runs with; None where no parameter set has its slots and levels.
-        depth: of the nn module that it was lowered from.
+        costs: costs counted on the program.
+        parameters: parameter set of the program; None if none has its slots and levels.
+        depth: depth of the nn module that the program was lowered from.
     """
     summary = _Summary(costs, parameters)
     layers = costs.by(lambda op: op.layer)
@@ -85,7 +85,7 @@ def costs_summary(
 
 
 def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[dict[str, Any]]:
-    """A row for each module of the model, in order of execution: location, ops and counts."""
+    """One row for each module of the model, in order of execution: location, ops and counts."""
     summary = _Summary(costs, parameters)
     parts: dict[str, dict[str, None]] = {}
     for op in costs.per_op:
@@ -98,7 +98,9 @@ def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[d
 
 
 def memory_parts(counts: Counts, parameters: ParameterSet, costs: ProgramCosts) -> dict[str, int]:
-    """Peak memory in bytes by what it is for: the keys of some ops, and all else of the program."""
+    """Purpose -> bytes of peak memory: for the keys of some ops, and everything else of a
+    program.
+    """
     level = counts.conjugation_level
     return parameters.memory_parts(
         costs.rotation_keys(counts), _product_level(counts), None if level < 0 else level,
@@ -107,13 +109,13 @@ def memory_parts(counts: Counts, parameters: ParameterSet, costs: ProgramCosts) 
 
 
 def _product_level(counts: Counts) -> int | None:
-    """The highest level of a product of ciphertexts; None where there is none."""
+    """The highest level of a product of ciphertexts; None if there is no such product."""
     levels = (level for name, level in counts.primitives if name in ("mul", "square"))
     return max(levels, default=None)
 
 
 class _Summary:
-    """Rows of counts, with seconds and memory where they are known."""
+    """Rows of counts, with seconds and memory if they are known."""
 
     def __init__(self, costs: ProgramCosts, parameters: ParameterSet | None) -> None:
         self.costs, self.parameters = costs, parameters
@@ -156,7 +158,7 @@ class _Summary:
         }
 
     def kinds(self) -> list[dict[str, Any]]:
-        """A row for each kind of op, the longest first: number of ops, share of time, counts."""
+        """One row for each kind of op, the longest first: number of ops, share of time, counts."""
         ops = Counter(map(kind_of, self.costs.per_op))
         rows: list[dict[str, Any]] = [
             {"kind": kind, "ops": ops[kind]} | self.counts(counts)
@@ -168,7 +170,7 @@ class _Summary:
         return sorted(rows, key=lambda row: -(row["seconds"] or 0.0))
 
     def of_parameters(self) -> dict[str, Any]:
-        """Facts that follow from the parameter set; sizes are at its highest level."""
+        """Facts that follow from the parameter set; sizes are in bytes at its highest level."""
         names = "memory", "security_bits", "moduli", "slots", "bootstrap_error", "machine"
         found: dict[str, Any] = dict.fromkeys((*names, "key_seconds"))
         parameters, costs = self.parameters, self.costs

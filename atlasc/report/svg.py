@@ -1,4 +1,4 @@
-"""Small charts as SVG text, for reports that need no library and no network to be read."""
+"""Small charts as SVG text, for reports that open without any library or network."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from atlasc.search.points import Point
 
 INK, FAINT, BLUE, ORANGE, RED = "#222", "#d8dde3", "#2f6db3", "#d98324", "#c0392b"
 PALETTE = (BLUE, ORANGE, "#7a9e6d", "#8e6bb0", "#c9a227", "#4aa3a2", "#b0656f", "#99a3ad")
-"""Colours of the kinds of ops, from the largest share down; the rest share the last one."""
+"""Colours of the kinds of ops, from the largest share down; the rest share the last colour."""
 LEGEND = 150.0
-"""Pixels of an entry of a legend."""
+"""Width of an entry of a legend, in pixels."""
 WIDTH = 860.0
-"""Pixels of a chart."""
+"""Width of a chart, in pixels."""
 Shares = Sequence[tuple[str, Mapping[str, float]]]
-"""Seconds by kind of op, for each name."""
+"""Pairs of a name and the seconds by kind of op."""
 
 
 class Drawing:
@@ -36,8 +36,9 @@ class Drawing:
         self.shapes = ElementTree.Element("svg")
 
     def add(self, tag: str, text: str = "", title: str = "", **attributes: str | float) -> None:
-        """A shape, whose title shows when the mouse rests on it. Control characters are spelled
-        out, and a ``_`` in the name of an attribute is a hyphen.
+        """Add a shape. Its title shows when the mouse rests on it.
+
+        Control characters are spelled out. A ``_`` in the name of an attribute becomes a hyphen.
         """
         shown = {
             name.replace("_", "-"): printable(value) if isinstance(value, str) else f"{value:.1f}"
@@ -49,18 +50,18 @@ class Drawing:
             ElementTree.SubElement(shape, "title").text = printable(title)
 
     def rect(self, x: float, y: float, width: float, height: float, fill: str, **more: Any) -> None:
-        """A filled rectangle."""
+        """Add a filled rectangle."""
         width, height = max(width, 0.0), max(height, 0.0)
         self.add("rect", x=x, y=y, width=width, height=height, fill=fill, **more)
 
     def text(
         self, x: float, y: float, text: str, anchor: str = "start", fill: str = INK, **more: Any
     ) -> None:
-        """A line of text, (x, y) being the end that ``anchor`` names, on the base line."""
+        """Add a line of text; (x, y) is the end of its base line that ``anchor`` names."""
         self.add("text", text, x=x, y=y, text_anchor=anchor, fill=fill, **more)
 
     def render(self, label: str) -> str:
-        """The SVG element; ``label`` says to a screen reader what it shows."""
+        """The SVG element; ``label`` is its description for a screen reader."""
         self.shapes.attrib |= {
             "xmlns": "http://www.w3.org/2000/svg",
             "viewBox": f"0 0 {self.width:.0f} {self.height:.0f}",
@@ -79,8 +80,8 @@ def columns(names: Sequence[str], series: Sequence[tuple[str, Sequence[float], s
     """Columns side by side for every name.
 
     Args:
-        names: under the columns.
-        series: (title, a value for each name, colour); each has a scale of its own.
+        names: labels under the columns.
+        series: (title, one value for each name, colour); each series has its own scale.
     """
     height, top, bottom = 190.0, 26.0, 26.0
     drawing = Drawing(height=height)
@@ -104,8 +105,8 @@ def columns(names: Sequence[str], series: Sequence[tuple[str, Sequence[float], s
 
 
 def times(costs: Mapping[str, Any]) -> Shares:
-    """Predicted seconds by kind of op for each layer, of ``costs_summary``; empty where nothing is
-    predicted.
+    """Predicted seconds by kind of op for each layer, from ``costs_summary``; empty without
+    predictions.
     """
     if costs["seconds"] is None:
         return []
@@ -116,8 +117,9 @@ def times(costs: Mapping[str, Any]) -> Shares:
 
 
 def shares(drawing: Drawing, x: float, y: float, rows: Shares) -> float:
-    """Parts of a whole as bars of coloured pieces, all bars on one scale, below a legend: from
-    (x, y) down to the coordinate that is returned.
+    """Draw parts of a whole as bars of coloured pieces, below a legend.
+
+    All bars have one scale. The drawing starts at (x, y); its lower end is returned.
     """
     total: Counter[str] = Counter()
     for _, parts in rows:
@@ -152,8 +154,10 @@ def stacked(rows: Shares) -> str:
 
 
 def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]]) -> str:
-    """Calibrated ranges with what the inputs reached inside them, each row on a scale of its own:
-    (name, low, high, seen low, seen high, whether held-back inputs leave it).
+    """Calibrated ranges, with the values that the inputs reached inside them.
+
+    Each row has its own scale: (name, low, high, seen low, seen high, whether held-back inputs
+    leave the range).
     """
     left, right, pitch = 330.0, 90.0, 18.0
     drawing = Drawing(height=pitch * len(rows) + 6)
@@ -170,10 +174,10 @@ def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]]) -> str:
 
 
 def front_chart(front: Front) -> str:
-    """Error over cost, the error on a logarithmic axis, on which errors of 0 are 1e-16.
+    """Error over cost; the error axis is logarithmic, and errors of 0 are drawn at 1e-16.
 
-    The points are numbered by an attribute ``data-point``; blue are those whose answers are the
-    model's (`Point.trusted`), red the others. The setting ``is`` lies beside them, in orange.
+    The points are numbered by an attribute ``data-point``. Points whose answers agree with the
+    model's (`Point.trusted`) are blue, others red. The setting ``is`` is added in orange.
     """
     height, left, bottom, top = 300.0, 70.0, 40.0, 14.0
     drawing = Drawing(height=height)
@@ -207,13 +211,15 @@ def front_chart(front: Front) -> str:
         drawing.text(x - 8, y + 4, "is", "end", ORANGE)
     for at in sorted({first, last}):
         drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")
-    axes = f"{front.cost} (mean absolute error on the other axis)"
+    axes = f"{front.cost} (vertical axis: mean absolute error)"
     drawing.text(WIDTH / 2, height - 6, axes, "middle")
     return drawing.render(f"front of {front.cost} against error")
 
 
 def accuracy_chart(front: Front) -> str:
-    """Accuracy on labelled inputs over cost, and that of the model in the clear as a line."""
+    """Accuracy on labelled inputs over cost; a line shows the accuracy of the model in the
+    clear.
+    """
     height, left, bottom, top = 200.0, 70.0, 40.0, 14.0
     drawing, model = Drawing(height=height), front.model_accuracy or 0.0
     points = [
@@ -239,7 +245,7 @@ def accuracy_chart(front: Front) -> str:
         drawing.add("circle", title=str(point), cx=x, cy=y, r=5, fill=fill)
     for at in sorted({first, last}):
         drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")
-    drawing.text(WIDTH / 2, height - 6, f"{front.cost} (accuracy on the other axis)", "middle")
+    drawing.text(WIDTH / 2, height - 6, f"{front.cost} (vertical axis: accuracy)", "middle")
     return drawing.render(f"accuracy against {front.cost}")
 
 

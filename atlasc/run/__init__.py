@@ -1,1 +1,1 @@
-"""Running a compiled program: all roles in one process, or each for itself."""
+"""Runs a compiled program, with both roles in one process; and the times of its ops."""

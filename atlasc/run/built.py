@@ -22,19 +22,18 @@ _PATTERN = "atlasc_*.so"
 
 
 def module_place(project: Path) -> Path | None:
-    """The module that was built in a project; None where there is none."""
+    """The module that was built in a project; None if there is none."""
     return min((project / "build").glob(_PATTERN), default=None)
 
 
 class BuiltProgram:
-    """A bundle's program as a project was built from it: keys and ciphertexts are those of the
-    engine that it was built with.
+    """A bundle's program on the engine of a built project, with that engine's keys and ciphertexts.
 
     Attributes:
-        module: what was built.
+        module: the Python module of the project.
 
     Raises:
-        AtlasError: no module was built, it cannot be loaded, or it is of another program.
+        AtlasError: no module was built, it cannot be loaded, or it belongs to another program.
     """
 
     def __init__(self, project: Path, bundle: Bundle) -> None:
@@ -43,9 +42,9 @@ class BuiltProgram:
             raise AtlasError(
                 f"{project} has no Python module",
                 why=f"no {_PATTERN} in its folder build",
-                remedy="build it with -DATLASC_PYTHON=ON, or emit with --build --python",
+                remedy="build the project with -DATLASC_PYTHON=ON, or emit with --build --python",
             )
-        # Two programs of one model have the same module name; the place tells them apart.
+        # Two programs of one model have the same module name, but different places.
         name = f"{place.resolve().parent}.{place.name.partition('.')[0]}"
         spec = importlib.util.spec_from_file_location(name, place)
         assert spec is not None and spec.loader is not None
@@ -66,12 +65,12 @@ class BuiltProgram:
         expected: Mapping[str, np.ndarray],
         unchecked: bool = False,
     ) -> RunResult:
-        """Key generation, encryption, execution and decryption, for a try-out; see
+        """Make keys, encrypt, execute and decrypt, to try a program; see
         :func:`atlasc.run.session.run`.
         """
         watch, parts = Stopwatch(), []
         refused: dict[int, float] = {}
-        # The secret key lies in a folder that only its owner reads, and goes with it.
+        # The secret key lies in a private folder and is deleted with it.
         with tempfile.TemporaryDirectory() as folder, translated(self.module):
             keys = Path(folder) / "keys"
             self.module.keygen(str(keys))

@@ -1,5 +1,5 @@
-"""Running a compiled program in one process: its polynomials in the clear, and all roles on an
-engine. :mod:`atlasc.api.roles` has client and server apart, made of the same steps.
+"""Runs a compiled program in one process: its polynomials in the clear, and both roles on an
+engine. In :mod:`atlasc.api.roles` client and server are apart, but take the same steps.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def simulate(
     arrays: Mapping[str, np.ndarray],
     progress: Progress = no_progress,
 ) -> dict[str, np.ndarray]:
-    """What the polynomials of a program give for any number of raw inputs, in the clear: arrays
-    ``[count, ...]`` by output name.
+    """Evaluate the polynomials of a program in the clear, for any number of raw inputs.
+
+    Returns output name -> array ``[count, ...]``.
     """
     outputs: list[dict[str, np.ndarray]] = []
     for start, part in batches(arrays, TOGETHER):
         progress("", start, rows_of(arrays))
-        with np.errstate(all="ignore"):  # of an input that leaves a range, values may be anything
+        with np.errstate(all="ignore"):  # inputs that leave a range overflow
             outputs.append(interpret_poly(poly, client.embedded(part)))
     return joined(outputs)
 
@@ -49,8 +50,11 @@ def simulate_both(
     arrays: Mapping[str, np.ndarray],
     progress: Progress = no_progress,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
-    """What the polynomials of a program give for any number of raw inputs, in the clear, and what
-    the model gives: arrays ``[count, ...]`` by output name. None where the program does not know.
+    """Evaluate the polynomials of a program and the model in the clear, for any number of raw
+    inputs.
+
+    Returns two mappings, output name -> array ``[count, ...]``. The second one is None if the
+    program does not know the model's answers.
     """
     if not knows_model(poly):
         return simulate(client, poly, arrays, progress), None
@@ -71,7 +75,7 @@ class Stopwatch:
     """Seconds by phase of a run.
 
     Attributes:
-        seconds: of keys, encrypt, execute and decrypt.
+        seconds: phase (keys, encrypt, execute, decrypt) -> seconds.
     """
 
     def __init__(self) -> None:
@@ -79,21 +83,21 @@ class Stopwatch:
         self._since = time.perf_counter()
 
     def lap(self, phase: str) -> None:
-        """A phase ends, which began when the one before it ended."""
+        """End a phase; it began when the previous phase ended."""
         now = time.perf_counter()
         self.seconds[phase], self._since = self.seconds[phase] + now - self._since, now
 
 
 @dataclass(frozen=True)
 class RunResult(Answers):
-    """What a run gave.
+    """The results of a run.
 
     Attributes:
-        expected: the outputs from the polynomial simulation.
-        model: those of the model in the clear; None where the program does not know them.
-        seconds: time by phase: keys, encrypt, execute, decrypt.
+        expected: output name -> results of the polynomials in the clear.
+        model: output name -> the model's answers in the clear; None if they are not known.
+        seconds: phase (keys, encrypt, execute, decrypt) -> seconds.
         target: name of the target.
-        timing: seconds of each op; None where nothing was encrypted.
+        timing: seconds of each op; None if nothing was encrypted.
     """
 
     expected: dict[str, np.ndarray]
@@ -104,24 +108,24 @@ class RunResult(Answers):
 
     @property
     def max_error(self) -> float:
-        """Greatest difference of an answer from the polynomial simulation; NaN without answers."""
+        """Greatest difference of an answer from the polynomials' answer; NaN without answers."""
         return max(float(errors.max()) for errors in self._errors(self.expected))
 
     @property
     def mean_error(self) -> float:
-        """Mean absolute difference from the polynomial simulation."""
+        """Mean absolute difference from the polynomials' answers; NaN without answers."""
         return float(np.mean([errors.mean() for errors in self._errors(self.expected)]))
 
     @property
     def model_max_error(self) -> float | None:
-        """Greatest difference of an answer from the model's; None where that is not known."""
+        """Greatest difference of an answer from the model's; None if the model's is not known."""
         if self.model is None:
             return None
         return max(float(errors.max()) for errors in self._errors(self.model))
 
     @property
     def model_mean_error(self) -> float | None:
-        """Mean absolute difference from the model's answers; likewise."""
+        """Mean absolute difference from the model's answers; None if they are not known."""
         if self.model is None:
             return None
         return float(np.mean([errors.mean() for errors in self._errors(self.model)]))
@@ -144,21 +148,21 @@ def run(
     expected: Mapping[str, np.ndarray] | None = None,
     unchecked: bool = False,
 ) -> RunResult:
-    """Key generation, encryption, execution and decryption in one process, for a try-out.
+    """Make keys, encrypt, execute and decrypt in one process, to try a program.
+
+    If the engine refuses a batch, this batch has no answers; the other batches have.
 
     Args:
         bundle: a compiled model.
-        arrays: raw inputs by name; more than a batch are answered in several runs, with one set
-            of keys.
-        target: another one than the bundle's own.
-        steps: shows progress.
-        engine, expected: an engine, or the polynomial simulation, that was made before.
-        unchecked: encrypt inputs that are far larger than those of calibration.
-
-    A batch that the engine refuses has no answers; the others have.
+        arrays: raw inputs by name; inputs beyond one batch are answered in further runs, with the
+            same keys.
+        target: a target to use instead of the bundle's own.
+        steps: progress.
+        engine, expected: an existing engine, or existing results of the polynomials, to reuse.
+        unchecked: encrypt inputs that are far larger than the inputs of calibration.
 
     Raises:
-        AtlasError: of the inputs, of the keys, or an op that the engine refuses of every batch.
+        AtlasError: the inputs or the keys are refused, or the engine refuses every batch.
     """
     chosen, client = find_target(target or bundle.target), bundle.client
     if expected is None:
@@ -207,5 +211,5 @@ def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
 
 
 def decrypt_all(engine: Engine[Any], results: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
-    """Slots ``[ciphertexts, slots]`` by output name."""
+    """Output name -> decrypted slots ``[ciphertexts, slots]``."""
     return {name: np.stack([engine.decrypt(c) for c in cs]) for name, cs in results.items()}

@@ -1,4 +1,4 @@
-"""How long the ops of a program took on ciphertexts, beside the predicted seconds."""
+"""Measured seconds of a program's ops on ciphertexts, beside the predicted seconds."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from atlasc.targets.program import identity_of
 
 FORMAT = 1
 MAX_TIMES = 64 * MIB
-"""Bytes of a file of times; that of 10,000 ops has 3 MiB."""
+"""Greatest size in bytes of a file of times; a file of 10,000 ops has 3 MiB."""
 _PARTLY_READ = ConfigDict({**STRICT, "extra": "ignore"})
 
 
 def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
-    """Seconds of every op of a placed program by the cost table in use; without one, relative costs
-    in a unit of their own.
+    """Predicted seconds of every op of a placed program, by the cost table in use.
+
+    Without a table these are relative costs, in a unit of their own.
     """
     costs = costs_of(parameters)
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
 
 
 class _TimedOp(Schema):
-    """One op in a file of times; only its name and what was measured are read."""
+    """One op in a file of times; only its name and its measured seconds are read."""
 
     model_config = _PARTLY_READ
     op: str
@@ -47,7 +48,7 @@ class _TimedOp(Schema):
 
 
 class _TimesFile(Schema):
-    """The JSON form of times, as far as they are read."""
+    """The JSON form of times, with the members that are read."""
 
     model_config = _PARTLY_READ
     format: Literal[1]
@@ -63,8 +64,8 @@ class Timing:
 
     Attributes:
         target: name of the target, or of the C++ engine, that ran them.
-        runs: the measured seconds are the mean of this many.
-        ops: a row for each op in order of execution, as JSON values: op, kind (see ``kind_of``),
+        runs: number of runs; the measured seconds are their mean.
+        ops: one row for each op in order of execution, as JSON values: op, kind (see ``kind_of``),
             location, layer, and the predicted and measured seconds of one run.
     """
 
@@ -81,7 +82,7 @@ class Timing:
         runs: int,
         seconds: Iterable[float],
     ) -> Timing:
-        """``seconds`` that were measured for each op, beside the predictions of the cost table."""
+        """The measured ``seconds`` of each op, beside the predictions of the cost table."""
         known = measured_costs(parameters) is not None
         predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
@@ -93,12 +94,16 @@ class Timing:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing was encrypted: predicted seconds, of real encryption, do not compare."""
+        """Whether nothing was encrypted; then measured seconds cannot be compared with predicted
+        ones.
+        """
         return self.target in target_names() and not find_target(self.target).encrypted
 
     def summary(self) -> dict[str, Any]:
-        """Predicted and measured seconds of one run and their ratio, of all ops and by kind of op,
-        the longest first, as JSON values; None where there is no cost table.
+        """Predicted and measured seconds of one run, and their ratio, as JSON values.
+
+        They are given for all ops, and for each kind of op, the longest first. Predicted seconds
+        are None without a cost table.
         """
         kinds: dict[str, list[dict[str, Any]]] = {}
         for op in self.ops:
@@ -109,19 +114,19 @@ class Timing:
         return {**facts, **_compared(self.ops), "per_kind": per_kind}
 
     def text(self, bundle: Bundle) -> str:
-        """The contents of a file that :meth:`load` reads."""
+        """The content of a file that :meth:`load` reads."""
         head = {"format": FORMAT, "program": bundle.identity, "target": self.target}
         whole = {**head, **self.summary(), "ops": self.ops}
         return json.dumps(whole, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: Path, bundle: Bundle, costs: Path | None = None) -> Timing:
-        """The measured seconds of a file, beside what a cost table predicts; None: the one in use.
+        """The measured seconds of a file, beside the predictions of a cost table (None: in use).
 
         A C++ server writes such files too (``--timing``), without the ops at the program's border.
 
         Raises:
-            AtlasError: it cannot be read, or is of another program.
+            AtlasError: the file cannot be read, or belongs to another program.
         """
         remedy = (
             "give the .timing.json of atlasc run -o or atlasc execute, or the file of the "
@@ -135,8 +140,8 @@ class Timing:
         names = [op.op for op in data.ops]
         if (data.program, names) != (identity, [op.name for op in ops]):
             raise AtlasError(
-                f"the times {path} are of another program than {bundle.folder}",
-                remedy="give those of a run of this bundle",
+                f"the times {path} belong to another program than {bundle.folder}",
+                remedy="give the times of a run of this bundle",
             )
         times = dict(zip(ops, (op.measured for op in data.ops), strict=True))
         seconds = [times.get(op, 0.0) for op in bundle.program.ops]
@@ -153,20 +158,20 @@ def _compared(ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def timing_place(output: Path) -> Path:
-    """Where the times of a run lie: beside its output."""
+    """The place for the times of a run: beside its output."""
     stem = output.stem if output.suffix == ".npz" else output.name
     return output.with_name(f"{stem}.timing.json")
 
 
 class Pace:
-    """Progress and times of the ops: an op counts as much as it is predicted to take.
+    """Reports progress and measures the ops; each op counts by its predicted seconds.
 
     Args:
-        bundle: its server's part is enough.
-        target: what the program runs on; ops of a target that encrypts nothing all count the same.
-        runs: how often the program is run.
+        bundle: the program; its server's part is enough.
+        target: target that runs the program; if it encrypts nothing, all ops count the same.
+        runs: number of runs of the program.
         progress: called as progress(op, done, 100) before each op.
-        start: position of the first op that is run.
+        start: position of the first op to run.
     """
 
     def __init__(
@@ -184,7 +189,7 @@ class Pace:
         self._since = 0.0
 
     def __call__(self, op: Op) -> None:
-        """Before an op: the one before it ends."""
+        """Start an op, and end the previous op."""
         self.finish()
         hundredths = min(int(100 * self.done / self.total), 100)
         self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
@@ -192,14 +197,14 @@ class Pace:
         self._running, self._since = op, time.perf_counter()
 
     def finish(self) -> None:
-        """After the last op of a run."""
+        """End the last op of a run."""
         if self._running is not None:
             lasted = time.perf_counter() - self._since
             self.seconds[self._running] = self.seconds.get(self._running, 0.0) + lasted
         self._running = None
 
     def timing(self) -> Timing | None:
-        """What was measured so far, in all runs; None for a target that encrypts nothing."""
+        """The times measured so far, over all runs; None for a target that encrypts nothing."""
         if not self.target.encrypted:
             return None
         program, runs = self.bundle.program, self.runs

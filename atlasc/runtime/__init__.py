@@ -1,1 +1,1 @@
-"""What runs: engines of the runtime library, in this process."""
+"""Engines of the runtime library, in this process."""

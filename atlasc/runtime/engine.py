@@ -1,4 +1,4 @@
-"""Engines of the two roles: whose ciphertexts travel, and those of the runtime library."""
+"""Engines of client and server, whose ciphertexts travel; and engines of the runtime library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Ct, Engine, Plaintext, Vector
+from atlasc.program.engine import Ct, Engine, Plaintext, TransformTerm, Vector
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
@@ -21,20 +21,20 @@ from atlasc.program.record_arrays import Recording
 from atlasc.runtime.native import load_library, translated
 
 _IDENTITY = 32
-"""Digits of the identity of a key pair; a ciphertext's bytes begin with them."""
+"""Number of digits of a key pair's identity, with which every ciphertext's bytes begin."""
 
 Ciphertext: TypeAlias = Any
-"""``Ciphertext`` of the library, which is loaded when it is wanted. It has a level."""
+"""``Ciphertext`` of the library, which is loaded on demand. It has a level."""
 
 
 class RoleEngine(Engine[Ct]):
-    """The engine of a client, of a server, or of both in a trial. One of a single role refuses what
-    takes the other's keys.
+    """The engine of a client, of a server, or of both in a trial. The engine of one role refuses
+    whatever needs the other role's keys.
 
     Attributes:
-        target: whose engine it is; files name it.
-        has_secret: whether it can encrypt and decrypt.
-        identity: of the key set, 32 hexadecimal digits; every written ciphertext carries it.
+        target: name of the engine's target; files carry it.
+        has_secret: whether the engine can encrypt and decrypt.
+        identity: identity of the key set, 32 hexadecimal digits; every written ciphertext has it.
     """
 
     target: ClassVar[str]
@@ -47,46 +47,47 @@ class RoleEngine(Engine[Ct]):
 
     @abstractmethod
     def serialize(self, ciphertext: Ct) -> bytes:
-        """A ciphertext for a file or the wire."""
+        """The bytes of a ciphertext, for a file or a message."""
 
     @abstractmethod
     def deserialize(self, data: bytes) -> Ct:
         """The inverse of :meth:`serialize`.
 
         Raises:
-            AtlasError: not a ciphertext of this target, damaged, or made with other keys.
+            AtlasError: the bytes are no ciphertext of this target, damaged, or made with other
+                keys.
         """
 
     def _require_secret(self, primitive: str) -> None:
         if not self.has_secret:
             self._refuse(
                 primitive,
-                "this engine has evaluation keys only: the secret key never leaves the client",
+                "this engine has only evaluation keys: the secret key never leaves the client",
                 "use the client's folder",
             )
 
     def _require_identity(self, found: str) -> None:
-        """Refuse a ciphertext of other keys than the engine's."""
+        """Refuse a ciphertext that was made with other keys than the engine's."""
         if found != self.identity:
             raise AtlasError(
                 "this ciphertext was made with other keys",
-                why=f"it belongs to {found[:8]}, the keys are {self.identity[:8]}",
+                why=f"it belongs to the keys {found[:8]}, but these keys are {self.identity[:8]}",
                 remedy="encrypt the input again with the client keys of this key set",
             )
 
 
 class NativeEngine(RoleEngine[Ciphertext]):
-    """An engine of the runtime library, which plays whole functions. Several threads may use it.
+    """An engine of the runtime library, which executes whole functions. It is safe for threads.
 
-    A primitive is for tests and measurements: it is played as a function of one instruction, which
-    the engine keeps for the next call of that kind.
+    Single primitives are for tests and measurements: each is executed as a function of one
+    instruction, which the engine keeps for later calls of the same kind.
 
     Args:
-        shape: of the parameters.
+        shape: shape of the parameters.
         native: ``Engine`` of the library.
-        has_secret: whether it can encrypt and decrypt.
-        circuit: the functions that refresh slots that repeat after so many, of an engine that
-            bootstraps by functions; None where the library needs none.
+        has_secret: whether the engine can encrypt and decrypt.
+        circuit: for an engine whose bootstrap consists of functions: given a period, the functions
+            that refresh slots that repeat after it. None if the library needs no functions.
     """
 
     def __init__(
@@ -99,17 +100,17 @@ class NativeEngine(RoleEngine[Ciphertext]):
     ) -> None:
         super().__init__(*shape)
         self._shape, self._native, self._circuit = shape, native, circuit
-        # Of the number alone: an engine in a cycle would keep its keys until it is found.
+        # Refers to the number only: a reference cycle would keep the engine's keys in memory.
         self._slot_numbers = Table("slots", partial(np.arange, shape.slots))
         self.identity, self.has_secret = native.identity, has_secret
         self._lock, self._recording = Lock(), Recording()
         self._record = load_library().Record()
         self._names: dict[Function, str] = {}
         self._direct: dict[tuple[Any, ...], Function] = {}
-        self._periods: set[int] = set()  # of bootstraps that the library knows
+        self._periods: set[int] = set()  # periods of the bootstraps that the library knows
 
     def settle(self, ciphertext: Ciphertext) -> None:
-        """Do now what a product put off: the relinearisation and the rescaling."""
+        """Do the relinearization and the rescale now that a product postponed."""
         self._call("settle", ciphertext)
 
     # --- in and out
@@ -152,7 +153,9 @@ class NativeEngine(RoleEngine[Ciphertext]):
         return list(self._call("play", self._record, name, given, list(map(list, operands))))
 
     def _known(self, function: Function) -> str:
-        """The name of a function in the library's record, which has it from now on."""
+        """The name of a function in the library's record; the function is added on its first
+        use.
+        """
         with self._lock:
             if function not in self._names:
                 name = f"{function.name}#{len(self._names)}"
@@ -163,7 +166,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
             return self._names[function]
 
     def _learn(self, period: int) -> None:
-        """Bootstrap slots that repeat after so many."""
+        """Make the library able to bootstrap slots that repeat after ``period``."""
         if self._circuit is not None:
             record = load_library().Record()
             self._add(record, Recording(), self._circuit(period))
@@ -210,11 +213,10 @@ class NativeEngine(RoleEngine[Ciphertext]):
         return self._once("dot_plain", ciphertexts, values=values)[0]
 
     def transform(
-        self, ciphertext: Ciphertext, terms: Sequence[tuple[int, int, Plaintext]]
-    ) -> Ciphertext:
-        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
-        values = [value for _, _, value in terms]
-        return self._once("transform", [ciphertext], numbers, values)[0]
+        self, ciphertexts: Sequence[Ciphertext], terms: Sequence[TransformTerm]
+    ) -> list[Ciphertext]:
+        numbers = [place for term in terms for place in term.places(self.slots)]
+        return self._once("transform", ciphertexts, numbers, [term.value for term in terms])
 
     def raise_modulus(self, ciphertext: Ciphertext) -> Ciphertext:
         return self._once("raise_modulus", [ciphertext])[0]
@@ -245,7 +247,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         numbers: Sequence[int] = (),
         values: Sequence[Plaintext] = (),
     ) -> list[Ciphertext]:
-        """The results of a primitive, whose operands are those of an instruction."""
+        """The results of a primitive; its operands are those of one instruction."""
         plain = [self._plain(value, primitive) for value in values]
         kinds = tuple(one if isinstance(one, float) else one.dtype.kind for one in plain)
         key = (primitive, tuple(one.level for one in ciphertexts), tuple(numbers), kinds)
@@ -255,7 +257,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         for value in plain:
             if not isinstance(value, float):
                 arrays += (value.real, value.imag) if np.iscomplexobj(value) else (value,)
-        # Not play: a subclass may play functions by these primitives.
+        # Not ``play``, because a subclass may execute functions by these primitives.
         return self._played(self._direct[key], [[one] for one in ciphertexts], arrays)
 
     def _instruction(
@@ -265,8 +267,10 @@ class NativeEngine(RoleEngine[Ciphertext]):
         numbers: tuple[int, ...],
         kinds: tuple[float | str, ...],
     ) -> Function:
-        """The function of one primitive. ``kinds``: of its plaintexts: a number, or what a vector
-        has, "c" for complex numbers and "f" for real ones; vectors are arrays of the call.
+        """The function of one primitive.
+
+        ``kinds`` describes its plaintexts: a number for a number; "c" for a vector of complex
+        numbers and "f" for one of real numbers. Vectors are arrays of the call.
         """
         recorder, roles = Recorder(self._shape), count()
         registers = [recorder.register(level) for level in levels]

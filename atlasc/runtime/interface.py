@@ -1,4 +1,4 @@
-"""What client and server agree on, as the runtime library has it (``atlasc/interface.hpp``)."""
+"""The interface between client and server, in the library's form (``atlasc/interface.hpp``)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from atlasc.runtime.native import load_library, translated
 
 
 def input_facts(module: Module) -> list[dict[str, Any]]:
-    """What a client encrypts, of a lowered program or of its client's part; see
-    ``EncryptedInput``.
+    """The inputs that a client encrypts, of a lowered program or its client's part.
+
+    See ``EncryptedInput`` in ``atlasc/interface.hpp``.
     """
     defaults = {"factor": 1.0, "centred": False}
     return [defaults | _carried(op, op.value) for op in module.inputs]
 
 
 def public_facts(module: Module) -> list[dict[str, Any]]:
-    """The inputs that the server sees; see ``PublicInput``."""
+    """The inputs that the server sees in the clear; see ``PublicInput``."""
     public = (op for op in module.ops if op.name == "ckks.public_input")
     return [{name: op.attributes[name] for name in ("name", "shape")} for op in public]
 
 
 def output_facts(module: Module) -> list[dict[str, Any]]:
-    """What a client decrypts; see ``Output``."""
+    """The outputs that a client decrypts; see ``Output``."""
     return [
         {"noise": None} | _carried(op, op.operands[0]) | _maps(op, module) for op in module.outputs
     ]
 
 
 def message_interface(module: Module, identity: str = "") -> Any:
-    """``Interface`` of a program's inputs and outputs: what messages are read and written by.
+    """``Interface`` of a program's inputs and outputs, by which messages are read and written.
 
     Args:
-        identity: of the program; empty where no message is read or written.
+        module: the program, or its client's part.
+        identity: identity of the program; empty if no message is read or written.
     """
     library = load_library()
     inputs = ("name", "shape", "layout", "level", "factor", "centred", "magnitude")
@@ -61,8 +63,8 @@ def message_interface(module: Module, identity: str = "") -> Any:
 
 
 def _carried(op: Op, value: Value) -> dict[str, Any]:
-    """An input or output with its ciphertexts, and its greatest magnitude in the calibration, where
-    that was measured: of what is encrypted, or of the answer.
+    """An input or output with its ciphertexts, and with its greatest magnitude in the calibration
+    (of the encrypted values, or of the answer) if that was measured.
     """
     kind = value.type
     if not isinstance(kind, CiphertextType) or kind.level is None:
@@ -72,7 +74,7 @@ def _carried(op: Op, value: Value) -> dict[str, Any]:
 
 
 def _maps(op: Op, program: Module) -> dict[str, Any]:
-    """Numbers that repeat over the elements of an output: one, or one for each of the last axes."""
+    """Factors and shifts of an output's elements: one number, or one for each of the last axes."""
     site, shape = op.site(program.symbols), op.attributes["shape"]
     found: dict[str, Any] = {"factor": [1.0], "shift": [0.0]}
     for name in found.keys() & op.attributes.keys():

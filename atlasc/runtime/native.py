@@ -11,10 +11,10 @@ from atlasc.ir.errors import AtlasError
 
 
 def load_library() -> Any:
-    """The module.
+    """The runtime library as a Python module.
 
     Raises:
-        AtlasError: it was not built.
+        AtlasError: the library was not built.
     """
     try:
         return importlib.import_module("atlasc.runtime._native")
@@ -29,7 +29,7 @@ def load_library() -> Any:
 
 @contextmanager
 def translated(library: Any = None) -> Iterator[None]:
-    """Errors of the library, or of another module of the runtime, as AtlasError."""
+    """Turn errors of the library, or of another module of the runtime, into AtlasErrors."""
     library = library or load_library()
     try:
         yield

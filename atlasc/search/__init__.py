@@ -1,1 +1,1 @@
-"""Search for settings: which exponents buy the most accuracy for their cost."""
+"""The search for settings that buy the most accuracy for their cost."""

@@ -1,17 +1,17 @@
-"""Dynamic programs from the choices of each group to the front of cost against error.
+"""Dynamic programs that turn the choices of each group into the front of cost against error.
 
 `solve_sums` is for costs that are sums over choices: depth and levels. `solve` is for seconds,
 which depend on where the program bootstraps. There a program is a chain of stages. The state
-between two stages is the level of the value that crosses and the error so far; an option of a stage
-(approximations of its ops) is a table of seconds by levels, with its bootstraps placed inside, and
-the error that it adds. So each state is reached at its least cost through all options and all
-placements at once:
+between two stages is the level of the value that crosses, and the error so far. An option of a
+stage (approximations of its ops) is a table of seconds by levels, with its bootstraps placed
+inside, and the error that it adds. So each state is reached at its least cost over all options and
+all placements at once:
 
     V[k + 1][e + e_o, j] = min over options o and levels i of V[k][e, i] + T_o[i, j]
 
-Errors are counted in units of a 1/`RESOLUTION` of a budget, rounded to the nearest. One budget
-resolves the errors near it, so budgets are halved until nothing fits. Within a budget the program
-is exact for the rounded errors; with n stages the true error is at most n / 2 units off.
+Errors are counted in units of 1/`RESOLUTION` of a budget, rounded to the nearest. A budget resolves
+the errors near it, so budgets are halved until nothing fits. Within a budget the program is exact
+for the rounded errors; with n stages the true error is at most n / 2 units off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from atlasc.search.points import cheap_to_accurate
 RESOLUTION = 256
 """Units of error in a budget."""
 AT_ONCE = 16
-"""Options whose tables are applied together; more would leave the processor's cache."""
+"""Number of options whose tables are applied together; more would not fit the processor's cache."""
 
 Array = NDArray[np.float64]
 
@@ -38,9 +38,9 @@ class Option:
     """One way to do a stage.
 
     Attributes:
-        table: least seconds [level before, level after]; infinite where it is impossible.
-        error: that it adds to the model's.
-        choices: what it stands for, for the caller.
+        table: least seconds [level before, level after]; infinite if it is impossible.
+        error: error that it adds to the model's.
+        choices: the choices behind the option, for the caller.
     """
 
     table: Array
@@ -54,7 +54,7 @@ class Solution:
 
     Attributes:
         cost: depth, levels, or the least seconds over all levels.
-        error: sum of those of the options.
+        error: sum of the options' errors.
         choices: index of the option of each group or stage.
     """
 
@@ -64,7 +64,7 @@ class Solution:
 
 
 def solve_sums(groups: Sequence[Sequence[tuple[int, float]]]) -> list[Solution]:
-    """The least error for every cost, where it is an improvement, from cheap to accurate.
+    """The least error for every cost that improves on cheaper ones, from cheap to accurate.
 
     The program goes over the groups, each a list of options (cost, error): F_g[c] = min over
     options of F_(g-1)[c - cost] + error. Its time is the number of options times the greatest cost.
@@ -99,7 +99,7 @@ def solve(
     Args:
         start: seconds by the first level, [L].
         stages: options of each stage; the tables of one stage have one shape.
-        resolution: units of error in a budget; more are truer and slower.
+        resolution: units of error in a budget; more units are more exact and slower.
     """
     errors = [[o.error for o in stage if math.isfinite(o.error)] for stage in stages]
     if not all(errors):
@@ -118,8 +118,9 @@ def solve(
 def solve_rounded(
     start: Array, stages: Sequence[Sequence[Option]], unit: float, units: int
 ) -> list[Solution]:
-    """A path of least seconds for each sum of errors, each rounded to multiples of `unit`, of at
-    most `units`; only those that are cheaper than all of smaller sums.
+    """A path of least seconds for each sum of errors up to `units`, rounded to multiples of `unit`.
+
+    Only paths that are cheaper than all paths with smaller sums are returned.
     """
     reached = np.full((units + 1, len(start)), np.inf)
     reached[0] = start
@@ -170,9 +171,10 @@ def solve_rounded(
 
 
 def prune(stage: Sequence[Option], errors: Sequence[float] | None = None) -> list[int]:
-    """Indices of the options that no other one beats in error and in every entry of its table.
+    """Indices of the options that no other option beats in error and in every entry of its table.
 
-    Errors may be given rounded. Of options that round alike, the truly most accurate comes first.
+    ``errors`` may be rounded errors. Of options with equal rounded errors, the truly most accurate
+    comes first.
     """
     errors = [option.error for option in stage] if errors is None else errors
     order = sorted(
@@ -190,7 +192,7 @@ def prune(stage: Sequence[Option], errors: Sequence[float] | None = None) -> lis
 
 
 def product(reached: Array, table: Array) -> Array:
-    """[e, i] and [i, j] to min over i of their sums, [e, j]."""
+    """The (min,+) product of [e, i] and [i, j]: the least sum over i, [e, j]."""
     total = reached[:, :1] + table[:1]
     for level in range(1, len(table)):
         np.minimum(total, reached[:, level : level + 1] + table[level], out=total)

@@ -1,8 +1,8 @@
 """A model of the output error as a sum over the choices of a setting.
 
-A choice is the integers of one group: the ops of a block that share them. The error of a setting is
-taken as the q-norm of the errors that its choices cause alone, E^q = sum_g e_g^q, with q between 1
-(errors add up) and 2 (independent errors).
+A choice is the integers of one group, which are the ops of a block that share them. The error of a
+setting is taken as the q-norm of the errors that each choice causes alone, E^q = sum_g e_g^q, with
+q between 1 (errors add up) and 2 (independent errors).
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ LARGEST = 10.0
 SMALLEST = 1e-12
 EXPONENTS = np.linspace(1.0, 2.0, 21)
 RIDGE = 0.03
-"""Weight of keeping to the probes, against following the evaluations."""
+"""Weight of staying near the probes, against following the evaluations."""
 LARGEST_CORRECTION = float(np.log(3.0))
 PENALTY = float(np.log(2.0))
-"""Added to the logarithmic error of a choice for each explosion that it is blamed for."""
+"""Amount added to the logarithmic error of a choice for each explosion that it is blamed for."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Ops of one block that one choice governs.
+    """Ops of one block that share one choice.
 
     Attributes:
         block: position of the block.
         kind: "softmax", "first norm", "second norm" or "activation".
-        places: its ops, one where a block has no more than two norms.
-        columns: positions of its integers in those of a layer.
+        places: the ops; a single op if a block has no more than two norms.
+        columns: positions of the group's integers among those of a layer.
     """
 
     block: int
@@ -57,15 +57,15 @@ class Group:
     columns: tuple[int, ...]
 
     def holds(self, where: str | None) -> bool:
-        """Whether one of its ops is the one named "module path: op"."""
+        """Whether one of the group's ops is named "module path: op"."""
         return any(f"{place.op.location}: {place.op.name}" == where for place in self.places)
 
     def pick(self, layer: Sequence[int]) -> Choice:
-        """Its integers among those of a layer."""
+        """The group's integers among those of a layer."""
         return tuple(layer[column] for column in self.columns)
 
     def of(self, settings: Settings) -> Choice:
-        """Its choice in a setting."""
+        """The group's choice in a setting."""
         return self.pick(settings[self.block])
 
     def put(self, settings: Settings, choice: Choice) -> Settings:
@@ -96,22 +96,31 @@ def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
 
 
 def starts(group: Group, lower: Choice, upper: Choice) -> list[Choice]:
-    """Choices from which steps of one lead to all others: the greatest ones, of a softmax for each
-    algorithm and number of iterations.
+    """Choices from which steps of one lead to all others: every degree; for a softmax, equal
+    degrees of all iterations, for each algorithm and number of iterations.
+
+    One start would not do. On a narrow range many degrees consume the same levels, because only a
+    few of their terms count, and the greatest of these degrees covers the choices next to it.
     """
+    degrees = range(max(1, lower[0]), upper[0] + 1)
     if group.kind != "softmax":
-        return [upper]
+        return [(degree,) for degree in degrees]
     bounds = zip(lower[SOFTMAX_ITERATIONS:], upper[SOFTMAX_ITERATIONS:])
     algorithms = itertools.product(*(range(least, most + 1) for least, most in bounds))
     return [
-        (*upper[:count], *[0] * (SOFTMAX_ITERATIONS - count), *algorithm)
+        (
+            *[min(degree, most) for most in upper[:count]],
+            *[0] * (SOFTMAX_ITERATIONS - count),
+            *algorithm,
+        )
         for algorithm in algorithms
         for count in range(1, SOFTMAX_ITERATIONS + 1)
+        for degree in degrees
     ]
 
 
 def interpolated(probes: Mapping[float, float], local: float) -> float:
-    """Output error of a choice with a local error, from the probes: output errors by local error.
+    """Output error of a choice with a local error, from probes (local error -> output error).
 
     Piecewise linear in logarithms, proportional outside the probes, and never falling.
     """
@@ -119,17 +128,17 @@ def interpolated(probes: Mapping[float, float], local: float) -> float:
     y = np.log(np.clip([probes[key] for key in sorted(probes)], SMALLEST, LARGEST))
     y = np.maximum.accumulate(y)
     at = np.log(max(local, SMALLEST))
-    # Beyond the first and the last probe, np.interp is constant; the rest is proportional.
+    # Beyond the first and the last probe, np.interp is constant; the rest is added in proportion.
     value = np.interp(at, x, y) + min(at - x[0], 0) + max(at - x[-1], 0)
     return float(np.exp(min(value, np.log(LARGEST))))
 
 
 class ErrorModel:
-    """Predicts the error of settings from those of single choices.
+    """Predicts the error of settings from the errors of single choices.
 
     Args:
-        groups: of the module.
-        alone: (index of a group, choice) to the output error when all else is exact.
+        groups: groups of the module.
+        alone: (index of a group, choice) -> output error if everything else is exact.
 
     Attributes:
         exponent: q.
@@ -192,9 +201,9 @@ class ErrorModel:
     def _blame(self, points: Sequence[Point]) -> None:
         """Raise the predicted error of choices that drive later arguments out of their domains.
 
-        A polynomial explodes when errors before it, or its own, do that. The choice that causes
-        most of the error up to there gets the blame, once for every beginning of a setting that was
-        seen to explode.
+        A polynomial explodes because of errors before it, or its own. The choice that causes most
+        of the error up to there gets the blame, once for every prefix of a setting that was seen to
+        explode.
         """
         beginnings: set[tuple[tuple[int, Choice], ...]] = set()
         for point in points:

@@ -1,4 +1,4 @@
-"""Fronts: the settings of which none is both cheaper and more accurate than another."""
+"""Fronts: sets of settings in which no setting is both cheaper and more accurate than another."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from atlasc.search.points import Cost, Point, hypervolume
 from atlasc.simulation.agreement import Measure
 
 MAX_FRONT = 64 * MIB
-"""Bytes of a front; one of 200 points has 100 KiB."""
+"""Greatest size in bytes of a front; a front of 200 points has 100 KiB."""
 
 
 class Moment(NamedTuple):
     """The state of a search after a batch.
 
     Attributes:
-        evaluations: asked for so far, equal ones counted each time.
-        seconds: since the start.
-        hypervolume: of the front so far; see `Front.hypervolume`.
+        evaluations: evaluations so far, repeated ones included.
+        seconds: seconds since the start.
+        hypervolume: hypervolume of the front so far; see `Front.hypervolume`.
     """
 
     evaluations: int
@@ -39,15 +39,15 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Limits that a point must keep; None where there is none.
+    """Limits that a point must keep; None for no limit.
 
     Attributes:
-        error: mean absolute error on the search inputs.
-        depth: of the blocks, in the paper's convention.
-        levels: of the blocks.
-        seconds: predicted, of one encrypted run.
-        accuracy: at least, on labelled inputs.
-        agreement: share of inputs whose answers agree with the model's, at least.
+        error: greatest mean absolute error on the search inputs.
+        depth: greatest depth of the blocks, in the paper's convention.
+        levels: greatest number of levels of the blocks.
+        seconds: greatest predicted seconds of one encrypted run.
+        accuracy: least accuracy on labelled inputs.
+        agreement: least share of inputs whose answers agree with the model's.
     """
 
     error: float | None = None
@@ -59,11 +59,13 @@ class Wanted:
 
     @property
     def limits_quality(self) -> bool:
-        """Whether the cheapest point is wanted that is good enough, not the best affordable one."""
+        """Whether the limits ask for the cheapest point of some quality, not for the best point
+        at some cost.
+        """
         return any(limit is not None for limit in (self.error, self.accuracy, self.agreement))
 
     def allows(self, point: Point) -> bool:
-        """Whether the point is within all of them, as far as it was measured."""
+        """Whether a point is within all limits, as far as it was measured."""
         return self._accurate(point) and self.cost_ratio(point) <= 1
 
     def _accurate(self, point: Point) -> bool:
@@ -73,7 +75,7 @@ class Wanted:
         )
 
     def cost_ratio(self, point: Point) -> float:
-        """The largest share of an allowed cost that the point takes; 0 where none is named."""
+        """The largest share of an allowed cost that the point takes; 0 without a limit on costs."""
         named = (
             (point.depth, self.depth),
             (point.levels, self.levels),
@@ -83,7 +85,9 @@ class Wanted:
         return max(ratios, default=0.0)
 
     def nearest(self, points: Sequence[Point]) -> Point:
-        """The cheapest of those that are accurate enough, or the most accurate one."""
+        """The cheapest of the points that are accurate enough; if there is none, the most
+        accurate.
+        """
         accurate = [point for point in points if self._accurate(point)]
         if not accurate:
             return min(points, key=lambda point: point.error)
@@ -105,28 +109,29 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Front:
-    """What a search found, and all but one member of the schema of its JSON form.
+    """The result of a search, and the schema of its JSON form except for one member.
 
     Attributes:
-        points: non-dominated in (cost, error), and one that was mended, from cheap to accurate.
-        cost: what was searched for.
-        reference: (cost, error) that the hypervolume is measured from.
-        evaluations: settings that the search asked for.
-        distinct: of these, how many differed.
-        seconds: that it took; 0 in a bundle, which does not depend on it.
-        strategy: its name.
+        points: points that are non-dominated in (cost, error), and a mended point, from cheap to
+            accurate.
+        cost: the cost that was minimised.
+        reference: reference point (cost, error) of the hypervolume.
+        evaluations: number of settings that the search asked for.
+        distinct: number of different settings among these.
+        seconds: duration of the search; 0 in a bundle, which does not depend on it.
+        strategy: name of the strategy.
         complete: False for a search that was interrupted.
-        parametrisation: what the integers of settings stand for.
-        history: how the hypervolume grew, batch by batch.
-        held_back: inputs on which `held_back_error` and `unsafe` were measured.
+        parametrisation: meaning of the integers of settings.
+        history: growth of the hypervolume, batch by batch.
+        held_back: number of inputs on which `held_back_error` and `unsafe` were measured.
         expert: the setting `is`, to compare with.
-        facts: what was searched, on what and with which options, as JSON values.
-        rank_correlation: Spearman's, of the errors that `hybrid` predicted for its last front and
-            those that it found; None for other strategies.
-        variation: of the outputs from input to input, to compare errors with.
-        measure: of the agreement with the model (`atlasc.simulation.agreement`).
-        labelled: on how many labelled inputs `accuracy` was measured.
-        model_accuracy: of the model in the clear, on these; None where there are none.
+        facts: model, inputs and options of the search, as JSON values.
+        rank_correlation: Spearman's correlation of the errors that `hybrid` predicted for its last
+            front with the measured errors; None for other strategies.
+        variation: variation of the outputs from input to input, to compare errors with.
+        measure: how agreement with the model is judged (`atlasc.simulation.agreement`).
+        labelled: number of labelled inputs on which `accuracy` was measured.
+        model_accuracy: accuracy of the model in the clear on these; None without such inputs.
     """
 
     __pydantic_config__ = STRICT
@@ -153,18 +158,19 @@ class Front:
     @property
     def hypervolume(self) -> float:
         """Area between the front and the reference point, with the cost in units of the reference
-        cost: the error saved times the share of the cost saved.
+        cost: the saved error times the saved share of the cost.
         """
         return hypervolume([(p.cost(self.cost), p.error) for p in self.points], self.reference)
 
     def untimed(self) -> Front:
-        """Without the time that the search took: what is left follows from the inputs alone."""
+        """The front without the duration of the search, so that it depends on the inputs alone."""
         history = tuple(moment._replace(seconds=0.0) for moment in self.history)
         return replace(self, seconds=0.0, history=history)
 
     def thinned(self, most: int) -> Front:
-        """The front with so many points at most. Where errors are near to each other, the cheapest
-        point stays; the most accurate point always does.
+        """The front with at most ``most`` points.
+
+        Of points with similar errors the cheapest is kept; the most accurate point is always kept.
         """
         kept, ratio = list(self.points), 1.0
         while len(kept) > most:
@@ -177,21 +183,22 @@ class Front:
         return replace(self, points=tuple(kept))
 
     def pick(self, wanted: Wanted, tolerated: int = 0) -> Point:
-        """The cheapest point within limits that name an error, an accuracy or an agreement;
-        otherwise the most accurate one.
+        """The cheapest point within limits that name an error, an accuracy or an agreement; for
+        other limits the most accurate point within them.
 
-        Points whose answers do not agree with the model's, and points under which more held-back
-        inputs than `tolerated` are unsafe, are taken only where there is no other, and then those
-        with the fewest such inputs. An agreement that the limits name is enough.
+        Some points are avoided: those whose answers do not agree with the model's, and those under
+        which more than `tolerated` held-back inputs are unsafe. They are only taken if there is no
+        other point, and then one with the fewest unsafe inputs. If the limits name an agreement,
+        reaching it is enough.
 
         Args:
-            wanted: names at least one limit.
-            tolerated: held-back inputs that may leave a range; points where this was not measured
-                pass.
+            wanted: the limits, at least one.
+            tolerated: number of held-back inputs that may be unsafe; points without this
+                measurement pass.
 
         Raises:
-            AtlasError: no point keeps the limits; it names the nearest one. Or it limits seconds
-                that no point has.
+            AtlasError: no point keeps the limits (the error names the nearest), or the limits name
+                seconds, an accuracy or an agreement that no point has.
         """
         if not self.points:
             raise AtlasError(
@@ -200,24 +207,24 @@ class Front:
             )
         if wanted == Wanted():
             raise AtlasError(
-                "no limit is given", remedy="give a greatest error, depth, levels or seconds"
+                "no limit is given", remedy="give a limit on error, depth, levels or seconds"
             )
         if wanted.accuracy is not None and not self.labelled:
             raise AtlasError(
                 f"no setting can be picked by {wanted}",
-                why="accuracy was measured on no labelled input",
+                why="the search had no labelled inputs to measure accuracy on",
                 remedy="give labels in --data, or labelled inputs with --labelled, to the search",
             )
         if wanted.agreement is not None and not self.held_back:
             raise AtlasError(
                 f"no setting can be picked by {wanted}",
-                why="no input was held back, on which agreement could be measured",
-                remedy="search with a --held-back share that is more than 0",
+                why="the search had no held-back inputs to measure agreement on",
+                remedy="search with a --held-back share above 0",
             )
         if wanted.seconds is not None and all(point.seconds is None for point in self.points):
             raise AtlasError(
                 f"no setting can be picked by {wanted}",
-                why=f"the search, by {self.cost}, predicted no seconds",
+                why=f"the search minimised {self.cost} and predicted no seconds",
                 remedy="search with --cost latency",
             )
         allowed = [point for point in self.points if wanted.allows(point)]
@@ -236,7 +243,7 @@ class Front:
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The front as JSON values."""
         return {
             "strategy": self.strategy,
             "cost": self.cost,
@@ -260,17 +267,17 @@ class Front:
         }
 
     def save(self, path: Path) -> None:
-        """Write JSON."""
+        """Write the front as JSON."""
         path.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Front:
-        """Read JSON; raises AtlasError when it is not a front."""
+        """Read a front from JSON; raises AtlasError if the file is no front."""
         read = read_json(path, _FrontFile, "the front", MAX_FRONT, remedy="search again")
         return Front(*(getattr(read, member.name) for member in fields(Front)))
 
     def plot(self, path: Path) -> None:
-        """Write a PNG of error over cost; red are points that are not `Point.trusted`.
+        """Write a PNG of error over cost; points that are not `Point.trusted` are red.
 
         Raises:
             AtlasError: matplotlib is not installed.
@@ -294,7 +301,7 @@ class Front:
 
 @with_config(ConfigDict({**STRICT, "extra": "allow"}))
 class _Facts(TypedDict, total=False):
-    """What is read of a front's facts; others are shown as they are."""
+    """The members of a front's facts that are read; other members are only shown."""
 
     options: dict[str, JsonValue]
     seed: int | None
@@ -302,7 +309,7 @@ class _Facts(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _FrontFile(Front):
-    """The JSON form of a front; the hypervolume in it is not read, but follows."""
+    """The JSON form of a front; its hypervolume is not read but computed again."""
 
     evaluations: Count = field()
     distinct: Annotated[Count, Field(alias="distinct_evaluations")] = field()
@@ -324,7 +331,7 @@ class _FrontFile(Front):
 
 @contextmanager
 def chart(path: Path, panels: int = 1) -> Iterator[list[Any]]:
-    """Axes of a figure with panels side by side, which is written at the end.
+    """Axes of a figure with panels side by side; the figure is written when the block ends.
 
     Raises:
         AtlasError: matplotlib is not installed.

@@ -1,6 +1,7 @@
-"""Evaluations and trials on disk, one a line: a search that is started again does not repeat them.
+"""Keeps evaluations and trials on disk, one per line, so that a restarted search need not repeat
+them.
 
-A trial is a point of the front on the inputs that were held back.
+A trial is the validation of a point on held-back inputs.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from atlasc.search.points import POINT_FIELDS, Point, Settings
 FORMAT = "atlasc evaluations 4"
 SYNC_SECONDS = 1.0
 MAX_JOURNAL = 512 * MIB
-"""Bytes of a journal: about a million evaluations."""
+"""Greatest size in bytes of a journal: about a million evaluations."""
 
 Key = tuple[int | None, Settings]
-"""Blocks of the early-layer proxy (None for the whole model), and the settings."""
+"""Number of blocks in the early-layer proxy (None for the whole model), and the settings."""
 TrialKey = tuple[str, Settings]
 """Digest of the held-back inputs, and the settings."""
 
 
 def journal_beside(output: Path) -> Path:
-    """Where the evaluations for an output lie until it is written."""
+    """The place of the evaluations for an output until the output is written."""
     return output.with_name(f"{output.name}.journal")
 
 
 class Journal(AbstractContextManager["Journal"]):
     """An open journal, locked against other processes.
 
-    The first line is JSON that identifies the search, each further one a point. A line is written
-    by one call of the operating system before the point is reported, so that a killed process loses
-    nothing that it had reported. While points arrive, lines are forced to the disk once a second: a
-    power cut loses the last second of evaluations.
+    The first line is JSON that identifies the search; each further line is a point. A line is
+    written by one system call before the point is reported, so that a killed process loses no
+    reported point. While points arrive, lines are forced to the disk once a second: a power cut
+    loses at most the last second of evaluations.
 
     Attributes:
-        points: evaluations that it holds.
-        trials: points with `held_back_error` and `unsafe` that it holds.
+        points: its evaluations.
+        trials: its points with `held_back_error` and `unsafe`.
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class Journal(AbstractContextManager["Journal"]):
 
         Args:
             path: the file; its folder must exist.
-            identity: JSON values that decide what is evaluated, and with which result.
-            note: told when a line that was cut off had to be removed.
+            identity: JSON values that decide which evaluations are made, and their results.
+            note: called if a truncated line had to be removed.
 
         Raises:
-            AtlasError: the file cannot be written, is not a journal, is one of another search, has
-                a damaged line, or another process has it open.
+            AtlasError: the file cannot be written, is no journal, belongs to another search or has
+                a damaged line; or another process has it open.
         """
         header = json.loads(json.dumps({"journal": FORMAT, **identity}))
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -82,7 +83,7 @@ class Journal(AbstractContextManager["Journal"]):
             with _writable(path):
                 content = _locked_content(path, descriptor)
                 *lines, rest = content.split(b"\n")
-                # A header that was cut off is begun again; nothing is cut from any other file.
+                # A truncated header is written again; no other file is ever truncated.
                 if lines or not json.dumps(header).encode().startswith(rest):
                     _check_header(path, lines[0] if lines else rest, header)
                 points: dict[Key, Point] = {}
@@ -97,7 +98,7 @@ class Journal(AbstractContextManager["Journal"]):
                     os.ftruncate(descriptor, len(content) - len(rest))
                 if rest and note is not None:
                     note(
-                        f"the last line of the journal {path} was cut off and is removed; "
+                        f"the last line of the journal {path} was incomplete and is removed; "
                         f"{len(points)} evaluations are kept"
                     )
                 journal = Journal(path, descriptor, points, trials)
@@ -112,10 +113,10 @@ class Journal(AbstractContextManager["Journal"]):
         self.close()
 
     def add(self, point: Point, layers: int | None = None) -> None:
-        """Append a point that is not there yet.
+        """Append a point that the journal does not have yet.
 
         Raises:
-            AtlasError: it cannot be written; the file then ends with the line before.
+            AtlasError: the line cannot be written; the file then ends with the previous line.
         """
         if (layers, point.settings) in self.points:
             return
@@ -123,20 +124,21 @@ class Journal(AbstractContextManager["Journal"]):
         self.points[layers, point.settings] = point
 
     def add_trial(self, point: Point, held_back: str) -> None:
-        """Append a point that was tried on held-back inputs.
+        """Append a point that was validated on held-back inputs.
 
         Args:
             held_back: digest of these inputs, SHA-256 (hex).
 
         Raises:
-            AtlasError: it cannot be written; the file then ends with the line before.
+            AtlasError: the line cannot be written; the file then ends with the previous line.
         """
         self._write({**point.to_dict(), "held_back": held_back})
         self.trials[held_back, point.settings] = point
 
     def close(self) -> None:
-        """Force everything to the disk and close the file; one without a point is removed, so that
-        a search that was refused does not stand in the way of the next.
+        """Force everything to the disk and close the file.
+
+        A journal without a point is removed, so that a refused search does not block the next one.
         """
         if self._descriptor >= 0:
             if not self.points:
@@ -161,10 +163,10 @@ class Journal(AbstractContextManager["Journal"]):
 
 
 def _locked_content(path: Path, descriptor: int) -> bytes:
-    """Lock the file; what it holds.
+    """Lock the file and return its content.
 
     Raises:
-        AtlasError: another process has it, it is no plain file, or larger than a journal can be.
+        AtlasError: another process has locked it, it is no plain file, or it is too large.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -172,7 +174,7 @@ def _locked_content(path: Path, descriptor: int) -> bytes:
         raise AtlasError(
             f"the journal {path} is in use",
             why="another search writes to it",
-            remedy="wait for its end, or give this search another place",
+            remedy="wait until that search ends, or give this search another journal",
         ) from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -196,8 +198,8 @@ def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
     if version != FORMAT:
         raise AtlasError(
             f"the journal {path} has another format",
-            why=f"it is {version!r}, and this atlasc writes {FORMAT!r}",
-            remedy="remove it, or use the atlasc that wrote it",
+            why=f"its format is {version!r}, but this atlasc writes {FORMAT!r}",
+            remedy="remove the journal, or use the version of atlasc that wrote it",
         )
     differences = [
         _difference(name.replace("_", " "), header.get(name), wanted.get(name))
@@ -208,27 +210,27 @@ def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
         raise AtlasError(
             f"the journal {path} belongs to another search",
             why="; ".join(differences),
-            remedy="repeat the command that it comes from to go on with it, remove it to start "
-            "again, or give another path",
+            remedy="repeat its command to continue that search, remove the journal to start again, "
+            "or give another path",
         )
 
 
 def _difference(words: str, there: Any, here: Any) -> str:
     if any(isinstance(value, str) and len(value) == 64 for value in (there, here)):
         return f"the {words} differ" if words.endswith("s") else f"the {words} differs"
-    return f"the {words} is {json.dumps(there)} there and {json.dumps(here)} here"
+    return f"the {words} is {json.dumps(there)} in the journal, but {json.dumps(here)} here"
 
 
 @dataclass(frozen=True)
 class _Line(Point):
-    """A point of the journal; of a trial it has the digest of the held-back inputs."""
+    """A point of the journal; a trial also has the digest of the held-back inputs."""
 
     layers: Count | None = None
     held_back: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
 
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[_Line, Point]:
-    remedy = "remove that line; its evaluation is then repeated"
+    remedy = "remove this line; its evaluation is then repeated"
     with explained(f"line {number} of the journal {path} is damaged", remedy=remedy):
         entry = parse_json(line, _Line)
     return entry, Point(*(getattr(entry, name) for name in POINT_FIELDS))
@@ -236,7 +238,7 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[_Line, Point]:
 
 @contextmanager
 def _writable(path: Path) -> Iterator[None]:
-    """Turns an error of the operating system into an AtlasError that says what to do."""
+    """Turn an error of the operating system into an AtlasError with a remedy."""
     try:
         yield
     except OSError as error:
@@ -244,8 +246,8 @@ def _writable(path: Path) -> Iterator[None]:
         if isinstance(error, FileNotFoundError) and not path.parent.exists():
             remedy = f"make the folder {path.parent} first, or give another path"
         elif error.errno == errno.ELOOP:
-            remedy = "it is a link; give the path of the file itself"
+            remedy = "the path is a link; give the path of the file itself"
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            remedy = "make room on the disk; the same command then goes on"
+            remedy = "make room on the disk; the same command then continues"
         why = str(error.strerror or error)
         raise AtlasError(f"the journal {path} cannot be written", why=why, remedy=remedy) from None

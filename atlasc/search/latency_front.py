@@ -1,13 +1,13 @@
-"""The front where the cost is the predicted seconds: degrees and bootstraps are chosen together.
+"""The front of predicted seconds against error: degrees and bootstraps are chosen together.
 
-Seconds are no sum over choices: what a choice takes depends on the level that the ones before it
+Seconds are no sum over choices: the seconds of a choice depend on the level that earlier choices
 leave. So the choices of all groups of ops, and the levels between them, go through one (min,+)
 program (`min_plus`).
 
 Groups in one segment of the program are combined. A combination that another one beats is dropped
-before the next segment. Where a segment has more than `MOST_COMBINATIONS`, as in a program of one
-segment, those are taken that would be best if the seconds of choices added up. The seconds of these
-are exact again.
+before the next segment. If a segment has more than `MOST_COMBINATIONS`, as in a program of one
+segment, only those are computed that would be best if the seconds of choices added up. Their own
+seconds are exact again.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from atlasc.search.dynamic_programs import (
 from atlasc.search.points import cheap_to_accurate
 
 STEPS = 200
-"""Points of a front at most, as many as a front of levels has about."""
+"""Greatest number of points of a front; a front of levels has about as many."""
 
 
 MOST_COMBINATIONS = 4096
-"""Combinations of alternatives whose tables are computed for one segment at most."""
+"""Greatest number of combinations of alternatives whose tables are computed for one segment."""
 MOST_OPEN = 64
-"""Combinations that are kept beyond a segment, where the next one would have too many."""
+"""Number of combinations kept after a segment if the next segment would have too many."""
 UNITS = 1000
-"""In which the seconds of choices are counted where they are taken to add up."""
+"""Unit of the seconds of choices when they are taken to add up."""
 Choices = tuple[int, ...]
 Way = TypeVar("Way", Option, Solution)
 NO_COMBINATION = Option(np.zeros((0, 0)), 0.0)
@@ -58,8 +58,10 @@ class Alternative(NamedTuple):
 
 
 def evenly(front: Sequence[Solution]) -> list[Solution]:
-    """The most accurate point of each of `STEPS` equal spans of seconds. Where many choices trade
-    little for little a front is dense, and would be sampled there alone.
+    """The most accurate point of each of `STEPS` equal spans of seconds.
+
+    If many choices trade little for little, a front is dense in one place, and otherwise only that
+    place would be sampled.
     """
     if not front:
         return []
@@ -76,12 +78,13 @@ def latency_front(
 ) -> list[Solution]:
     """The least predicted seconds for every error, from cheap to accurate.
 
-    The choices of a path are indices of the groups' alternatives.
+    The choices of a solution are indices of the groups' alternatives.
 
     Args:
+        model: predicts seconds.
         groups: alternatives of each group; together with `fixed` they cover all ops.
-        fixed: approximations of ops that are in no group.
-        note: called where not all combinations of a segment are looked at.
+        fixed: approximations of ops that belong to no group.
+        note: called if not all combinations of a segment are computed.
     """
     fixed = fixed or {}
     found: dict[tuple[int, ...], Solution] = {}
@@ -96,7 +99,7 @@ def latency_front(
             choices = tuple(by_group.get(group, 0) for group in range(len(groups)))
             if choices in found:
                 continue
-            # The target may prefer another parameter set than the one that this was solved for.
+            # The target may prefer another parameter set than this one.
             every = (group[index] for group, index in zip(groups, choices, strict=True))
             seconds = model.seconds(_merged(fixed, every))
             if math.isfinite(seconds):
@@ -114,7 +117,7 @@ def _merged(fixed: Approximations, chosen: Iterable[Alternative]) -> dict[str, A
 def _least_levels(
     model: LatencyModel, groups: Sequence[Sequence[Alternative]], fixed: Approximations
 ) -> int:
-    """Levels of the program where every group takes as few as it can, one after the other."""
+    """Levels of the program if every group in turn takes as few as it can."""
     chosen = _merged(fixed, (group[0] for group in groups))
     for group in groups:
         ways = [{**chosen, **alternative.approximations} for alternative in group]
@@ -130,10 +133,11 @@ def _options(
     fixed: Approximations,
     note: Callable[[str], None] | None,
 ) -> list[Option]:
-    """Combinations of the alternatives of some groups that no other one beats.
+    """Combinations of the alternatives of some groups that no other combination beats.
 
     Args:
-        segments: consecutive ones that hold all ops of these groups.
+        chain: the program under one parameter set.
+        segments: consecutive segments that contain all ops of these groups.
         members: numbers of the groups.
     """
     names = {number: set(chain.names[number]) for number in segments}
@@ -149,7 +153,7 @@ def _options(
                 note(
                     f"the bootstraps of {len(decided)} groups of ops depend on each other: of "
                     f"{combinations:,} combinations of their polynomials, at most "
-                    f"{MOST_COMBINATIONS:,} are looked at, and faster ones may be missed"
+                    f"{MOST_COMBINATIONS:,} are computed, so faster combinations may be missed"
                 )
 
         def table(choices: Choices, number: int = number, those: list[int] = decided) -> Array:
@@ -159,7 +163,7 @@ def _options(
 
         errors = [[one.error for one in groups[group]] for group in new]
         longer = _longer(options, table, errors, MOST_COMBINATIONS // len(options))
-        # Those that later segments see alike are compared.
+        # Compares combinations that are alike for later segments.
         later = {group for after in segments[position + 1 :] for group in inside[after]}
         alike: dict[Choices, list[Option]] = {}
         for option in longer:
@@ -176,12 +180,13 @@ def _longer(
     errors: Sequence[Sequence[float]],
     most: int,
 ) -> list[Option]:
-    """Combinations of finite error with the alternatives of further groups, and one more segment.
+    """Combinations of finite error, extended by further groups and by one more segment.
 
     Args:
-        table: of that segment, by the choices of all groups so far.
-        errors: of the alternatives of each further group.
-        most: combinations of these for each option.
+        options: the combinations so far.
+        table: seconds of the segment, by the choices of all groups so far.
+        errors: errors of the alternatives of each further group.
+        most: greatest number of extensions for each option.
     """
     before = options[len(options) // 2].choices
     ways = _combinations(lambda way: table((*before, *way)), errors, most)
@@ -196,7 +201,7 @@ def _longer(
 
 
 def _some(options: Sequence[Way], count: int) -> list[Way]:
-    """Evenly many of them from accurate to coarse."""
+    """A sample of the options, evenly from accurate to coarse."""
     ordered = sorted(options, key=lambda option: option.error)
     places = np.linspace(0, len(ordered) - 1, min(count, len(ordered)))
     return [ordered[place] for place in places.round().astype(int)]
@@ -205,14 +210,16 @@ def _some(options: Sequence[Way], count: int) -> list[Way]:
 def _combinations(
     table: Callable[[Choices], Array], errors: Sequence[Sequence[float]], most: int
 ) -> list[Choices]:
-    """All combinations of alternatives, or so many at most.
+    """All combinations of alternatives, or at most ``most`` of them.
 
-    These make the front if the difference in seconds between two alternatives of a group is the
-    same whatever the others are. It is measured beside alternatives of middle accuracy.
+    The chosen combinations would make the front if the difference in seconds between two
+    alternatives of a group never depended on the other groups. This difference is measured beside
+    alternatives of middle accuracy.
 
     Args:
         table: seconds of a combination, [level before, level after].
-        errors: of the alternatives of each group.
+        errors: errors of the alternatives of each group.
+        most: greatest number of combinations.
     """
     if math.prod(map(len, errors)) <= most:
         return list(itertools.product(*(range(len(group)) for group in errors)))
@@ -240,8 +247,8 @@ def _combinations(
 def _mean_seconds(
     table: Callable[[Choices], Array], where: NDArray[np.bool_], way: Choices
 ) -> float:
-    """Of a combination, over the levels at which another one is possible; infinite where it is not
-    possible at one of them.
+    """Mean seconds of a combination over the levels at which another one is possible; infinite if
+    it is impossible at one of them.
     """
     return float(table(way)[where].mean()) if where.any() else math.inf
 
@@ -249,7 +256,7 @@ def _mean_seconds(
 def _runs(
     names: Sequence[Sequence[str]], groups: Sequence[Sequence[Alternative]]
 ) -> list[tuple[list[int], list[int]]]:
-    """Runs of segments that no group reaches beyond, each with its groups.
+    """Runs of segments such that no group reaches beyond a run; each with its groups.
 
     Returns:
         (numbers of segments, numbers of groups) of each run, in order.

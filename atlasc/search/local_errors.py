@@ -1,7 +1,7 @@
-"""What a choice does to the output of its own op, on activations of the cleartext model.
+"""Errors of choices at the output of their own op, on activations of the cleartext model.
 
 Thousands of choices are compared here in the time of a few evaluations of the whole model, on rows
-of the ops' arguments. The numbers order the choices of one group; what they mean for the model's
+of the ops' arguments. These errors put the choices of a group in order; their effect on the model's
 output is measured later.
 """
 
@@ -27,14 +27,14 @@ from atlasc.simulation.blockwise import Blockwise
 from atlasc.simulation.poly_values import EXPLODED
 
 SAMPLE = 1 << 16
-"""Elements of an op's argument that are kept."""
+"""Number of elements of an op's argument that are kept."""
 QUERIES, EXTREMES = 20, 2
-"""Rows of scores that are kept for each input and head, and how many with an extreme value of each
-quantity."""
+"""Number of rows of scores kept for each input and head, and number of these with an extreme value
+of each quantity."""
 STRETCHES = 4
-"""Steps in which scores are stretched towards the ends of their ranges."""
+"""Number of steps in which scores are stretched towards the ends of their ranges."""
 GREATEST_PROBABILITY = 4.0
-"""A probability beyond this, on scores within their calibrated ranges, starts an explosion."""
+"""A probability above this, for scores within their calibrated ranges, starts an explosion."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,14 @@ class Captured:
 
     Attributes:
         op, site: the op.
-        x: rows of the argument [R, features]; for a softmax scores [B, heads, queries, keys].
-        y: the exact result on these rows, times `values` where there are any.
-        weights: how many rows of the calibration inputs each row stands for, broadcast to `y`.
-        keep: of a softmax, which keys a query may see, as `x`.
-        values: of a softmax, what its probabilities are multiplied with, [B, heads, keys, width].
-        stretched: of a softmax, the scores stretched to the ends of the calibrated ranges, as `x`.
+        x: rows of the argument [R, features]; for a softmax, scores [B, heads, queries, keys].
+        y: the exact result on these rows, multiplied with `values` if there are any.
+        weights: number of rows of the calibration inputs that each row stands for, broadcast to
+            `y`.
+        keep: softmax only: the keys that each query may see, shaped like `x`.
+        values: softmax only: the factor of its probabilities, [B, heads, keys, width].
+        stretched: softmax only: scores stretched to the ends of the calibrated ranges, shaped like
+            `x`.
     """
 
     op: Op
@@ -61,7 +63,7 @@ class Captured:
     stretched: np.ndarray | None = None
 
     def error(self, y: np.ndarray) -> float:
-        """Weighted mean absolute error of a result; infinite where it is not finite."""
+        """Weighted mean absolute error of a result; infinite if it is not finite."""
         total = np.broadcast_to(self.weights, y.shape[:-1] + (1,)).sum(dtype=np.float64)
         error = float(np.sum(np.abs(y - self.y) * self.weights, dtype=np.float64))
         error /= float(total) * y.shape[-1]
@@ -71,11 +73,13 @@ class Captured:
 def capture(
     problem: SearchProblem, seed: int, progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Captured]:
-    """Evaluate the cleartext model and keep rows of the arguments of its nonlinear ops, by result
-    name of the op.
+    """Evaluate the cleartext model and keep rows of the arguments of its nonlinear ops.
+
+    Returns result name of the op -> kept rows.
 
     Args:
-        seed: fixes the choice of rows.
+        problem: the search problem.
+        seed: seed for the choice of rows.
         progress: called with (ops done, all ops).
     """
     generator = np.random.default_rng([seed, 2])
@@ -113,7 +117,7 @@ def _rows(
     weights = np.repeat(inputs, len(rows) // len(inputs))
     count = max(1, SAMPLE // rows.shape[1])
     if len(rows) > count:
-        # The rows of the greatest and the least variance are always kept: they bound the ranges.
+        # Rows of the greatest and the least variance are always kept: they bound the ranges.
         spread = rows.var(axis=-1)
         chosen = generator.choice(len(rows), count, replace=False)
         chosen = np.unique([*chosen, spread.argmax(), spread.argmin()])
@@ -145,14 +149,15 @@ def _softmax_rows(
 def _extreme_rows(
     seen: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of each input and head: those whose greatest score, least score or sum of
-    exp(score / 4) is extreme, and others by chance.
+    """Queries of each input and head: those with an extreme greatest score, least score or sum of
+    exp(score / 4), and others at random.
 
     Args:
         seen: scores [B, heads, queries, keys], -inf where a mask hides a key.
+        generator: source of the random choice.
 
     Returns:
-        queries [B, heads, Q], and how many each of the Q stands for, [Q].
+        queries [B, heads, Q], and the number of queries that each of the Q stands for, [Q].
     """
     count = seen.shape[-2]
     if count <= QUERIES:
@@ -170,10 +175,10 @@ def _extreme_rows(
 
 
 def _stretched(x: np.ndarray, keep: np.ndarray, known: Range) -> np.ndarray:
-    """Rows of scores as far out as the calibrated ranges allow: new inputs may lie there.
+    """Rows of scores, stretched as far as the calibrated ranges allow: new inputs may lie there.
 
-    Each row is multiplied by the largest factor, up to the range over what calibration saw, for
-    which its scores and sums stay in their ranges.
+    Each row is multiplied by the largest factor for which its scores and sums stay in their ranges;
+    the factor is at most the ratio of the range to the values seen in calibration.
     """
     assert known.log_sums is not None and known.shares is not None
     stretch = (known.high - known.low) / max(known.seen_high - known.seen_low, 1e-6)
@@ -190,11 +195,11 @@ def _stretched(x: np.ndarray, keep: np.ndarray, known: Range) -> np.ndarray:
 
 
 class LocalErrors:
-    """Errors of choices at their own ops, on what `capture` keeps.
+    """Errors of choices at their own ops, on the rows that `capture` keeps.
 
     Args:
-        approximations: of the ops of a group under a choice, by result name.
-        seed, progress: of `capture`.
+        approximations: gives the approximations of a group's ops under a choice, by result name.
+        seed, progress: see `capture`.
     """
 
     def __init__(
@@ -211,12 +216,12 @@ class LocalErrors:
 
     @property
     def compared(self) -> int:
-        """Choices so far."""
+        """Number of choices compared so far."""
         return len(self._known)
 
     def error(self, group: Group, choice: Choice) -> float:
-        """Mean absolute error of the group's ops; infinite where a value explodes, for a softmax
-        also on the scores that are stretched to the ends of its ranges.
+        """Mean absolute error of the group's ops; infinite if a value explodes. A softmax must also
+        stay finite on the scores that are stretched to the ends of its ranges.
         """
         key = group, choice
         if key not in self._known:
@@ -250,7 +255,7 @@ class Candidate:
         cost: depth or levels.
         local: error at its own op.
         choice: the integers.
-        degrees: their sum, where they count beside the levels; otherwise 0.
+        degrees: sum of the degrees, if they count beside the levels; otherwise 0.
     """
 
     cost: int
@@ -259,7 +264,7 @@ class Candidate:
     degrees: int = 0
 
     def covers(self, other: Candidate) -> bool:
-        """Whether it is nowhere worse."""
+        """Whether this candidate is at least as good as ``other`` in every respect."""
         return (
             self.cost <= other.cost and self.local <= other.local and self.degrees <= other.degrees
         )
@@ -272,15 +277,16 @@ def candidates(
     canonical: Callable[[Choice], Choice],
     look: Callable[[Choice], Candidate],
 ) -> list[Candidate]:
-    """Choices that are locally non-dominated, from cheap to accurate, by Pareto local search.
+    """Locally non-dominated choices, from cheap to accurate, by Pareto local search.
 
-    From the starts, every choice on the front so far has its neighbours (one integer changed by
-    one) evaluated, until the front has no unvisited neighbours.
+    Starting from ``starts``, all neighbours (one integer changed by one) of every choice on the
+    front so far are evaluated, until the front has no unvisited neighbours.
 
     Args:
+        starts: first choices.
         lower, upper: bounds of the integers.
-        canonical: the canonical form of a choice; equal forms are evaluated once.
-        look: makes a candidate of a choice.
+        canonical: gives the canonical form of a choice; equal forms are evaluated once.
+        look: makes a candidate from a choice.
     """
     known: dict[Choice, Candidate] = {}
     expanded: set[Choice] = set()

@@ -1,9 +1,9 @@
-"""Mends a setting under which a few inputs get wrong answers, one choice of one group at a time.
+"""Mends a setting that answers a few inputs wrongly, one choice of one group at a time.
 
 A search compares settings by the mean error of a few inputs. Such a mean hides a polynomial that is
-right for nearly all inputs and wrong for one in a hundred: mostly that of a softmax, whose rows
-differ from input to input. So the setting that would be taken is tried on many inputs that
-calibration saw. If an op is to blame for wrong answers, another choice is taken for it.
+right for nearly all inputs and wrong for one in a hundred. Mostly this is the polynomial of a
+softmax, whose rows differ from input to input. So the setting that would be taken is checked on
+many calibration inputs. If an op is to blame for wrong answers, another choice is taken for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from atlasc.search.search_problem import Objective, SearchProblem
 from atlasc.search.validation import Validator
 
 MOST_WRONG = 0.05
-"""Share of the inputs that may be wrong: beyond it a setting is too coarse, not a single choice."""
+"""Share of wrong inputs beyond which the whole setting is too coarse, not a single choice."""
 ROUNDS, DEARER = 2, 6
-"""How often all ops are looked at, and how many dearer choices are tried for one that is to blame.
-"""
+"""Number of passes over all ops, and number of costlier choices that are checked for an op that is
+to blame."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Mender:
     """Mends settings of a problem.
 
     Args:
-        problem: what is searched.
-        objective: of the problem.
-        known: settings whose choices are taken instead of others.
-        validator: of many inputs that calibration saw.
-        report: called with what is done.
+        problem: the search problem.
+        objective: objective of the problem.
+        known: settings whose choices may replace others.
+        validator: validator on many calibration inputs.
+        report: called with a description of the current work.
     """
 
     problem: SearchProblem
@@ -44,8 +44,9 @@ class Mender:
     report: Callable[[str], object] = lambda note: None
 
     def mended(self, point: Point) -> Point | None:
-        """The point with other choices, under which fewer of the inputs get wrong answers; None
-        where none does, where too many do, or where no choice helps.
+        """The point with other choices, under which fewer inputs are answered wrongly.
+
+        None if no input is wrong, if too many are, or if no choice helps.
         """
         wrong = self.validator.wrong(self.objective.approximations(point.settings), point.error)
         self.report(f"{int(wrong.sum())} of {len(wrong)} inputs are wrong")
@@ -64,13 +65,13 @@ class Mender:
 
 @dataclass(frozen=True)
 class _Search:
-    """Looks for choices under which fewer of some inputs are wrong.
+    """Looks for choices under which fewer of some inputs are answered wrongly.
 
     Args:
-        of: what is mended.
-        hard: of these inputs.
-        error: of the point on the search inputs, from which follows what it promises.
-        allowed: error that a mended point may have on them.
+        of: the mender.
+        hard: validator on these inputs.
+        error: error of the point on the search inputs, which determines its promise.
+        allowed: error that a mended point may have on the search inputs.
     """
 
     of: Mender
@@ -79,14 +80,17 @@ class _Search:
     allowed: float
 
     def better(self, point: Point, left: int) -> tuple[Point, int]:
-        """The point with other choices for the ops that are to blame: those without whose
-        polynomials fewer inputs are wrong. Of the choices under which fewer are, the cheapest one.
+        """The point with other choices for the ops that are to blame.
+
+        An op is to blame if fewer inputs are wrong when it is computed exactly. Of the choices
+        under which fewer inputs are wrong, the cheapest is taken.
 
         Args:
-            left: how many inputs are wrong under the point.
+            point: the point to mend.
+            left: number of inputs that are wrong under it.
 
         Returns:
-            the point, and how many inputs are wrong under it.
+            The point, and the number of inputs that are wrong under it.
         """
         groups = groups_of(self.of.problem.module, self.of.problem.parametrisation)
         blamed = {group: n for group in groups if (n := self._wrong(point.settings, group)) < left}
@@ -104,7 +108,9 @@ class _Search:
         return point, left
 
     def _dearer(self, group: Group, settings: Settings) -> list[Choice]:
-        """The choices of a group in known settings that cost more than its own, cheapest first."""
+        """The choices of a group in known settings that cost more than its own, the cheapest
+        first.
+        """
         objective = self.of.objective
 
         def cost(settings: Settings) -> tuple[int, int]:
@@ -117,7 +123,7 @@ class _Search:
         return sorted((one for one in costs if costs[one] > own), key=lambda one: costs[one])
 
     def _wrong(self, settings: Settings, without: Group | None = None) -> int:
-        """How many inputs are wrong under a setting; a group may be computed exactly."""
+        """Number of wrong inputs under a setting; the group ``without`` is computed exactly."""
         chosen = self.of.objective.approximations(settings)
         for place in () if without is None else without.places:
             chosen.pop(place.op.value.name, None)

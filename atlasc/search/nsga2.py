@@ -1,4 +1,4 @@
-"""NSGA-II on integer vectors (Deb et al. 2002), with the operators that the paper names."""
+"""NSGA-II on integer vectors (Deb et al. 2002), with the paper's operators."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 
 PENALTY = 1e12
-"""Objectives of an invalid setting: worse than all valid ones, and finite, as crowding distances
-need."""
+"""Objectives of an invalid setting: worse than all valid ones, but finite, because crowding
+distances need it."""
 
 LEAST_POPULATION = 4
 
 Evaluate = Callable[[np.ndarray], np.ndarray]
-"""From vectors [n, variables] to objectives [n, 2] that are minimised; infinite where invalid."""
+"""Maps vectors [n, variables] to objectives [n, 2] to minimise; infinite for invalid vectors."""
 
 
 def check_population(population: int, generations: int = 0) -> None:
-    """Raise AtlasError for sizes that no search can have."""
+    """Raise AtlasError for a size of population or a number of generations that is impossible."""
     if population < LEAST_POPULATION:
         raise AtlasError(f"a population needs at least {LEAST_POPULATION} settings")
     if generations < 0:
@@ -36,13 +36,15 @@ def require_generation(evaluations: int, stages: int = 1) -> None:
             f"a budget of {evaluations} evaluations is too small for one generation",
             why=f"a population has at least {LEAST_POPULATION} settings"
             + (f", and there are {stages} stages" if stages > 1 else ""),
-            remedy=f"give {least} evaluations or more",
+            remedy=f"give at least {least} evaluations",
         )
 
 
 def generations_within(evaluations: int, largest: int) -> tuple[int, int]:
-    """A population of at most `largest`, and generations after it, for so many evaluations at most:
-    `LEAST_POPULATION` or more.
+    """A size of the population (at most `largest`) and a number of further generations.
+
+    Together they make at most ``evaluations`` evaluations, which must be at least
+    `LEAST_POPULATION`.
     """
     population = int(np.clip(math.isqrt(evaluations), LEAST_POPULATION, largest))
     return population, evaluations // population - 1
@@ -54,7 +56,7 @@ def step_mutation(
     upper: np.ndarray,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Each integer moves by +1 or -1 with probability 1 / variables, back from a bound."""
+    """Change each integer by +1 or -1 with probability 1 / variables; bounds reflect."""
     rate = 1 / vectors.shape[1]
     moves = generator.random(vectors.shape) < rate
     steps = np.where(generator.random(vectors.shape) < 0.5, 1, -1)
@@ -72,15 +74,17 @@ def minimise(
     generations: int,
     seed: int,
 ) -> np.ndarray:
-    """Vectors of the last population's first front, [m, variables].
+    """The first front of the last population, [m, variables].
 
     Binary tournament, two-point crossover with probability 0.9, `step_mutation`, elimination of
     duplicates.
 
     Args:
-        initial: the first population, [population, variables]; it is evaluated too, so that the
-            evaluations are population times (generations + 1).
-        generations: after the first population.
+        evaluate: computes objectives.
+        initial: the first population, [population, variables]; it is evaluated too, so there are
+            population times (generations + 1) evaluations.
+        lower, upper: bounds of the integers, [variables].
+        generations: number of generations after the first population.
         seed: equal seeds give equal results.
     """
     from pymoo.algorithms.moo.nsga2 import NSGA2
@@ -93,7 +97,7 @@ def minimise(
     generator = np.random.default_rng([seed, 1])
 
     class StepMutation(Mutation):
-        """`step_mutation` as pymoo sees it."""
+        """`step_mutation` in pymoo's form."""
 
         def _do(self, problem: Any, x: np.ndarray, *args: Any, **kwargs: Any) -> np.ndarray:
             return step_mutation(np.asarray(x, dtype=np.int64), lower, upper, generator)
@@ -113,7 +117,7 @@ def minimise(
     )
     while algorithm.has_next():
         asked = algorithm.ask()
-        if asked is not None:  # None where no setting is left that the population lacks
+        if asked is not None:  # None if the population has every setting already
             objectives = evaluate(np.asarray(asked.get("X"), dtype=np.int64))
             valid = np.isfinite(objectives).all(axis=1, keepdims=True)
             asked.set("F", np.where(valid, objectives, PENALTY))

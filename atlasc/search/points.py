@@ -1,6 +1,7 @@
-"""Settings, the space of them (the paper's section on the search space), and what they cost.
+"""Settings, their space (the paper's section on the search space), and their costs.
 
-A point is a setting and what it was found to cost; a front is the points that no other dominates.
+A point is a setting with its measured costs. A front is the set of points that no other point
+dominates.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ T = TypeVar("T")
 Cost = Literal["depth", "levels", "latency"]
 COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")
 SettingInteger = Annotated[int, Field(ge=-1, le=63)]
-"""Below 1 where there is no polynomial."""
+"""Bound of an integer; below 1 it stands for no polynomial."""
 Error = Annotated[
     float,
     Field(ge=0, allow_inf_nan=True),
     BeforeValidator(lambda value: math.inf if value == "inf" else value),
 ]
-"""Infinite where values explode."""
+"""An error; infinite if values explode."""
 Share = Annotated[float, Field(ge=0, le=1)]
 Settings = tuple[tuple[int, ...], ...]
 """The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""
@@ -39,11 +40,11 @@ EXPERT_LAYER = (5, 5, 5, 5, 7, 9, 9, 9)
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Vectors of the integers of all layers, 8 L in the paper.
+    """Vectors of the integers of all layers: 8 L integers in the paper.
 
     Attributes:
         layers: L, the number of blocks.
-        parametrisation: what the integers of a layer stand for.
+        parametrisation: meaning of the integers of a layer.
     """
 
     layers: int
@@ -60,24 +61,24 @@ class SearchSpace:
 
     @property
     def lower(self) -> np.ndarray:
-        """Least values, one for each variable."""
+        """Least value of each variable, [variables]."""
         return self.shared(self.parametrisation.lower)
 
     @property
     def upper(self) -> np.ndarray:
-        """Greatest values, one for each variable."""
+        """Greatest value of each variable, [variables]."""
         return self.shared(self.parametrisation.upper)
 
     def decode(self, vector: Sequence[int] | np.ndarray) -> Settings:
         """The settings of a vector, in canonical form.
 
         Raises:
-            AtlasError: the wrong length, or a value out of bounds.
+            AtlasError: the vector has the wrong length, or a value is out of bounds.
         """
         values = np.asarray(vector)
         if values.shape != (self.variables,):
             raise AtlasError(
-                f"{self.layers} layers have {self.variables} settings, not {values.size}",
+                f"{self.layers} layers have {self.variables} integers, not {values.size}",
                 remedy=f"give {self.parametrisation.variables} integers for each layer",
             )
         outside = np.flatnonzero(
@@ -88,7 +89,7 @@ class SearchSpace:
             layer, index = divmod(first, self.parametrisation.variables)
             raise AtlasError(
                 f"{self.parametrisation.names[index]} of layer {layer} cannot be {values[first]}",
-                why=f"it goes from {self.lower[first]} to {self.upper[first]}",
+                why=f"its values go from {self.lower[first]} to {self.upper[first]}",
             )
         rows = values.reshape(self.layers, -1).tolist()
         return tuple(self.parametrisation.canonical(row) for row in rows)
@@ -112,7 +113,7 @@ class SearchSpace:
 
 
 def is_partial(settings: Settings) -> bool:
-    """Whether some op is left exact, so that the setting is a probe and no program."""
+    """Whether some op is left exact, so that the setting is a probe and not a program."""
     return any(EXACT in layer for layer in settings)
 
 
@@ -122,8 +123,8 @@ def expert(layers: int) -> Settings:
 
 
 def expert_layer(parametrisation: Parametrisation = PAPER) -> tuple[int, ...]:
-    """The integers that stand for the setting `is` of a layer: its degrees, or where the ladder
-    lacks one the next higher degree, or the highest.
+    """The integers of the setting `is` for a layer: its degrees; if the ladder of degrees lacks
+    one, the next higher degree, or the highest.
     """
     ladder = [parametrisation.degree(index) for index in range(1, max(parametrisation.upper) + 1)]
     indices = [
@@ -136,22 +137,21 @@ def expert_layer(parametrisation: Parametrisation = PAPER) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """A setting and what it was found to cost, and the schema of its JSON form.
+    """A setting with its measured costs, and the schema of its JSON form.
 
     Attributes:
-        depth: of the blocks, in the paper's convention.
-        levels: of the blocks once folded, by formula.
-        error: mean absolute error against the cleartext model; infinite where values explode.
+        depth: depth of the blocks, in the paper's convention.
+        levels: levels of the folded blocks, by formula.
+        error: mean absolute error against the cleartext model; infinite if values explode.
         settings: the integers of each layer; see `Front.parametrisation`.
-        seconds: predicted latency of one encrypted run; None where it was not predicted.
-        held_back_error: as `error`, on the inputs that calibration held back; None where it was not
-            measured.
-        unsafe: how many of these would get a wrong answer; None likewise.
-        agreement: share of these, or of labelled inputs, whose answer agrees with the model's
-            (`atlasc.simulation.agreement`); None likewise.
-        accuracy: on labelled inputs: the share of right classes, or the correlation of values; None
-            likewise.
-        exploded_at: where values explode, as "module path: op"; None where they stay finite.
+        seconds: predicted seconds of one encrypted run; None if they were not predicted.
+        held_back_error: like `error`, on the held-back inputs; None if it was not measured.
+        unsafe: number of held-back inputs that would get a wrong answer; None if not measured.
+        agreement: share of the held-back or labelled inputs whose answers agree with the model's
+            (`atlasc.simulation.agreement`); None if it was not measured.
+        accuracy: on labelled inputs, the share of right classes, or the correlation of values; None
+            if it was not measured.
+        exploded_at: where values explode, as "module path: op"; None if they stay finite.
     """
 
     __pydantic_config__ = STRICT
@@ -168,17 +168,17 @@ class Point:
     exploded_at: str | None = None
 
     def cost(self, kind: Cost) -> float:
-        """Depth, levels, or predicted seconds: infinite where they are not known."""
+        """Depth, levels, or predicted seconds; infinite if the seconds are not known."""
         if kind == "latency":
             return math.inf if self.seconds is None else self.seconds
         return self.depth if kind == "depth" else self.levels
 
     def agrees(self, measure: Measure) -> bool:
-        """Whether its answers agree with the model's, as far as anybody measured."""
+        """Whether the point's answers agree with the model's, as far as this was measured."""
         return self.agreement is None or self.agreement >= LEAST_AGREEMENT[measure]
 
     def trusted(self, measure: Measure) -> bool:
-        """Whether its answers agree with the model's and no held-back input is unsafe."""
+        """Whether the point's answers agree with the model's and no held-back input is unsafe."""
         return self.agrees(measure) and not self.unsafe
 
     @property
@@ -187,7 +187,9 @@ class Point:
         return math.isfinite(self.error)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values, without what was not measured; an infinite error is the text "inf"."""
+        """The point as JSON values, without unmeasured ones; an infinite error is the text
+        "inf".
+        """
         values = {name: getattr(self, name) for name in POINT_FIELDS}
         values["settings"] = [list(layer) for layer in self.settings]
         return {
@@ -213,11 +215,12 @@ POINT_FIELDS = tuple(field.name for field in fields(Point))
 
 
 def cheap_to_accurate(items: Iterable[T], key: Callable[[T], tuple[Any, ...]]) -> list[T]:
-    """The items that no other one dominates, from cheap to accurate; equals appear once.
+    """The items that no other item dominates, from cheap to accurate; equal items appear once.
 
     Args:
-        key: cost and error of an item, and what decides between equals. Infinite errors are left
-            out.
+        items: the items.
+        key: gives cost and error of an item, then whatever decides between equals. Items of
+            infinite error are left out.
     """
     front: list[T] = []
     least = math.inf
@@ -230,12 +233,16 @@ def cheap_to_accurate(items: Iterable[T], key: Callable[[T], tuple[Any, ...]]) -
 
 
 def non_dominated(points: Iterable[Point], cost: Cost = "depth") -> list[Point]:
-    """The valid points that no other one dominates, from cheap to accurate; equals appear once."""
+    """The valid points that no other dominates, from cheap to accurate; equal points appear
+    once.
+    """
     return cheap_to_accurate(points, lambda p: (p.cost(cost), p.error, p.settings))
 
 
 def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float]) -> float:
-    """Area that points of (cost, error) dominate below a reference point, over its cost."""
+    """Area below a reference point that points (cost, error) dominate, over the reference's
+    cost.
+    """
     at_cost, least = reference
     area = 0.0
     for cost, error in sorted(points):

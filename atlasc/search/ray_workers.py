@@ -1,4 +1,6 @@
-"""Evaluations spread over processes and machines by Ray. Its actors are called workers here."""
+"""Spreads evaluations over processes and machines with Ray, whose actors are called workers
+here.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,24 @@ from atlasc.search.points import Point, Settings
 from atlasc.search.search_problem import AUTO, RayWorkers, SearchProblem, silent
 
 GPU_BATCH = 32
-"""Settings that a worker with a GPU gets at once; others get one, so that none is known late."""
+"""Settings sent at once to a worker with a GPU; other workers get one, so that none is late."""
 DEATHS = 3
-"""Workers that one setting may cost."""
+"""Number of workers that may die on one setting."""
 PATIENCE = 30.0
-"""Seconds without any worker, after which a note says what the search waits for."""
+"""Seconds without any worker after which a note says what the search waits for."""
 CONNECT_SECONDS = 10.0
 STORE_MEMORY = 200 << 20
-"""Bytes of a local object store beside what the problem takes."""
+"""Bytes of a local object store in addition to the problem."""
 
 
 class RemoteObjective:
-    """What a worker runs: the objectives of one problem, made when they are first needed."""
+    """The work of a worker: the objectives of one problem, made when they are first needed."""
 
     def __init__(self, problem: SearchProblem) -> None:
         self._objective_of = cache(problem.objective)
 
     def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> tuple[int, list[Point]]:
-        """The process, and points of the whole model or of its first layers."""
+        """The process id, and points of the whole model or of its first layers."""
         return os.getpid(), list(self._objective_of(layers).points(settings)) if settings else []
 
 
@@ -41,15 +43,15 @@ class RemoteObjective:
 class _Worker:
     actor: Any = None
     share: deque[Settings] = field(default_factory=deque)
-    process: int | None = None  # once it runs
+    process: int | None = None  # known once it runs
 
 
 class RayPool(AbstractContextManager["RayPool"]):
     """Workers that hold one problem; used as a context.
 
-    Settings with equal first layers go to one worker, which reuses the values that they share. A
-    worker without work takes half of the longest share. A worker that dies is replaced, and its
-    settings are evaluated again.
+    Settings with equal first layers go to one worker, which reuses the values that they share. An
+    idle worker takes half of the longest share. A worker that dies is replaced, and its settings
+    are evaluated again.
 
     Raises:
         AtlasError: Ray is not installed, or its cluster cannot be reached.
@@ -72,7 +74,7 @@ class RayPool(AbstractContextManager["RayPool"]):
         processors = int(resources.get("CPU", 1)) // workers.threads
         count = workers.count or gpus or max(1, processors)
         self._batch = GPU_BATCH if gpus else 1
-        # Without a GPU of its own a worker must not take one that it happens to see.
+        # A worker without its own GPU must not use one that it happens to see.
         device = "cpu" if problem.device == AUTO and not gpus else problem.device
         theirs = replace(problem, threads=workers.threads, device=device)
         self._problem = ray.put(replace(theirs, journal=None, workers=None, note=silent))
@@ -96,18 +98,18 @@ class RayPool(AbstractContextManager["RayPool"]):
 
     @property
     def processes(self) -> list[int]:
-        """Process ids of the workers that have started, each on its machine."""
+        """Process ids of the started workers, each on its own machine."""
         return [worker.process for worker in self._workers if worker.process is not None]
 
     def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> Iterator[Point]:
         """Points as they become known.
 
         Args:
-            layers: of the proxy; None for the whole model.
-            settings: in an order that puts those with equal first layers next to each other.
+            layers: number of layers in the proxy; None for the whole model.
+            settings: settings in an order that makes those with equal first layers neighbours.
 
         Raises:
-            AtlasError: of an evaluation, or workers die again and again.
+            AtlasError: an evaluation fails, or workers die again and again.
         """
         count, left = len(self._workers), len(settings)
         for index, worker in enumerate(self._workers):
@@ -126,7 +128,7 @@ class RayPool(AbstractContextManager["RayPool"]):
         while not ready:
             ready, _ = self._ray.wait(list(self._running), timeout=PATIENCE)
             if not ready and not self.processes:
-                self._note("no worker has started yet: the cluster has no processor free for one")
+                self._note("no worker has started yet, because the cluster has no free processor")
         worker, task = self._running.pop(ready[0])
         errors = self._ray.exceptions
         try:
@@ -141,7 +143,7 @@ class RayPool(AbstractContextManager["RayPool"]):
         return worker, points
 
     def _give(self, worker: _Worker, layers: int | None) -> None:
-        """Give a worker that is idle its next setting."""
+        """Give an idle worker its next settings."""
         if worker.process is None:
             return
         if not worker.share:
@@ -150,7 +152,7 @@ class RayPool(AbstractContextManager["RayPool"]):
             worker.share.extend(reversed(half))
         task: list[Settings] = []
         while worker.share and len(task) < self._batch:
-            # A setting that a worker died of, or may have died of, is evaluated alone.
+            # A setting on which a worker died, or may have died, is evaluated alone.
             if task and (self._deaths[task[0]] or self._deaths[worker.share[0]]):
                 break
             task.append(worker.share.popleft())
@@ -170,17 +172,19 @@ class RayPool(AbstractContextManager["RayPool"]):
             raise AtlasError(
                 f"{DEATHS} workers died {what}",
                 why=lines[-1] if lines else "",
-                remedy="fewer workers leave each of them more memory; on a cluster, install this "
-                "atlasc on every machine",
+                remedy="use fewer workers, so that each has more memory; on a cluster, install "
+                "this version of atlasc on every machine",
             )
-        self._note("a worker died and is replaced; what it was evaluating is evaluated again")
+        self._note("a worker died and is replaced; its settings are evaluated again")
         worker.share.extendleft(reversed(task))
         self._ray.kill(worker.actor)
         self._start(worker)
 
 
 def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
-    """Reach a cluster, or start one on this machine, that prints nothing among our results."""
+    """Connect to a cluster, or start one on this machine, whose messages do not mix with
+    results.
+    """
     address = workers.address or os.environ.get("RAY_ADDRESS") or "local"
     local: dict[str, Any] = {}
     if address == "local":
@@ -191,7 +195,7 @@ def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
         }
     try:
         host, _, port = address.removeprefix("ray://").rpartition(":")
-        if host:  # Ray itself would try for minutes
+        if host:  # Ray itself would keep trying for minutes
             socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
         ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What is searched, and the objective: what a setting costs and how wrong its output is."""
+"""The problem of a search, and its objective: the cost and the error of a setting."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ SNAPSHOT_MEMORY = 256 << 20
 
 
 def silent(text: str) -> None:
-    """A note that is shown to no user."""
+    """A note that is dropped."""
 
 
 @dataclass(frozen=True)
 class RayWorkers:
-    """Processes of Ray that evaluate: on the GPUs of a cluster if it has some, or else on its
-    processors.
+    """Ray processes that evaluate settings: on the GPUs of a cluster if it has any, otherwise on
+    its processors.
 
     Attributes:
-        count: workers; None for one on each GPU, or for as many as there are processors for.
-        threads: of each worker.
-        address: of a running cluster with this atlasc installed on every machine; None for the
-            environment variable RAY_ADDRESS, and without it for processes on this machine.
+        count: number of workers; None for one per GPU, or as many as the processors allow.
+        threads: threads of each worker.
+        address: address of a running cluster with this version of atlasc on every machine; None
+            reads the environment variable RAY_ADDRESS, and without it uses this machine.
     """
 
     count: int | None = None
@@ -69,24 +69,24 @@ class SearchProblem:
     """A model, its ranges, the inputs on which settings are compared, and how they are evaluated.
 
     Attributes:
-        module: an nn module; approximations that it carries are not looked at.
+        module: an nn module; approximations of its ops are ignored.
         calibration: its ranges.
         arrays: search inputs by name, [N, ...] each; about 10 are enough (the paper's surrogate),
-            more make the error truer and the search slower.
-        cost: what is minimised beside the error.
-        parametrisation: what the integers of settings stand for.
+            more make the error more reliable and the search slower.
+        cost: the cost to minimise beside the error.
+        parametrisation: meaning of the integers of settings.
         dtype: float32 or float64; a GPU evaluates in float32.
-        threads: among which the inputs are divided; None for the number of processors.
+        threads: threads among which the inputs are divided; None for the number of processors.
         memory: bytes for values that settings with equal first layers share.
-        journal: a file in which evaluations are kept, so that an interrupted search goes on where
-            it stopped; None keeps nothing.
+        journal: file that keeps evaluations, so that an interrupted search can continue; None keeps
+            nothing.
         workers: evaluate in other processes; None for this process alone.
-        device: on which settings are evaluated: "cpu", "cuda", or "auto" for a GPU if there is one.
-        target: its parameters and costs predict latencies; needed where latency is the cost.
+        device: device that evaluates settings: "cpu", "cuda", or "auto" for a GPU if there is one.
+        target: its parameters and costs predict seconds; needed if the cost is latency.
         note: called with a sentence for the user about the journal or the workers.
-        shares: weight of each input in the error; None for equal ones.
-        aim: greatest error of the setting that will be taken, if that is known: the strategy hybrid
-            ends its search near it. None for the whole front.
+        shares: weight of each input in the error; None for equal weights.
+        aim: greatest error of the setting that will be taken, if it is known: the strategy hybrid
+            then concentrates its search near it. None for the whole front.
     """
 
     module: Module
@@ -107,11 +107,11 @@ class SearchProblem:
 
     @property
     def processors(self) -> int:
-        """Threads that this process may use."""
+        """Number of threads that this process may use."""
         return self.threads or os.cpu_count() or 1
 
     def objective(self, layers: int | None = None) -> Objective:
-        """The objective, on the whole model or on its first layers."""
+        """The objective, for the whole model or for its first layers."""
         return Objective(self, layers)
 
     def reference(self, objective: Objective) -> tuple[float, float]:
@@ -139,7 +139,9 @@ class SearchProblem:
         return _digest(self.module.symbols)
 
     def identity(self) -> dict[str, Any]:
-        """Everything that an evaluation depends on: JSON values, SHA-256 (hex) of what is large."""
+        """Everything that an evaluation depends on: JSON values, and SHA-256 (hex) of large
+        objects.
+        """
         ranges = json.dumps(self.calibration.to_dict()["ranges"])
         return {
             "model": hashlib.sha256(print_module(self.module).encode()).hexdigest(),
@@ -155,10 +157,10 @@ class SearchProblem:
 
 
 def simulator(problem: SearchProblem) -> Simulator:
-    """What evaluates settings: NumPy on processors, or torch on a GPU.
+    """The simulator of a problem: NumPy on processors, or torch on a GPU.
 
     Raises:
-        AtlasError: there is no such device, or it does not evaluate in the problem's dtype.
+        AtlasError: the device does not exist, or cannot evaluate in the problem's dtype.
     """
     device, single = problem.device, np.dtype(problem.dtype) == np.float32
     if device == "cpu" or (device == AUTO and not (single and _has_gpu())):
@@ -185,11 +187,12 @@ def _has_gpu() -> bool:
 class Objective:
     """Evaluates settings of a problem in this process.
 
-    What a setting costs does not depend on what was evaluated before, nor on which process does it.
+    The cost of a setting depends neither on earlier evaluations nor on the process.
 
     Args:
-        layers: the early-layer proxy: compare the values after that many blocks instead of the
-            outputs. None for the whole model.
+        problem: the search problem.
+        layers: for the early-layer proxy, compare the values after this many blocks instead of
+            the outputs. None for the whole model.
     """
 
     def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
@@ -211,18 +214,18 @@ class Objective:
         return variation(self._reference, self._weights)
 
     def evaluate(self, settings: Settings) -> Point:
-        """Depth, levels and error of a setting in canonical form."""
+        """Evaluate depth, levels and error of a setting in canonical form."""
         return next(self.points([settings]))
 
     def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
-        """Evaluate different settings; those with equal first layers one after the other."""
+        """Evaluate different settings, those with equal first layers one after the other."""
         ordered = sorted(settings, key=self.prefix)
         batch = map(self.approximations, ordered)
         simulations = self._simulator.run_all(self._inputs, batch, layers=self.layers)
         return map(self._point, ordered, simulations)
 
     def prefix(self, settings: Settings) -> list[int]:
-        """A sort key that puts settings with equal first layers next to each other."""
+        """A sort key that makes settings with equal first layers neighbours."""
         return self._simulator.prefix(self.approximations(settings))
 
     def _point(self, settings: Settings, simulated: Simulation) -> Point:
@@ -234,14 +237,14 @@ class Objective:
         return Point(depth, levels, error, settings, seconds, exploded_at=simulated.exploded_at)
 
     def seconds(self, settings: Settings) -> float | None:
-        """Predicted seconds; None without a latency model, and where ops are left exact."""
+        """Predicted seconds; None without a latency model, or if ops are left exact."""
         latency = self._problem.latency_model
         if latency is None or is_partial(settings):
             return None
         return latency.seconds(self.approximations(settings))
 
     def costs(self, approximations: Mapping[str, Approximation]) -> tuple[int, int]:
-        """Depth and levels of the blocks; ops that are exact cost nothing."""
+        """Depth and levels of the blocks; exact ops cost nothing."""
         inside = {p.op.value.name: p.op.name for p in self._places if p.block is not None}
         chosen = [(inside[n], one) for n, one in approximations.items() if n in inside]
         return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
@@ -249,8 +252,8 @@ class Objective:
     def approximations(
         self, settings: Settings, places: Sequence[NonlinearPlace] | None = None
     ) -> dict[str, Approximation]:
-        """The approximations of a setting at some places, or at all, by result name; an op that is
-        left exact has none.
+        """Result name -> approximation of a setting, at some places or at all; ops that are left
+        exact have none.
         """
         wanted = self._places if places is None else places
         parametrisation = self._problem.parametrisation
@@ -277,8 +280,9 @@ def output_error(
     reference: Mapping[str, np.ndarray],
     weights: Mapping[str, np.ndarray | None],
 ) -> float:
-    """Mean absolute error of outputs, by name; infinite where a value is not finite. Weights are
-    broadcast to each output; see ``error_weights``.
+    """Mean absolute error of outputs, by name; infinite if a value is not finite.
+
+    Weights are broadcast to each output; see ``error_weights``.
     """
     total = weight = 0.0
     for name, expected in reference.items():
@@ -296,8 +300,8 @@ def error_weights(
     output: np.ndarray,
     shares: Sequence[float] | None = None,
 ) -> np.ndarray | None:
-    """Weights of the values of an output [B, ...]: those of kept tokens, times the share of its
-    input; None for equal ones.
+    """Weights of the values of an output [B, ...]: 1 for kept tokens times the share of the input;
+    None for equal weights.
     """
     kept = kept_tokens(module, arrays, output)
     if shares is None:

@@ -1,4 +1,4 @@
-"""What a search strategy is, and a run of it: it evaluates, counts, and keeps the front."""
+"""The base class of search strategies, and a run, which evaluates, counts, and keeps the front."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from atlasc.search.ray_workers import RayPool
 from atlasc.search.search_problem import SearchProblem
 
 MODEST_EVALUATIONS = 936
-"""At most, of the search inside ``compile``, where the user says nothing."""
+"""Greatest number of evaluations of the search inside ``compile``, if the user gives none."""
 EVALUATING = "evaluating settings"
 EXTENDS = {"extends": True}
-"""Metadata of an option that makes a search longer: a search may go on with another value of it,
-and finds what it has in common with the shorter one."""
+"""Metadata of an option that lengthens a search: a search may continue with another value of it,
+and reuses the evaluations of the shorter search."""
 
 
 class Progress(NamedTuple):
-    """Where a search stands.
+    """The progress of a search.
 
     Attributes:
-        front: so far.
-        work: what is being done.
-        done, total: how much of it; evaluations of settings, where the work is `EVALUATING`.
-        note: a few words on where it stands.
+        front: the front so far.
+        work: name of the current work.
+        done, total: how much of it is done; counted in evaluations if the work is `EVALUATING`.
+        note: a few words on the current state.
     """
 
     front: Front
@@ -53,18 +53,17 @@ class SearchRun:
     """Evaluates batches for a strategy; equal settings are evaluated once.
 
     Args:
-        total: how many evaluations the strategy will ask for.
+        total: number of evaluations that the strategy will ask for.
         progress: called after every evaluation and every batch.
         journal: keeps every point as soon as it is known.
         pool: workers that evaluate; None for this process.
 
     Attributes:
         objective: the problem's objective in this process.
-        asked: what evaluations gave, by the blocks of the early-layer proxy (None for the whole
-            model) and the settings.
-        front: so far. A point counts once this run has asked for it, and not before because an
-            earlier run left it in the journal: so the front depends on the seed alone.
-        stage: what the evaluations are for, in a few words.
+        asked: (blocks of the early-layer proxy, or None for the whole model; settings) -> point.
+        front: the front so far. A point counts once this run has asked for it, even if an earlier
+            run left it in the journal, so that the front depends only on the seed.
+        stage: purpose of the current evaluations, in a few words.
     """
 
     def __init__(
@@ -91,14 +90,15 @@ class SearchRun:
 
     @property
     def left(self) -> int:
-        """Evaluations that the strategy may still ask for."""
+        """Number of evaluations that the strategy may still ask for."""
         return self.total - self.front.evaluations
 
     def evaluate(self, vectors: np.ndarray, layers: int | None = None) -> np.ndarray:
-        """Objectives [n, 2] of vectors [n, variables]: infinite where values explode.
+        """Objectives [n, 2] of vectors [n, variables]; infinite if values explode.
 
         Args:
-            layers: of the early-layer proxy; None for the whole model.
+            vectors: the integers of settings.
+            layers: number of blocks in the early-layer proxy; None for the whole model.
         """
         points = self.points_of([self.objective.space.decode(v) for v in vectors], layers)
         cost = self.problem.cost
@@ -106,7 +106,7 @@ class SearchRun:
         return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
     def points_of(self, batch: Sequence[Settings], layers: int | None = None) -> list[Point]:
-        """Points of settings in canonical form, also of probes, which leave ops exact."""
+        """Points of settings in canonical form. Probes, which leave ops exact, are allowed."""
         new = {s for s in batch if (layers, s) not in self._known}
         known = self.front.evaluations + len(batch) - len(new)
         for done, point in enumerate(self._new_points(new, layers), known + 1):
@@ -133,7 +133,7 @@ class SearchRun:
         return points
 
     def report(self, work: str, done: int, total: int, note: str = "") -> None:
-        """Say where the search stands; without a note it tells the stage and the least error."""
+        """Report progress; without a note, the note is the stage and the least error."""
         if self._progress is not None:
             points = self.front.points
             best = f"best error {points[-1].error:.2g}" if points else "none finite yet"
@@ -152,7 +152,7 @@ class Strategy(ABC):
     """A way to search. Its fields are its options; all have defaults.
 
     Attributes:
-        name: what the command line calls it.
+        name: name on the command line.
         seed: equal seeds give equal fronts.
     """
 
@@ -162,7 +162,7 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def evaluations(self) -> int | None:
-        """Evaluations in all; None where they follow the problem's size (see `filled`)."""
+        """Number of evaluations; None if it depends on the problem's size (see `filled`)."""
 
     @abstractmethod
     def run(self, run: SearchRun) -> None:
@@ -178,7 +178,7 @@ class Strategy(ABC):
 
     @staticmethod
     def within(evaluations: int) -> dict[str, int]:
-        """Options of a strategy without the option `evaluations` that make so many at most.
+        """Options of a strategy without the option `evaluations` that make at most this many.
 
         Raises:
             AtlasError: the budget is too small.
@@ -187,10 +187,10 @@ class Strategy(ABC):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The strategy with options by name; all strategies take `evaluations`.
+        """The strategy with options by name; all strategies have the option `evaluations`.
 
         Raises:
-            AtlasError: an unknown option, or a value out of bounds.
+            AtlasError: an option is unknown, or a value is out of bounds.
         """
         known = [option.name for option in fields(cls)]
         if "evaluations" in values and "evaluations" not in known:
@@ -206,23 +206,23 @@ class Strategy(ABC):
 
     @classmethod
     def modest(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """These options, with a modest number of evaluations where they name none."""
+        """These options, with a modest number of evaluations unless they name one."""
         usual = cls().evaluations
         if usual is None:
-            return dict(values)  # it follows the model's size already
+            return dict(values)  # the number follows the model's size already
         return {"evaluations": min(usual, MODEST_EVALUATIONS), **values}
 
     def identity(self) -> dict[str, Any]:
-        """The name and the options that decide which settings are asked for, in which order."""
+        """The name, and the options that decide which settings are asked for and in which order."""
         fixed = [f.name for f in fields(self) if not f.metadata.get("extends")]
         return {"strategy": self.name, **{option: getattr(self, option) for option in fixed}}
 
     @contextmanager
     def journal(self, problem: SearchProblem) -> Iterator[Journal | None]:
-        """The open journal of a search; None where the problem names no file.
+        """The open journal of a search; None if the problem names no file.
 
         Raises:
-            AtlasError: it cannot be used; the budget is too small for this problem.
+            AtlasError: the journal cannot be used, or the budget is too small for this problem.
         """
         if problem.journal is None:
             yield None

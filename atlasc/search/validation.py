@@ -1,4 +1,6 @@
-"""Points of a front on inputs that no search has seen: are their answers right?"""
+"""Validation: whether answers are right on inputs that no search has seen, for points of a
+front.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +29,24 @@ MEMORY = 512 << 20
 80 texts of 64 tokens."""
 
 ProgressCallback = Callable[[str, int, int | None], None]
-"""``progress(what, done, total)``; the total is None where it is not known."""
+"""``progress(what, done, total)``; the total is None if it is not known."""
 TRIED = ("held_back_error", "unsafe", "agreement", "accuracy")
 """Members of a point that are measured on held-back inputs."""
 OfSettings = Callable[[Settings], Mapping[str, Approximation]]
-"""From settings to approximations by result name."""
+"""Maps settings to approximations by result name."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What inputs do under one setting.
+    """The results of inputs under one setting.
 
     Attributes:
-        error: mean absolute error of the outputs; infinite where an input explodes.
-        unsafe: inputs that explode, or whose answer is not the model's although the model decides.
-        exploded: inputs of which a value grows beyond bounds or is not finite.
-        agreement: share of the inputs whose answer agrees with the model's.
-        accuracy: on the labelled ones; None where there are none.
+        error: mean absolute error of the outputs; infinite if an input explodes.
+        unsafe: number of inputs that explode, or whose answer differs from the model's although
+            the model decides.
+        exploded: number of inputs with a value that grows beyond bounds or is not finite.
+        agreement: share of the inputs whose answers agree with the model's.
+        accuracy: accuracy on the labelled inputs; None if there are none.
     """
 
     error: float
@@ -56,24 +59,24 @@ class Validation:
 class Validator:
     """Runs settings of one module on its inputs.
 
-    It is the simulator of the search, which tells which inputs explode, and starts where a setting
-    differs from those before.
+    It uses the simulator of the search, which tells which inputs explode, and starts where a
+    setting first differs from earlier ones.
 
     Args:
-        module: an nn module; approximations that it carries are not looked at.
+        module: an nn module; approximations of its ops are ignored.
         arrays: inputs by name, [N, ...] each.
         threads: None for the number of processors.
-        shares: weight of each input in the error; None for equal ones. An input without weight and
-            label counts in no share.
-        progress: called with the number of inputs of which the exact outputs are known.
-        measure: by what an answer agrees with the model's.
-        varying: how the model's outputs vary from input to input; None measures it on these.
-        labels: [N] true classes or values; NaN for inputs without one.
+        shares: weight of each input in the error; None for equal weights. An input without weight
+            and label does not count in any share.
+        progress: called with the number of inputs whose exact outputs are known.
+        measure: how agreement with the model is judged.
+        varying: variation of the model's outputs from input to input; None measures it here.
+        labels: [N] true classes or values; NaN for inputs without a label.
 
     Attributes:
-        inputs: how many there are.
-        labelled: how many have a label.
-        digest: of the inputs and all that is measured on them, SHA-256 (hex).
+        inputs: number of inputs.
+        labelled: number of inputs with a label.
+        digest: SHA-256 (hex) of the inputs and of everything that is measured on them.
     """
 
     def __init__(
@@ -108,11 +111,11 @@ class Validator:
 
     @property
     def model_accuracy(self) -> float | None:
-        """Of the model in the clear, on the labelled inputs."""
+        """Accuracy of the model in the clear on the labelled inputs."""
         return score(self.measured_by, next(iter(self._reference.values())), self._labels)
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
-        """A sort key that puts settings with equal first layers next to each other."""
+        """A sort key that makes settings with equal first layers neighbours."""
         return self._simulator.prefix(approximations)
 
     def measure(
@@ -121,10 +124,11 @@ class Validator:
         error: float = np.inf,
         progress: Callable[[int], None] | None = None,
     ) -> Validation:
-        """What the inputs do under approximations, given by result name.
+        """Measure the inputs under approximations, which are given by result name.
 
         Args:
-            error: of the setting on the search inputs, from which follows what it promises.
+            approximations: the approximations.
+            error: error of the setting on the search inputs, which determines its promise.
             progress: called with the number of inputs that are done.
         """
         answers = self._answers(approximations, error, progress)
@@ -143,15 +147,16 @@ class Validator:
     def wrong(
         self, approximations: Mapping[str, Approximation], error: float = np.inf
     ) -> np.ndarray:
-        """Which inputs [N] explode, or get another answer than the model's although it decides.
+        """Whether each input [N] explodes, or gets another answer than the model's although the
+        model decides.
 
         Args:
-            approximations, error: see `measure`; an op without one is computed exactly.
+            approximations, error: see `measure`; an op without approximation is computed exactly.
         """
         return self._answers(approximations, error).wrong
 
     def only(self, rows: np.ndarray) -> Validator:
-        """Of some of the inputs."""
+        """A validator on some of the inputs."""
         return Validator(
             self._simulator.module,
             {name: array[rows] for name, array in self._arrays.items()},
@@ -178,7 +183,7 @@ class Validator:
 
 
 class _Answers(NamedTuple):
-    """Outputs under one setting, by name, and [N] each: which inputs exploded, which get a wrong
+    """Outputs under one setting, by name; and [N] each: which inputs exploded, which get a wrong
     answer, and how far the answers agree with the model's.
     """
 
@@ -190,15 +195,15 @@ class _Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class Trials:
-    """Trials of points on inputs that no search has seen.
+    """Validates points on inputs that no search has seen.
 
     Attributes:
-        validator: on these inputs.
-        approximations: of settings.
-        journal: of the search; holds trials that need not be repeated, and gets new ones as soon as
-            they are known. None keeps nothing.
-        progress: called with (what, points done, all points); of `validated_pick` nobody knows how
-            many there will be.
+        validator: validator on these inputs.
+        approximations: gives the approximations of settings.
+        journal: journal of the search; its trials need not be repeated, and new trials are added as
+            soon as they are known. None keeps nothing.
+        progress: called with (what, points done, all points); the latter is not known for
+            `validated_pick`.
     """
 
     validator: Validator
@@ -207,7 +212,7 @@ class Trials:
     progress: ProgressCallback | None = None
 
     def known(self, point: Point) -> Point | None:
-        """The point with what was measured on these inputs, if the journal has it."""
+        """The point with its measurements on these inputs, if the journal has them."""
         key = self.validator.digest, point.settings
         found = None if self.journal is None else self.journal.trials.get(key)
         return (
@@ -217,10 +222,11 @@ class Trials:
         )
 
     def tried(self, point: Point, done: int = 0, total: int | None = None) -> Point:
-        """The point with what is measured on these inputs.
+        """The point with its measurements on these inputs.
 
         Args:
-            done, total: for the progress, points before this one and in all.
+            point: the point.
+            done, total: for the progress: number of earlier points, and of all points.
         """
 
         def report(inputs: int) -> None:
@@ -241,20 +247,21 @@ class Trials:
         return point
 
     def prefix(self, point: Point) -> list[int]:
-        """A sort key that puts points with equal first layers next to each other."""
+        """A sort key that makes points with equal first layers neighbours."""
         return self.validator.prefix(self.approximations(point.settings))
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """Say how far the trials are."""
+        """Report the progress of the validation."""
         if self.progress is not None:
             self.progress(what, done, total)
 
 
 def validated(front: Front, trials: Trials) -> Front:
-    """The front with what is measured on held-back inputs at each of its points, and the expert's.
+    """The front with the measurements of each of its points, and of the expert's, on held-back
+    inputs.
 
-    Points with equal first layers are tried one after the other. An interrupt from the keyboard
-    leaves the rest of the points as they are.
+    Points with equal first layers are validated one after the other. After an interrupt from the
+    keyboard, the remaining points are left as they are.
     """
     experts = [] if front.expert is None else [front.expert]
     points, complete = [*front.points, *experts], front.complete
@@ -277,7 +284,7 @@ def validated(front: Front, trials: Trials) -> Front:
 
 
 def _of_trials(front: Front, trials: Trials) -> Front:
-    """The front with what its trials are measured on."""
+    """The front with the facts about the inputs of its validation."""
     of = trials.validator
     return replace(
         front,
@@ -289,12 +296,12 @@ def _of_trials(front: Front, trials: Trials) -> Front:
 
 
 def validated_pick(front: Front, trials: Trials, pick: Callable[[Front], Point]) -> Front:
-    """The front with what was measured for the point that `pick` takes of it.
+    """The front with the measurements of the point that `pick` chooses.
 
-    A point is tried when it would be taken. Where inputs are unsafe under it, another one may be
-    taken, which is tried in turn. An interrupt from the keyboard ends that.
+    A point is validated when it would be chosen. If inputs are unsafe under it, `pick` may choose
+    another point, which is validated in turn. An interrupt from the keyboard ends this.
 
-    `pick` must pass points that were not validated.
+    `pick` must accept points that were not validated.
     """
     front = _of_trials(front, trials)
     try:

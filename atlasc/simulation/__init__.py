@@ -1,1 +1,1 @@
-"""The polynomial simulator: a model with its polynomials, in the clear."""
+"""The polynomial simulator: runs a model with its polynomials in the clear."""

@@ -1,15 +1,15 @@
-"""Whether an answer agrees with the model's, by a measure that a user knows.
+"""Whether an answer agrees with the model's, by a measure that users know.
 
 Three measures are enough for Transformers:
 
 * ``class``: the answer is a score for each class, and the class with the best score counts.
-* ``tokens``: the same for each token of a text: decoders, taggers, masked language models.
+* ``tokens``: the class of each token of a text counts: decoders, taggers, masked language models.
 * ``values``: the numbers count (embeddings, regressions): their cosine with the model's, and their
-  error against how the answers vary from input to input.
+  error in relation to how the answers vary from input to input.
 
 Errors are measured against the *variation* of the outputs: their standard deviation over inputs,
 around the mean of each feature. The mean magnitude would not do: with a bias of 100, a classifier
-whose logits vary by 0.15 would be allowed errors as large as these.
+whose logits vary by 0.15 would be allowed errors as large as its logits' differences.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ PROMISED, NOISE, USUAL = "promised_error", "encryption_error", "usual_error"
 MEASURE, VARIATION = "agreement", "variation"
 """Attributes of a poly module; see `Promise`."""
 PROMISE = 10.0
-"""Times the mean error of the search inputs is what an input usually errs by at most: on real texts
-the worst of hundreds errs by three to ten times the mean."""
+"""An input usually errs by at most this many times the mean error of the search inputs: on real
+texts the worst of hundreds errs by three to ten times the mean."""
 FINEST = 3e-3
-"""Of the variation of the outputs: errors below count as this one, so that a more accurate program
-is not judged more strictly."""
+"""Least error that is promised, as a share of the variation, so that a more accurate program is not
+judged more strictly."""
 LARGEST = 0.1
-"""Of the variation: an answer that errs by more is another answer. Around the mean of all answers,
-the cosine of an answer with the model's is then about 0.995."""
+"""Greatest error of an answer that agrees, as a share of the variation. At this error, the cosine
+with the model's answer is about 0.995, measured around the mean of all answers."""
 COSINE = 0.995
 """Least cosine of an answer with the model's."""
 LEAST_AGREEMENT: dict[Measure, float] = {"class": 0.99, "tokens": 0.999, "values": 0.99}
-"""Share of the held-back inputs, or of their tokens, whose answers must agree with the model's, of
-a program that is offered. For tokens more: an input whose class the model hardly decides is
+"""Share of the held-back inputs, or of their tokens, whose answers must agree with the model's if a
+program is offered. It is larger for tokens: an input on whose class the model hardly decides is
 undecided, but a text with some such tokens is safe. Of texts of another kind, up to four times as
-many tokens are other ones, and 99.5% of these should agree too (benchmarks/fidelity/safe.py)."""
+many tokens get another class, and 99.5% of these should agree too (benchmarks/fidelity/safe.py)."""
 DESCRIPTIONS = {
     "class": "the same class",
     "tokens": "the same likeliest class of each token",
@@ -54,14 +54,14 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Promise:
-    """What a program promises of each answer; it stands in its poly module.
+    """The promise of a program for each answer; its poly module keeps it.
 
     Attributes:
-        measure: what counts.
+        measure: how agreement is judged.
         error: greatest mean absolute error of an answer against the model's, encryption included.
-        noise: what encryption adds to it at most.
-        variation: of the model's answers from input to input.
-        usual: what answers to inputs like those of calibration err by at most; None for `error`.
+        noise: greatest part of this error that encryption adds.
+        variation: variation of the model's answers from input to input.
+        usual: greatest error of answers to inputs like those of calibration; None for `error`.
     """
 
     measure: Measure
@@ -72,12 +72,14 @@ class Promise:
 
     @property
     def near(self) -> float:
-        """If the scores of a model's two best classes differ by no more, it hardly decides."""
+        """Difference of a model's two best scores up to which the model hardly decides."""
         usual = self.error if self.usual is None else self.usual
         return min(usual, LARGEST * self.variation)
 
     def attributes(self) -> dict[str, Any]:
-        """Of the poly module; three digits, because the last ones depend on the order of sums."""
+        """Attributes of the poly module, with three digits: further ones depend on the order of
+        sums.
+        """
         figures = {PROMISED: self.error, NOISE: self.noise, VARIATION: self.variation}
         if self.usual is not None:
             figures[USUAL] = self.usual
@@ -86,7 +88,7 @@ class Promise:
 
     @staticmethod
     def of(module: Module) -> Promise | None:
-        """The promise of a poly module; None where it does not make one."""
+        """The promise of a poly module; None if it makes none."""
         found = module.attributes
         if PROMISED not in found:
             return None
@@ -105,31 +107,33 @@ class Promise:
 
 
 UNKNOWN = Promise("values", float("inf"))
-"""Of a program that promises nothing."""
+"""The promise of a program that promises nothing."""
 
 
 def promised(measure: Measure, error: float, variation: float, noise: float = 0.0) -> Promise:
-    """What a program may promise.
+    """The promise that a program may make.
 
     Args:
+        measure: how agreement is judged.
         error: mean absolute error of the polynomials on the search inputs.
-        noise: what encryption adds to an answer at most.
+        variation: variation of the model's answers.
+        noise: greatest error that encryption adds to an answer.
     """
     usual, largest = PROMISE * max(error, FINEST * variation) + noise, LARGEST * variation
     if measure == "values":
         return Promise(measure, min(usual, largest), noise, variation)
-    # A class is right or not, whatever its scores err by: of one input they may err by more than
-    # of others. A program that usually errs by more says so.
+    # A class is right or wrong, however much its scores err, so a single input may err by more than
+    # others. A program that usually errs by more says so.
     most = max(usual, largest) if measure == "class" else largest
     return Promise(measure, most, noise, variation, usual)
 
 
 def variation(outputs: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray | None]) -> float:
     """How outputs [N, ..., features], by name, vary from input to input and from token to token:
-    the standard deviation around the mean of each feature. Their magnitude where they do not vary.
+    the standard deviation around the mean of each feature, or their magnitude if they do not vary.
 
     Args:
-        weights: broadcast to each output; None for equal ones.
+        weights: weights broadcast to each output; None for equal weights.
     """
     squares = sizes = total = 0.0
     for name, output in outputs.items():
@@ -150,17 +154,17 @@ def variation(outputs: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarra
 
 @dataclass(frozen=True)
 class Comparison:
-    """Answers to N inputs beside the model's, ``[N]`` each.
+    """Comparison of the answers to N inputs with the model's; all attributes are [N].
 
     Attributes:
-        errors: mean absolute difference, without padding tokens; infinite where it is not finite.
-        cosines: with the model's answer; 1 for answers of a single number.
-        same: share of the tokens with the model's class, 1 or 0 for one class; else 1.
-        flips: the largest difference between the model's two best scores at a place where the
-            class is another one; 0 where all are the same.
-        margins: least difference between the model's two best scores; infinite without classes.
-        own_margins: by how much the model's class leads in the answer, at least; likewise.
-        unclear: share of the tokens at which the model hardly decides.
+        errors: mean absolute difference, without padding tokens; infinite if it is not finite.
+        cosines: cosine with the model's answer; 1 for answers of a single number.
+        same: share of tokens with the model's class; for one class 1 or 0; without classes 1.
+        flips: largest difference of the model's two best scores at a place where the class
+            differs; 0 if no class differs.
+        margins: least difference of the model's two best scores; infinite without classes.
+        own_margins: least lead of the model's class in the answer; infinite without classes.
+        unclear: share of tokens on which the model hardly decides.
     """
 
     errors: np.ndarray
@@ -180,41 +184,42 @@ class Comparison:
         return np.where(finite & near & (self.cosines >= COSINE), 1.0, 0.0)
 
     def wrong(self, promise: Promise) -> np.ndarray:
-        """Which answers are not the model's, although the model decides."""
+        """Whether each answer differs from the model's although the model decides; [N]."""
         return np.array([self.disagrees(promise, row) != "" for row in range(len(self.errors))])
 
     def disagrees(self, promise: Promise, row: int) -> str:
-        """Why the answer to an input is not the model's; empty where it is, or where the model
+        """Why the answer to an input differs from the model's; empty if it agrees, or if the model
         itself hardly decides.
         """
         error, near = self.errors[row] + promise.noise, promise.near
         if not error <= promise.error:
-            return f"its answer errs by {error:.3g}, {promise.error:.3g} was promised"
+            return f"its answer errs by {error:.3g}; the program promises {promise.error:.3g}"
         if promise.measure == "values":
             if not self.cosines[row] >= COSINE:
                 return f"the cosine of its answer with the model's is {self.cosines[row]:.4f}"
             return ""
         if self.flips[row] > near:
             return (
-                "its class is not the model's, whose scores of the two differ by at least "
+                "its class differs from the model's, although the model's scores differ by at "
+                "least "
                 f"{self.flips[row]:.3g}"
             )
         coarse = promise.error > LARGEST * promise.variation
         if promise.measure == "class" and coarse and near < self.margins[row] <= promise.error:
             return (
-                f"its class is chance: the two best scores differ by {self.margins[row]:.3g}, and "
+                f"its class is chance: the two best scores differ by {self.margins[row]:.3g}, but "
                 f"an answer may err by {promise.error:.3g}"
             )
         return ""
 
     def undecided(self, promise: Promise, row: int) -> str:
-        """Why nobody can say that an answer will have the model's class: the scores of two classes
-        are too near to each other; empty where they are not.
+        """Why it is uncertain that an answer will have the model's class: the scores of two classes
+        are too close to each other; empty if they are not.
         """
         margin, own = self.margins[row], self.own_margins[row]
         if promise.measure == "class" and margin <= promise.near:
             return (
-                f"the model itself hardly decides: its two best scores differ by {margin:.3g}, and "
+                f"the model itself hardly decides: its two best scores differ by {margin:.3g}, but "
                 f"an answer may err by {promise.near:.3g}"
             )
         if promise.measure == "class" and own <= 2 * promise.noise:
@@ -231,13 +236,15 @@ def compared(
     answers: Mapping[str, np.ndarray],
     model: Mapping[str, np.ndarray],
 ) -> Comparison:
-    """Answers [N, ...] by output name, beside those of the model.
+    """Compare answers [N, ...], by output name, with the model's.
 
     Args:
-        module: tells which input is a mask.
-        inputs: of the module, by name.
+        promise: how agreement is judged.
+        module: the module, which tells the input that is a mask.
+        inputs: inputs of the module, by name.
+        answers, model: answers of the program and of the model, by output name.
     """
-    with np.errstate(all="ignore"):  # what is not finite is infinitely wrong
+    with np.errstate(all="ignore"):  # values that are not finite count as infinitely wrong
         parts = [
             _compared(promise, kept_tokens(module, inputs, exact), answers[name], exact)
             for name, exact in model.items()
@@ -249,7 +256,7 @@ def compared(
 def _compared(
     promise: Promise, kept: np.ndarray | None, answers: np.ndarray, model: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """The members of a `Comparison`, of one output [N, ...]."""
+    """The members of a `Comparison` for one output [N, ...]."""
     count = len(model)
     whole = np.ones((count, *[1] * (model.ndim - 1))) if kept is None else kept
     counted = np.broadcast_to(whole, model.shape) > 0
@@ -278,8 +285,8 @@ def _compared(
 
 
 def _classes(answers: np.ndarray, model: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of scores [N, places, classes]: whether the best is the same, by how much the model's best
-    leads, and by how much the same class leads in the answers (less than 0 where it does not).
+    """For scores [N, places, classes]: whether the best class is the same, by how much it leads in
+    the model, and by how much it leads in the answers (negative if it does not lead).
     """
     best = model.argmax(axis=-1)[..., None]
     two = np.partition(model, -2, axis=-1)[..., -2:]
@@ -290,7 +297,7 @@ def _classes(answers: np.ndarray, model: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _means(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Means [N] of values [N, ...] where they are counted; infinite where one is not finite."""
+    """Means [N] of the counted values in [N, ...]; infinite if one of them is not finite."""
     axes = tuple(range(1, values.ndim))
     found = np.where(counted, values, 0.0).sum(axis=axes) / counted.sum(axis=axes)
     return np.where(np.isfinite(found), found, np.inf)

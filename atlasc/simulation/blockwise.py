@@ -1,7 +1,7 @@
-"""Nonlinear ops under their approximations, on NumPy arrays, in blocks that stay in the cache.
+"""Evaluates nonlinear ops with their approximations on NumPy arrays, in blocks that fit the cache.
 
-An approximation runs as a row program where one can be recorded. Otherwise, and without the native
-library, it is evaluated against NumPy's arithmetic.
+An approximation runs as a row program if one can be recorded. Otherwise, and without the native
+library, it is evaluated with NumPy's arithmetic.
 """
 
 from __future__ import annotations
@@ -24,33 +24,36 @@ from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
 from atlasc.simulation.row_programs import NotRecordable, RowProgram, kept_terms
 
 BLOCK = 1 << 16
-"""Elements of a block: its temporaries fit into a core's second-level cache."""
+"""Elements of a block, chosen so that temporaries fit into a core's second-level cache."""
 PROGRAMS = 1 << 12
-"""Row programs that are kept: all ops of a model, under all approximations that a search tries."""
+"""Number of row programs that are kept: for all ops of a model and all approximations of a
+search.
+"""
 
 
 @dataclass(frozen=True)
 class BlockArithmetic(NumpyArithmetic):
-    """Evaluation in the clear that leaves out what cannot be seen.
+    """Cleartext evaluation that leaves out terms without effect.
 
-    Inside its domain a Chebyshev sum changes by at most the sum of the coefficients left out, so
-    trailing ones below the precision of the dtype are skipped: a GELU of degree 511 has about 100
-    that matter. Outside the domain the sum is evaluated in full, as it explodes there.
+    Inside its domain a Chebyshev sum changes by at most the sum of the coefficients that are left
+    out, so trailing coefficients below the precision of the dtype are skipped: a GELU of degree 511
+    has about 100 that matter. Outside the domain the sum is evaluated in full, because it explodes
+    there.
     """
 
     def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
         """The result of an operation."""
-        if name == "row_sum":  # nothing cancels here (norms get centred rows): no wider type
+        if name == "row_sum":  # nothing cancels here (norms get centred rows), so no wider type
             return np.einsum("...i->...", operands[0])[..., None]
         if name == "chebyshev":
             return self._chebyshev(operands[0], constant)
         return super().step(name, *operands, constant=constant)
 
     def _chebyshev(self, a: np.ndarray, total: ChebyshevSum) -> np.ndarray:
-        """The sum, without the terms that do not count.
+        """The sum without the terms that have no effect.
 
-        Each element alone decides which terms count for it, so that results do not depend on how
-        inputs are divided among threads or workers.
+        Which terms count depends on each element alone, so that results do not depend on how inputs
+        are divided among threads or workers.
         """
         domain, coefficients = total.domain, total.coefficients
         kept = coefficients.shape[-1]
@@ -58,7 +61,7 @@ class BlockArithmetic(NumpyArithmetic):
             kept = kept_terms(coefficients, self.dtype)
         short = ChebyshevSum.of(coefficients[..., :kept], domain)
         result = super().step("chebyshev", a, constant=short)
-        if kept < total.degree + 1 and not (domain[0] <= a.min() and a.max() <= domain[1]):
+        if kept < coefficients.shape[-1] and not (domain[0] <= a.min() and a.max() <= domain[1]):
             outside = ~((domain[0] <= a) & (a <= domain[1]))
             result[outside] = super().step("chebyshev", a[outside], constant=total)
         return result
@@ -69,7 +72,7 @@ class Blockwise:
 
     Args:
         dtype: float32 or float64.
-        threads: how many work on the blocks of one tensor.
+        threads: number of threads for the blocks of one tensor.
         limit: magnitude from which a result counts as exploded.
     """
 
@@ -105,11 +108,12 @@ class Blockwise:
         """The result for any rows of the op's argument, or None if it explodes or is not finite.
 
         Args:
-            x: [..., n].
-            keep: of a softmax, which keys a query may see, broadcast to x; None for all.
-            exploded: [N] of the N inputs in x; True is written for those that explode, and they
-                get zeros, which harm nothing that comes later. None where the inputs are not
-                watched.
+            op, site: the op.
+            x: [..., n] rows of its argument.
+            approximation: the approximation.
+            keep: softmax only: the keys that each query may see, broadcast to x; None for all.
+            exploded: [N] for the N inputs in x; set to True for inputs that explode. Their rows
+                become zeros, which are harmless later. None if the inputs are not watched.
         """
         rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
         result, size = np.empty_like(rows), max(1, BLOCK // x.shape[-1])
@@ -129,7 +133,7 @@ class Blockwise:
             arithmetic, y = replace(self.arithmetic, keep=seen), result[block]
             with np.errstate(all="ignore"):
                 y[...] = arithmetic.run(algorithm, rows[block])
-            # A comparison with a value that is not a number is false.
+            # A comparison with NaN is false.
             finite = (np.abs(y) <= self.limit).all(axis=-1)
             if found is not None:
                 found[:] = ~finite
@@ -158,6 +162,6 @@ class Blockwise:
 
 
 def algorithm_of(op: Op, site: Site, approximation: Approximation) -> Callable[[Term], Term]:
-    """The op under its approximation with the constants of its site."""
+    """The function of an op under its approximation, with the constants of its site."""
     constants = [site.constant(name) for name in ("gamma", "beta") if name in site.attributes]
     return lambda x: applied(op, approximation, x, *constants)

@@ -1,4 +1,4 @@
-"""How sure a figure is that was measured on some inputs."""
+"""Confidence intervals of figures that were measured on some inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONFIDENCE = 0.95
 
 
 def wilson(right: float, inputs: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Bounds of a share of which so many of a random sample are right (Wilson 1927)."""
+    """Bounds of a share, if ``right`` of a random sample of ``inputs`` are right (Wilson 1927)."""
     from scipy.stats import norm
 
     if inputs == 0:
@@ -21,7 +21,7 @@ def wilson(right: float, inputs: int, confidence: float = CONFIDENCE) -> tuple[f
 
 
 def fisher(correlation: float, inputs: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Bounds of a correlation that was found on so many pairs (Fisher 1915)."""
+    """Bounds of a correlation that was measured on ``inputs`` pairs (Fisher 1915)."""
     from scipy.stats import norm
 
     if inputs < 4 or abs(correlation) >= 1:

@@ -13,8 +13,8 @@ from atlasc.ir.opdef import Site
 from atlasc.polynomials.fits.chebyshev import evaluate
 
 EXPLODED = 1e6
-"""A value beyond this is taken for an explosion: hidden states of real models stay far below, and
-so does a polynomial that stands for exp of something negative, 1/sqrt or an activation."""
+"""Magnitude from which a value counts as exploded. Hidden states of real models stay far below; so
+do polynomials that approximate exp of negative numbers, 1/sqrt or activations."""
 
 
 def interpret_poly(
@@ -29,7 +29,9 @@ def interpret_poly(
 
 
 def fused(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
-    """A Chebyshev sum by the native kernel: the ``override`` of an interpretation."""
+    """A Chebyshev sum in the native kernel, as an ``override`` of ``interpret``; None for other
+    ops.
+    """
     if op.name != "poly.chebyshev":
         return None
     low, high = site.attributes["domain"]
@@ -37,7 +39,7 @@ def fused(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
 
 
 def evaluated(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray:
-    """The result of an op that computes something, fused where it can be."""
+    """The result of an op that computes something, by the native kernel if possible."""
     result = fused(op, site, arrays)
     if result is None:
         assert op.definition.evaluate is not None

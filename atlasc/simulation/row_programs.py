@@ -1,7 +1,7 @@
 """Approximations as row programs: recorded once, run natively on rows that stay in the cache.
 
-The recorder is one more interpretation of the algorithms, so what a kernel computes is what they
-say, whichever they are. NumPy's path (`blockwise`) gives the same to rounding.
+The recorder is one more interpretation of the algorithms, so a kernel always computes what the
+algorithm says. NumPy's path (`blockwise`) gives the same results up to rounding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
 
 LEAST_TRUNCATED = 32
 FRACTION_OF_PRECISION = 128
-"""Trailing coefficients that add up to less than the dtype's precision over this are left out."""
+"""Trailing coefficients are left out if their sum is below the dtype's precision over this."""
 
 
 class NotRecordable(Exception):
@@ -28,13 +28,13 @@ class NotRecordable(Exception):
 
 @dataclass
 class RowRecorder(Arithmetic):
-    """Writes down the steps of an algorithm; a value is its number, and the argument has number 0.
+    """Records the steps of an algorithm; a value is represented by its number, the argument by 0.
 
     Attributes:
         dtype: float32 or float64.
-        steps: (code, operands, scalar, index of a table) for each further value; see
+        steps: (code, operands, scalar, index of a table) of each further value; see
             `native/row_programs.cpp`.
-        wide: whether a value holds whole rows, or one number a row.
+        wide: for each value, whether it holds whole rows, or one number per row.
     """
 
     dtype: Any
@@ -86,7 +86,7 @@ class RowRecorder(Arithmetic):
         return self._emit(f"{kind}_vector", a, table=len(self.vectors) - 1)
 
     def _chebyshev(self, a: int, total: ChebyshevSum) -> int:
-        """The sum; inside the domain without the terms that do not count."""
+        """The sum; inside the domain, terms without effect are left out."""
         coefficients, (low, high) = total.coefficients, total.domain
         if coefficients.ndim > 1:
             if not total.normalised or not self.wide[a]:
@@ -99,14 +99,14 @@ class RowRecorder(Arithmetic):
 
 
 def kept_terms(coefficients: NDArray[np.float64], dtype: Any) -> int:
-    """How many leading terms of a sum count in a dtype; all where there are few."""
+    """Number of leading terms of a sum that count in a dtype; all if there are few."""
     if len(coefficients) <= LEAST_TRUNCATED:
         return len(coefficients)
     return significant(coefficients, np.finfo(dtype).eps / FRACTION_OF_PRECISION)
 
 
 def significant(coefficients: NDArray[np.float64], tolerance: float) -> int:
-    """How many leading coefficients leave a rest below tolerance times the sum of all."""
+    """Number of leading coefficients after which the rest is below tolerance times the total."""
     rest = np.cumsum(np.abs(coefficients[::-1]))
     return max(1, len(coefficients) - int(np.searchsorted(rest, tolerance * rest[-1])))
 
@@ -160,10 +160,10 @@ class RowProgram:
 
 
 def _registers(recorder: RowRecorder, result: int) -> tuple[list[int], list[bool]]:
-    """A register for each value, used again once the value is not needed; which ones are wide.
+    """A register for each value, and whether each register is wide; registers are reused.
 
-    The argument has register 0 for itself, and so has the result the last one: they lie in the
-    caller's memory.
+    The argument has register 0 and the result the last one, both exclusively, because they lie in
+    the caller's memory.
     """
     values = list(enumerate((operands for _, operands, *_ in recorder.steps), 1))
     last_use = {operand: value for value, operands in values for operand in operands}

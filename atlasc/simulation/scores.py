@@ -1,4 +1,4 @@
-"""How well answers fit the true labels of inputs."""
+"""How well answers match the true labels of inputs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from atlasc.simulation.agreement import Measure
 
 
 def right(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Which answers [N, K], scores of classes, have the true class [N]."""
+    """Whether the best of each row of scores [N, K] is the true class [N]; [N]."""
     return np.isfinite(answers).all(axis=1) & (answers.argmax(axis=1) == labels)
 
 
 def score(measure: Measure, answers: np.ndarray, labels: np.ndarray) -> float | None:
-    """The share of right classes, or of values the correlation (Pearson) with the labels.
+    """The share of right classes; for values their correlation (Pearson) with the labels.
+
+    None if fewer than two inputs have a label, if labels do not apply (to the classes of tokens, or
+    to vectors), or if the correlation is not defined.
 
     Args:
+        measure: how agreement is judged.
         answers: [N, ...] of one output.
-        labels: [N] numbers of classes, or values; NaN for inputs without one.
-
-    None where fewer than two inputs have a label, where a label says nothing (of the classes of
-    tokens, and of vectors), or where it is not defined.
+        labels: [N] class numbers, or values; NaN for inputs without a label.
     """
     known = np.isfinite(labels)
     answers, labels = answers[known], labels[known]
@@ -33,7 +34,7 @@ def score(measure: Measure, answers: np.ndarray, labels: np.ndarray) -> float | 
 
 
 def correlation(values: np.ndarray, labels: np.ndarray) -> float | None:
-    """Pearson's, of [N] values; None where one side does not vary, or is not finite."""
+    """Pearson's correlation of values [N]; None if one side does not vary or is not finite."""
     both = np.stack([values, labels]).astype(np.float64)
     if not np.isfinite(both).all() or (np.ptp(both, axis=1) == 0).any():
         return None

@@ -1,8 +1,8 @@
 """The polynomial simulator: the server's part of an nn module with its polynomials, in the clear.
 
-It shows the error that approximations make, without encryption and its noise. A search runs it
-thousands of times, so it stops where values explode, and starts at the first nonlinear op whose
-approximation differs from those that it has seen.
+It shows the error of approximations without encryption and its noise. A search runs it thousands of
+times, so it stops as soon as values explode, and starts at the first nonlinear op whose
+approximation differs from all earlier settings.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from atlasc.simulation.simulator import (
 )
 
 AHEAD, FEWEST_FOR_AHEAD = 2, 8
-"""The number of inputs that are evaluated first, and the fewest inputs with which that is done."""
+"""The number of inputs that are evaluated first, and the least number of inputs for doing so."""
 PARTS = 4
-"""Parts of the inputs that may be evaluated at once. It follows no machine: how inputs are divided
-decides on the last bits of errors, and with them on what a search finds."""
+"""Number of parts of the inputs that may be evaluated at once. It must not depend on the machine:
+the division of inputs decides on the last bits of errors, and so on the results of a search."""
 WATCHED = 16
-"""Watched inputs that are evaluated at once: long work says often where it stands."""
+"""Watched inputs that are evaluated at once; few, so that long work reports progress often."""
 SMALLEST_PART = 1 << 17
-"""Elements of its largest tensor from which a part is worth a thread."""
+"""Elements of the largest tensor from which a part is worth its own thread."""
 
 
 class Snapshots:
-    """Least recently used values by key, up to a number of bytes."""
+    """Recently used values by key, up to a number of bytes."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
@@ -56,14 +56,16 @@ class Snapshots:
         return self._values.get(key)
 
     def touch(self, path: Sequence[int]) -> None:
-        """Mark the keys of a setting as used, its first ones last: they are shared the most."""
+        """Mark the keys of a setting as used, the first keys last, because they are shared the
+        most.
+        """
         for key in reversed(path):
             if key in self._values:
                 self._values.move_to_end(key)
 
     def store(self, key: int, values: dict[Value, np.ndarray], path: Sequence[int] = ()) -> None:
-        """Keep values; the least recently used ones go when memory is short, but for those of the
-        path: if only these are left, the values are not kept.
+        """Keep values. If memory is short, the least recently used values are dropped, but not
+        those of ``path``: if only these are left, the new values are not kept.
         """
         if key in self._values:
             return
@@ -86,12 +88,13 @@ class Part:
     """Some of the inputs, which one thread evaluates.
 
     Attributes:
-        values: what the server gets, encrypted and public.
+        values: inputs of the server, encrypted and public.
         snapshots: values before nonlinear ops, by the keys of the settings that begin so.
-        exploded: [inputs] by key: which of them exploded in its segment; None where the inputs are
-            not watched.
+        exploded: key -> [inputs] whether each exploded in the key's segment; None if the inputs
+            are not watched.
         failed: keys of settings that explode in the segment of the key.
-        stop: of a run, the first segment that need not be evaluated; lowered where values explode.
+        stop: during a run, the first segment that need not be evaluated; lowered when values
+            explode.
     """
 
     values: dict[Value, np.ndarray]
@@ -102,7 +105,7 @@ class Part:
 
 
 def divided(start: int, end: int, pieces: int) -> list[tuple[int, int]]:
-    """Bounds of so many pieces of nearly equal size."""
+    """Bounds of ``pieces`` pieces of nearly equal size."""
     bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
     return list(itertools.pairwise(bounds))
 
@@ -114,8 +117,8 @@ def _first_stop(parts: list[Part]) -> int:
 Rounds = list[list[Part]]
 """Parts that are evaluated at the same time, in the order of the inputs.
 
-A few inputs are evaluated first: a setting that explodes nearly always does so on any input, and
-the other inputs are then not evaluated. Inputs that are watched are all evaluated, some at a time.
+A few inputs are evaluated first: a setting that explodes nearly always does so on every input, and
+the other inputs are then not evaluated. Watched inputs are all evaluated, some at a time.
 """
 
 
@@ -123,12 +126,12 @@ class PolynomialSimulator(Simulator):
     """Simulates one module under many settings.
 
     Args:
-        module: an nn module; the approximations that its ops carry are the default.
-        dtype: float32 or float64. A LayerNorm is computed as `expand` emits it, centring and then
-            the norm of a mean square, which is stable in float32.
-        threads: None for the number of processors. They take `PARTS` parts of the inputs; where
-            there are more threads, nonlinear ops are divided among them. Matrix products have one
-            thread each, so that results do not depend on their number.
+        module: an nn module; the approximations of its ops are the default.
+        dtype: float32 or float64. A LayerNorm is computed as `expand` emits it: centring, then the
+            norm by a mean square, which is stable in float32.
+        threads: None for the number of processors. They take `PARTS` parts of the inputs; if there
+            are more threads, nonlinear ops are divided among them. Each matrix product has one
+            thread, so that results do not depend on the number of threads.
         memory: bytes of values kept for settings that begin alike (0: nothing is kept).
         limit: magnitude from which a value counts as exploded.
 
@@ -151,13 +154,13 @@ class PolynomialSimulator(Simulator):
         self._blas = ThreadpoolController()
         linear = (op for s in self.segments for op in s.ops if op.name == "nn.linear")
         for name in {op.attributes["weight"].name for op in linear}:
-            # A bare configuration has one number for all elements of a weight: strides of zero.
-            if any(self.symbols[name].strides):  # as matrix products read it fastest
+            # Weights of a bare config repeat one number: their strides are zero.
+            if any(self.symbols[name].strides):  # the layout that matrix products read fastest
                 self.symbols[name] = np.asfortranarray(self.symbols[name])
 
     def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
-        """Compute the client's part (embeddings) once. Of watched inputs, runs find which ones
-        explode.
+        """Compute the client's part (embeddings) once. For ``watched`` inputs, runs report which
+        inputs explode.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
@@ -185,10 +188,10 @@ class PolynomialSimulator(Simulator):
         return [parts(0, AHEAD), parts(AHEAD, count)]
 
     def default_approximations(self) -> dict[str, Approximation]:
-        """What the module's ops carry.
+        """The approximations of the module's ops.
 
         Raises:
-            AtlasError: an op carries none.
+            AtlasError: an op has none.
         """
         ops = nonlinear_ops(self.module)
         return {op.value.name: carried_by(op) for op in ops}
@@ -204,8 +207,9 @@ class PolynomialSimulator(Simulator):
         """See `Simulator`.
 
         Args:
-            inputs: arrays by name, or what `prepare` made of them.
-            approximations: by result name; None for those that the module carries.
+            inputs: arrays by name [N, ...], or the result of `prepare`.
+            approximations: by result name; None for those of the module's ops.
+            layers: stop after this many blocks; None for the whole model.
             progress: called with the number of inputs that are done.
         """
         rounds = inputs if isinstance(inputs, list) else self.prepare(inputs)
@@ -245,10 +249,10 @@ class PolynomialSimulator(Simulator):
         parts: list[Part],
         part: Part,
     ) -> dict[str, np.ndarray]:
-        """The outputs of some of the inputs after as many segments as there are keys.
+        """The outputs of some of the inputs after the first ``len(keys)`` segments.
 
-        What is found does not depend on which thread is faster: a part goes on until it is past the
-        first explosion of all parts that are evaluated at the same time.
+        Results do not depend on which thread is faster: a part continues until it is past the first
+        explosion of all parts that are evaluated at the same time.
         """
         end = len(keys)
         part.stop = next((i for i, key in enumerate(keys) if key in part.failed), end)

@@ -1,6 +1,7 @@
-"""What a simulator of polynomials is: the interface that a search asks, and what all share.
+"""The base class of simulators of polynomials, which a search uses, and their common parts.
 
-The server's part of an nn module is divided into segments where settings may begin to differ.
+The server's part of an nn module is divided into segments, at places where settings may start to
+differ.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from atlasc.polynomials.description import Approximation
 
 @dataclass(frozen=True)
 class Segment:
-    """Ops from a nonlinear one, or from the start of a block, to the next such place.
+    """Ops from a nonlinear op, or from the start of a block, to the next such place.
 
     Attributes:
-        layer: index of the block; None for what comes before the first block.
-        ops: in order of execution; a nonlinear op comes first or not at all.
-        live: values that segments before this one make and this or a later one needs.
+        layer: index of the block; None before the first block.
+        ops: ops in order of execution; a nonlinear op is the first, if there is one.
+        live: values of earlier segments that this or a later segment needs.
     """
 
     layer: int | None
@@ -34,7 +35,7 @@ class Segment:
 
     @property
     def nonlinear(self) -> str | None:
-        """Result name of its nonlinear op, if it has one."""
+        """Result name of the segment's nonlinear op, if the segment has one."""
         return self.ops[0].value.name if self.ops[0].definition.nonlinear else None
 
 
@@ -47,7 +48,7 @@ def _is_server(op: Op) -> bool:
 
 
 def client_part(module: Module) -> Module:
-    """The ops on the client's side, the inputs and the encryptions, as a module without outputs."""
+    """The client's ops, the inputs and the encryptions, as a module without outputs."""
     ops = [op for op in module.ops if not _is_server(op)]
     return Module(module.name, "nn", ops, module.symbols)
 
@@ -71,10 +72,10 @@ def segments(module: Module) -> list[Segment]:
 
 
 def _before_nonlinear(ops: list[Op]) -> Iterator[list[Op]]:
-    """The ops of a block, divided before the nonlinear ones.
+    """The ops of a block, divided before the nonlinear ops.
 
-    What a nonlinear op does not need comes after it: if its result explodes, that is never computed
-    (the values of an attention are not needed for its softmax).
+    Ops that a nonlinear op does not need come after it: if its result explodes, they are never
+    computed (the values of an attention are not needed for its softmax).
     """
     makers = {op.result: op for op in ops if op.result is not None}
     done: set[Op] = set()
@@ -102,38 +103,38 @@ def _before_nonlinear(ops: list[Op]) -> Iterator[list[Op]]:
 
 
 def end_after(parts: Sequence[Segment], layers: int | None) -> int:
-    """Index of the segment after that many blocks; None for all of them."""
+    """Index of the segment after ``layers`` blocks; None for all segments."""
     before = [None, *(part.layer for part in parts)]
     blocks = [i for i, part in enumerate(parts) if part.layer not in (None, before[i])]
     return len(parts) if layers is None or layers >= len(blocks) else blocks[layers]
 
 
 def last_uses(parts: Sequence[Segment]) -> dict[Value, Op]:
-    """The op after which a value is not needed any more."""
+    """Value -> the op after which it is not needed any more."""
     return {operand: op for part in parts for op in part.ops for operand in op.operands}
 
 
 def largest_tensor(parts: Sequence[Segment]) -> int:
-    """Elements of the largest result, for one input."""
+    """Number of elements of the largest result, for one input."""
     results = (op.result for part in parts for op in part.ops if op.result is not None)
     return max((int(np.prod(value.tensor.shape[1:])) for value in results), default=1)
 
 
 Approximations = Mapping[str, Approximation]
-"""Approximation by the name of the op's result; an op that is not named is computed exactly."""
+"""Result name of an op -> its approximation; ops that are not named are computed exactly."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What came out.
+    """The result of a simulation.
 
     Attributes:
         outputs: arrays by name; empty after an explosion.
-        exploded_at: the first op whose result exploded or was not finite, as "location: op", or
-            None. Where a few inputs are evaluated first, it may be the first op for these.
-        exploded: [N] which inputs explode; None where the inputs are not watched. Where they are,
-            an explosion ends nothing: the outputs of an input that explodes mean nothing, and
-            those of the others are right.
+        exploded_at: the first op whose result exploded or was not finite, as "location: op"; None
+            if there is none. If a few inputs are evaluated first, it is the first op for these.
+        exploded: [N] which inputs explode; None if the inputs are not watched. If they are, an
+            explosion does not end the run: the outputs of exploding inputs are meaningless, those
+            of the others are right.
     """
 
     outputs: dict[str, np.ndarray]
@@ -168,7 +169,7 @@ class Simulator(ABC):
 
     @abstractmethod
     def prepare(self, inputs: Mapping[str, np.ndarray]) -> Any:
-        """Compute the client's part (embeddings) once; the result is what `run` takes."""
+        """Compute the client's part (embeddings) once; `run` takes the result."""
 
     @abstractmethod
     def run(
@@ -177,20 +178,22 @@ class Simulator(ABC):
         """Evaluate the module under a setting.
 
         Args:
-            layers: stop after that many blocks; the outputs are then the values that later ops
+            inputs: the result of `prepare`.
+            approximations: by result name.
+            layers: stop after this many blocks; the outputs are then the values that later ops
                 need, by name.
         """
 
     def run_all(
         self, inputs: Any, batch: Iterable[Approximations], *, layers: int | None = None
     ) -> Iterator[Simulation]:
-        """`run` for one setting after the other."""
+        """`run` for each setting in turn."""
         return (self.run(inputs, chosen, layers=layers) for chosen in batch)
 
     def prefix(self, approximations: Approximations) -> list[int]:
         """A key for each segment, equal for settings that agree up to it.
 
-        Sorted by their keys, settings that begin alike come together.
+        Sorted by their keys, settings that begin alike are neighbours.
         """
         keys = [0]
         for segment in self.segments:
@@ -199,11 +202,11 @@ class Simulator(ABC):
         return keys[1:]
 
     def cleartext(self, inputs: Any, *, layers: int | None = None) -> dict[str, np.ndarray]:
-        """The outputs with the exact functions: what the others are compared with."""
+        """The outputs with the exact functions, as the reference for all settings."""
         return self.run(inputs, {}, layers=layers).outputs
 
     def server_inputs(self, inputs: Mapping[str, np.ndarray]) -> dict[Value, np.ndarray]:
-        """What the server gets, encrypted and public."""
+        """The inputs of the server, encrypted and public."""
         values: dict[Value, np.ndarray] = {}
 
         def keep(op: Op, result: np.ndarray) -> None:

@@ -1,7 +1,7 @@
-"""The polynomial simulator on torch: many settings at once, for a GPU.
+"""The polynomial simulator on torch: runs many settings at once, for a GPU.
 
-It has the interface of `PolynomialSimulator` and agrees with it to rounding. Settings that begin
-alike are evaluated once as far as they agree, and settings that explode leave the batch.
+It has the interface of `PolynomialSimulator` and agrees with it up to rounding. Settings that begin
+alike share the evaluation up to their first difference. Settings that explode leave the batch.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from atlasc.simulation.simulator import (
 MEMORY = 4 << 30
 """Bytes for the tensors of a batch of settings."""
 TENSORS = 24
-"""Tensors as large as the largest, in float32, that one setting may need at once: a Chebyshev sum
-holds its basis in float64."""
+"""How many float32 tensors of the largest size a setting may need at once: a Chebyshev sum keeps
+its basis in float64."""
 Constants = Callable[[str], Any]
-"""The constant in an op's attribute, as a tensor."""
+"""Gives the constant in an op's attribute, as a tensor."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class TorchArithmetic(Arithmetic):
     """Evaluation on tensors of one dtype and device. Rows are summed in float64.
 
     Attributes:
-        like: a tensor of that dtype and device.
-        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all.
+        like: a tensor of the dtype and device.
+        keep: softmax only: the keys that each query may see, broadcast to the scores; None for all.
     """
 
     like: Any
@@ -78,10 +78,11 @@ class TorchArithmetic(Arithmetic):
 
 
 def _chebyshev(a: Any, total: ChebyshevSum) -> Any:
-    """The Chebyshev sum, in float64 as the native kernel does it.
+    """The Chebyshev sum, in float64 like the native kernel.
 
-    Regrouped as sum_i T_im q_i with deg q_i < m (see `native/chebyshev.hpp`): all q_i are one
-    matrix product of the first m Chebyshev polynomials, and m is about the root of the degree.
+    The sum is regrouped as sum_i T_im q_i with deg q_i < m (see `native/chebyshev.hpp`). All q_i
+    are one matrix product with the first m Chebyshev polynomials; m is about the root of the
+    degree.
     """
     coefficients, (low, high) = total.coefficients, total.domain
     t = a.to(_torch().float64) * (2 / (high - low)) - (low + high) / (high - low)
@@ -125,13 +126,14 @@ def grouped(coefficients: tuple[float, ...], size: int) -> NDArray[np.float64]:
 
 
 def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> Any:
-    """The cleartext meaning of an op on the server, as `ir.ops` has it on NumPy arrays.
+    """The exact function of an op on the server, equal to that of `ir.ops` on NumPy arrays.
 
     Args:
-        arrays: operands; a mask is not among them.
+        op: the op.
+        arrays: operands without the mask.
         constant: gives the constants.
-        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all. Of a
-            mean over the tokens that a mask keeps, what each counts, broadcast to the operand.
+        keep: softmax: the keys that each query may see, broadcast to the scores; None for all. Mean
+            over the tokens that a mask keeps: the weight of each token, broadcast to the operand.
     """
     import torch
 
@@ -182,17 +184,17 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
 
 
 Uploaded = dict[Value, Any]
-"""What the server gets, [N, ...]: encrypted values as tensors, masks as NumPy arrays."""
+"""Inputs of the server, [N, ...]: encrypted values as tensors, masks as NumPy arrays."""
 
 
 @dataclass
 class Batch:
-    """Values under several settings; those that began alike so far share a row.
+    """Values under several settings; settings that agree so far share a row.
 
     Attributes:
-        values: [rows · N, ...] tensors.
-        rows: of each setting; -1 once it has exploded.
-        exploded: where each setting exploded.
+        values: value -> [rows · N, ...] tensor.
+        rows: row of each setting; -1 once it has exploded.
+        exploded: op at which each setting exploded.
     """
 
     values: dict[Value, Any]
@@ -204,7 +206,7 @@ class TorchSimulator(Simulator):
     """Simulates one module under many settings on a torch device, in float32.
 
     Args:
-        module: an nn module; approximations that its ops carry are not looked at.
+        module: an nn module; approximations of its ops are ignored.
         device: "cpu" or "cuda".
         memory: bytes for a batch of settings.
     """
@@ -281,7 +283,7 @@ class TorchSimulator(Simulator):
     def _nonlinear(
         self, op: Op, inputs: Uploaded, batch: Batch, chosen: Sequence[Approximations]
     ) -> None:
-        """Evaluate a nonlinear op: a row for each beginning that is now different."""
+        """Evaluate a nonlinear op: one row for each setting prefix that differs from here on."""
         import torch
 
         name = op.value.name
@@ -304,7 +306,7 @@ class TorchSimulator(Simulator):
         for approximation, rows in alike.items():
             y[rows] = self._evaluate(op, inputs, x[rows], approximation)
         flat = y.flatten(1)
-        # A comparison with a value that is not a number is false.
+        # A comparison with NaN is false.
         bounded = ((flat <= self.limit) & (flat >= -self.limit)).all(1).tolist()
         for index, row in enumerate(batch.rows):
             if row >= 0 and not bounded[row]:
@@ -328,7 +330,9 @@ class TorchSimulator(Simulator):
         return TorchArithmetic(x, kept).run(algorithm, x)
 
     def _mean_weights(self, op: Op, public: Uploaded, settings: int) -> Any:
-        """Of a mean over the tokens that a mask keeps, what they count, for so many settings."""
+        """Weights of the tokens in a mean over the tokens that a mask keeps, for ``settings``
+        settings.
+        """
         masks = [public[operand] for operand in op.operands if operand in public]
         if not masks:
             return None

@@ -1,14 +1,14 @@
-"""Whether a program answers an input rightly, seen in the clear.
+"""Watches, in the clear, whether a program answers an input rightly.
 
-Nothing in a ciphertext shows that an answer is wrong. In the clear three things show it beforehand:
+Nothing in a ciphertext shows that an answer is wrong. In the clear three facts show it beforehand:
 
-* A bootstrap is right for slots in its range alone. The poly module says which values are
+* A bootstrap is right only for slots in its range. The poly module says which values are
   bootstrapped, and how large they may be (``bound``, see `atlasc.analyses.bounds`).
-* A Chebyshev sum explodes outside its domain, sooner or later. Its range is where it is right: its
-  domain, and what lies beyond as long as the fit holds (``valid``); the domain alone where the
-  function of the sum is not known.
-* The answer differs from that of the functions that the sums stand for. Where all of them are known
-  this decides, whatever ranges are left: a slight excess is a slight error.
+* A Chebyshev sum explodes outside its domain, sooner or later. It counts as right in its domain,
+  and beyond it as long as the fit holds (``valid``); only in its domain if the function of the sum
+  is not known.
+* The answer differs from the answer computed with the functions that the sums approximate. If all
+  functions are known, this decides, whichever ranges are left: a slight excess is a slight error.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from atlasc.simulation.poly_values import EXPLODED, fused
 
 BOOTSTRAP = "bootstrap"
 KNOWS_MODEL = "knows_model"
-"""Attribute of a poly module: false where its functions do not give the model's answer."""
+"""Attribute of a poly module: False if its functions do not give the model's answer."""
 
 
 @dataclass(frozen=True)
 class Excess:
-    """Where an input leaves a range.
+    """A place where an input leaves a range.
 
     Attributes:
-        op: the function that the polynomial stands for: softmax, layer_norm, gelu, ...; or
+        op: the function that the polynomial approximates: softmax, layer_norm, gelu, ...; or
             bootstrap.
         location: module path.
         reached: the value that the polynomial is evaluated at, or that is bootstrapped.
-        low, high: between which it is right, in the program's own units.
-        decides: whether the answer is wrong for this reason alone; the error of the answer tells
-            what other excesses do.
+        low, high: the range in which it is right, in the program's own units.
+        decides: whether this alone makes the answer wrong; the effect of other excesses shows in
+            the error of the answer.
     """
 
     op: str
@@ -55,12 +55,12 @@ class Excess:
 
     @property
     def share(self) -> float:
-        """How far outside, as a share of the range's width; infinite for what is not a number."""
+        """Distance outside the range, as a share of the range's width; infinite for NaN."""
         beyond = max(self.low - self.reached, self.reached - self.high)
         return beyond / (self.high - self.low) if np.isfinite(beyond) else float("inf")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The excess as JSON values."""
         reached, low, high = self.reached, self.low, self.high
         return {
             "op": self.op, "location": self.location, "reached": reached,
@@ -79,14 +79,13 @@ class Excess:
 
 @dataclass
 class Watch:
-    """Observer of an interpretation: looks at what polynomials are evaluated at, and at what is
-    bootstrapped.
+    """Observer of an interpretation: checks the arguments of polynomials and bootstrapped values.
 
     Attributes:
         module: a poly module.
-        inputs: how many rows are looked at.
-        found: the row of an input that leaves a range, in the order of the program.
-        exploded: [inputs] whether a polynomial gave a value beyond `EXPLODED`, or none at all.
+        inputs: number of watched rows.
+        found: (row of an input, range that it leaves), in the order of the program.
+        exploded: [inputs] whether a polynomial gave a value beyond `EXPLODED`, or NaN.
     """
 
     module: Module
@@ -99,7 +98,7 @@ class Watch:
         self._extremes: dict[Value, tuple[np.ndarray, np.ndarray]] = {}
 
     def __call__(self, op: Op, result: np.ndarray) -> None:
-        """Look at the result of an op, [batch, ...]."""
+        """Check the result of an op, [batch, ...]."""
         summed, bound = op.name == "poly.chebyshev", op.attributes.get("bound")
         if not (summed or bound is not None or op.value in self._arguments):
             return
@@ -107,7 +106,7 @@ class Watch:
         if op.value in self._arguments:
             self._extremes[op.value] = ends
         if summed:
-            # Negated, because every comparison with what is not a number is false.
+            # Negated, because every comparison with NaN is false.
             self.exploded |= ~((ends[0] >= -EXPLODED) & (ends[1] <= EXPLODED))
             valid = op.attributes.get("valid", (-1.0, 1.0))
             low, high = valid_range(op.attributes["domain"], valid)
@@ -130,7 +129,7 @@ class Watch:
         (least, most), (low, high) = ends, limits
         bottom, top = widened(low, high, dtype)
         for row in map(int, np.flatnonzero(~((bottom <= least) & (most <= top)))):
-            # The end that is further out; a value that is not a number leaves every range.
+            # The end that is further out; NaN leaves every range.
             further = most if not high - most[row] >= least[row] - low else least
             reached = float(further[row])
             excess = Excess(name, op.location, reached, low, high, decides)
@@ -142,7 +141,7 @@ class Watch:
 
 
 def function_values(op: Op, site: Site, x: np.ndarray) -> np.ndarray | None:
-    """What a Chebyshev sum stands for; None where its function is not known."""
+    """The values of the function that a Chebyshev sum approximates; None if it is not known."""
     if "function" not in op.attributes:
         return None
     interval = np.asarray(site.constant("interval"), dtype=np.float64)
@@ -153,8 +152,9 @@ def function_values(op: Op, site: Site, x: np.ndarray) -> np.ndarray | None:
 
 
 def knows_model(poly: Module) -> bool:
-    """Whether the functions that a module's Chebyshev sums stand for give the model's answer. They
-    do where every sum names one, unless ``compile`` saw that they do not.
+    """Whether the functions that a module's Chebyshev sums approximate give the model's answer.
+
+    They do if every sum names a function, unless ``compile`` saw that they do not.
     """
     sums = (op for op in poly.ops if op.name == "poly.chebyshev")
     named = all("function" in op.attributes for op in sums)
@@ -167,11 +167,11 @@ def both_answers(
     dtype: Any = np.float64,
     watch: Watch | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The polynomials' answers [inputs, ...] by output name, and those of the functions that they
-    stand for, which are the model's.
+    """The polynomials' answers [inputs, ...] by output name, and the model's, which are computed
+    with the functions that the polynomials approximate.
 
-    Both are evaluated together, as one batch of twice the size: linear ops need not tell them
-    apart. The watch sees the polynomials alone.
+    Both are evaluated together as one batch of twice the size, because linear ops treat them
+    alike. The watch sees only the polynomials.
     """
 
     def override(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
@@ -187,7 +187,7 @@ def both_answers(
 
     count = len(next(iter(inputs.values())))
     doubled = {name: np.concatenate([array, array]) for name, array in inputs.items()}
-    # Values outside a range may grow beyond float64: such inputs are being looked for.
+    # Values outside a range may grow beyond float64; the watch reports such inputs.
     with np.errstate(all="ignore"):
         outputs = interpret(poly, doubled, dtype, override=override, observe=watch)
     first, second = slice(None, count), slice(count, None)

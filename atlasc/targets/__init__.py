@@ -1,4 +1,4 @@
-"""The targets that a lowered program runs on, by name; each is imported only when asked for.
+"""The targets that lowered programs run on, by name; a target is imported when it is asked for.
 
 Another package registers a target by an entry point of the group ``atlasc.targets``.
 """
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from atlasc.targets.base import Target
 
 OWN = ("cpu", "cuda", "sim", "phantom", "count")
-"""Modules beside this file; ``TARGET`` of each is the object."""
+"""Modules beside this file; the attribute ``TARGET`` of each is its target."""
 DEFAULT = "cpu"
 GROUP = "atlasc.targets"
 
 
 def target_names() -> tuple[str, ...]:
-    """The targets that there are here."""
+    """The names of all targets, those of installed packages included."""
     return (*OWN, *(name for name in plugins(GROUP) if name not in OWN))
 
 
 def find_target(name: str) -> Target:
-    """The target of that name.
+    """The target of a name.
 
     Raises:
-        AtlasError: there is none, with the names of all; an installed package's cannot be used.
+        AtlasError: there is no such target, or the target of an installed package cannot be used.
     """
     if name in OWN:
         return cast("Target", importlib.import_module(f"{__name__}.{name}").TARGET)
@@ -42,6 +42,8 @@ def find_target(name: str) -> Target:
 
     found = loaded(
         plugins(GROUP)[name],
-        lambda one: "" if isinstance(one, Target) else "it is no atlasc.targets.base.Target",
+        lambda one: (
+            "" if isinstance(one, Target) else "its object is no atlasc.targets.base.Target"
+        ),
     )
     return cast("Target", found)

@@ -23,26 +23,27 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
 Calibration = Callable[..., CostTable]
-"""Measures the costs of primitives. Takes a ``progress``, called in hundredths of the expected
-work; ``quick``: fewer parameter sets, levels and rounds; ``bootstrap``: measure one too; ``note``:
-a remark to keep in the table. Raises AtlasError for too little memory."""
+"""Measures the costs of primitives and returns a cost table. Arguments: ``progress``, called in
+hundredths of the expected work; ``quick``: fewer parameter sets, levels and rounds; ``bootstrap``:
+also measure a bootstrap; ``note``: a remark to keep in the table. Raises AtlasError if there is too
+little memory."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """The callback that says nothing."""
+    """A callback that does nothing."""
 
 
 class Target:
-    """What a compiled program runs on. Each module and each folder beside this file has one.
+    """A machine or library that runs compiled programs. Each module or folder here defines one.
 
     Attributes:
-        name: as in ``--target``.
+        name: name for ``--target``.
         summary: one line for the help text.
-        encrypted: whether its ciphertexts hide anything.
-        runtime_engine: the engine of ``runtime_cuda`` that an emitted project links by default.
+        encrypted: whether its ciphertexts hide their content.
+        runtime_engine: engine of ``runtime_cuda`` that an emitted project links by default.
         writes_project: whether ``compile`` puts a C++ project into the bundle, because Python
             cannot execute the program.
-        parameters: its parameter sets.
+        parameters: class of its parameter sets.
     """
 
     name: ClassVar[str]
@@ -55,7 +56,7 @@ class Target:
     # --- costs
 
     def latency(self, costs: Path | None = None) -> LatencyTarget:
-        """Parameter sets and costs for the latency model and the placement of bootstraps.
+        """Parameter sets and costs, for the latency model and the placement of bootstraps.
 
         Args:
             costs: a cost table; None for the table in use.
@@ -67,22 +68,24 @@ class Target:
         return LatencyTarget(choose, costs_of)
 
     def has_costs(self, costs: Path | None = None) -> bool:
-        """Whether seconds of its primitives are known, by a cost table or the table in use."""
+        """Whether the seconds of the primitives are known: from ``costs``, or the table in use."""
         return active_table(self.parameters.family, costs) is not None
 
     def cost_warning(self, costs: Path | None = None) -> str:
-        """Why predicted times may be wrong here, and the remedy, in one line; empty: nothing."""
+        """Why predicted times may be wrong here, and the remedy, in one line; empty if they are
+        right.
+        """
         return ""
 
     def calibration(self) -> Calibration:
-        """What measures the costs of the primitives on this machine.
+        """The function that measures the costs of the primitives on this machine.
 
         Raises:
-            AtlasError: nothing can.
+            AtlasError: the target has nothing to measure.
         """
         raise AtlasError(
             f"the target {self.name} has no primitives to measure",
-            why="it encrypts nothing; its predicted times are those of cpu",
+            why="it encrypts nothing, and uses the predicted times of cpu",
             remedy="use --target cpu",
         )
 
@@ -94,26 +97,27 @@ class Target:
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> Engine[Any]:
-        """An engine that plays client and server, with fresh keys where the target has keys.
+        """An engine that is client and server in one, with fresh keys if the target has keys.
 
         Args:
             program: ckks module with a plan of its keys.
-            parameters: what it was compiled for.
+            parameters: the parameter set of the program.
             progress: called before each key.
-            noise: a simulator adds the errors of CKKS; real encryption always has its own.
+            noise: whether a simulator adds the errors of CKKS; real encryption always has errors.
 
         Raises:
-            AtlasError: as :meth:`check`; parameters of another target; too little memory.
+            AtlasError: as :meth:`check`; the parameters belong to another target, or memory is too
+                small.
         """
         raise self._not_in_python()
 
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        """Make the keys of a program, and write those of a role to its subfolder, an empty one.
+        """Make the keys of a program, and write each role's keys to its empty subfolder.
 
         Raises:
-            AtlasError: as :meth:`make_engine`; too little space.
+            AtlasError: as :meth:`make_engine`; or there is too little disk space.
         """
         raise self._not_in_python()
 
@@ -124,28 +128,30 @@ class Target:
         programs and has no secret key.
 
         Args:
-            role: whose engine.
-            folder: the role's keys.
-            parameters: of the program.
-            plan: the keys that the program needs, of a server.
+            role: client or server.
+            folder: folder with the role's keys.
+            parameters: the parameter set of the program.
+            plan: for a server, the keys that the program needs.
 
         Raises:
-            AtlasError: the keys are incomplete, damaged, open to other users, the other role's, of
-                another target or of other parameters; keys are missing; too little memory.
+            AtlasError: the keys are incomplete, damaged or open to other users; they belong to the
+                other role, another target or other parameters; a key of the plan is missing; or
+                memory is too small.
         """
         raise self._not_in_python()
 
     def server_engine(
         self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
     ) -> RoleEngine[Any]:
-        """The engine of a server from the bytes of ``evaluation.key``, which are not copied: a
-        mapping of the file, for example.
+        """The engine of a server from the bytes of ``evaluation.key``.
+
+        The bytes are not copied: a memory mapping of the file will do.
 
         Raises:
-            AtlasError: the target keeps its keys in a folder; else as :meth:`role_engine`.
+            AtlasError: the target keeps its keys in a folder; otherwise as :meth:`role_engine`.
         """
         raise AtlasError(
-            f"the target {self.name} has no keys that are bytes",
+            f"the target {self.name} cannot read its keys from bytes",
             remedy="give the folder that atlasc keygen wrote",
         )
 

@@ -1,8 +1,8 @@
-"""Measures what the primitives of a target cost on this machine.
+"""Measures the seconds of a target's primitives on this machine.
 
-Each parameter set is measured at a few levels, in rounds over all primitives, of which the shortest
-time counts: what else the machine does then falls on all of them alike. The costs between are
-those of :mod:`atlasc.targets.costs`.
+Each parameter set is measured at a few levels, in rounds over all primitives. The shortest time of
+all rounds counts, so that other work of the machine disturbs all primitives alike. For the levels
+in between see :mod:`atlasc.targets.costs`.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from atlasc.targets.machine import OtherWork, this_machine
 from atlasc.targets.parameters import NARROWER, ParameterSet
 
 FEW, MANY = 2, 8
-"""Rotations of the two hoisted calls that tell the shared part from the rest."""
+"""Numbers of rotations in two hoisted calls; their difference separates the shared part."""
 ROUNDS = 3
 SHORT, REPEATS = 0.02, 4
 """A call that takes less than ``SHORT`` seconds is repeated ``REPEATS`` times."""
 BUSY = 0.05
-"""Share of other work above which a table says that it was not taken on a quiet machine."""
+"""Share of other work above which a table notes that the machine was not quiet."""
 FRACTIONS = (1.0, 0.6, 0.25, 0.05)
-"""Of the highest level: where a set is measured."""
+"""Levels at which a set is measured, as shares of its highest level."""
 
 Actions = Mapping[str, Callable[[], object]]
 Seconds = dict[str, dict[int, float]]
-"""By action and level."""
+"""Action -> level -> seconds."""
 
 
 class Calibrator(ABC):
-    """What a target's calibration needs to know of the target; call it to measure a table.
+    """A target's part in its calibration; call it to measure a table.
 
     Attributes:
         library: version of the library behind the target.
-        bootstrapped: the set that bootstraps.
-        bootstrap_keys: keys that take as long to make as a bootstrap's keys and two bootstraps.
+        bootstrapped: parameter set with a bootstrap.
+        bootstrap_keys: number of keys that take as long to make as the keys of a bootstrap, two
+            bootstraps included.
     """
 
     library: str
@@ -58,30 +59,32 @@ class Calibrator(ABC):
 
     @abstractmethod
     def sets(self, quick: bool) -> list[ParameterSet]:
-        """What is measured: each ring degree, and several sets at the largest."""
+        """The sets to measure: one for each ring degree, and several at the largest."""
 
     @abstractmethod
     def keyed(self, parameters: ParameterSet, plan: KeyPlan) -> tuple[RoleEngine[Any], float]:
-        """An engine with the keys of a plan, and the seconds that a key at the top level took.
+        """An engine with the keys of a plan, and the seconds to make one key at the top level.
 
         Raises:
-            AtlasError: the library is missing, or the memory does not suffice.
+            AtlasError: the library is missing, or memory is too small.
         """
 
     @abstractmethod
     def bootstrapping(self) -> RoleEngine[Any]:
-        """An engine of ``bootstrapped`` with the keys of its bootstrap; raises as :meth:`keyed`."""
+        """An engine for ``bootstrapped`` with the keys of its bootstrap; raises as
+        :meth:`keyed`.
+        """
 
     @abstractmethod
     def actions(self, engine: Any, ct: Any, other: Any) -> Actions:
-        """One call each, on two ciphertexts of one level, of what :meth:`primitives` takes."""
+        """Name -> function that runs an action once, on two ciphertexts of one level."""
 
     def primitives(self, seconds: Seconds) -> Seconds:
-        """Seconds of the counting engine's primitives from those of the actions."""
+        """Seconds of the counting engine's primitives, computed from the seconds of the actions."""
         return seconds
 
     def plans(self, quick: bool) -> dict[ParameterSet, list[int]]:
-        """The sets, each with the levels at which it is measured."""
+        """Set -> levels at which it is measured."""
         fractions = FRACTIONS[quick:]
         return {
             p: sorted({max(1, round(f * p.max_level)) for f in fractions}) for p in self.sets(quick)
@@ -95,13 +98,13 @@ class Calibrator(ABC):
         Args:
             progress: called in hundredths of the expected work.
             quick: fewer parameter sets, levels and rounds.
-            bootstrap: measure a bootstrap too. Else it is scaled from the table that comes with
-                atlasc, by the ratio of the other primitives.
+            bootstrap: also measure a bootstrap. Otherwise its time is taken from the table that
+                comes with atlasc, scaled by the ratio of the other primitives.
             note: a remark to keep in the table.
 
         Raises:
-            AtlasError: see :meth:`keyed`; a bootstrap is to be scaled, but no table comes with
-                atlasc.
+            AtlasError: as :meth:`keyed`; or a bootstrap cannot be scaled, because no table comes
+                with atlasc.
         """
         family = self.bootstrapped.family
         chosen, rounds = self.plans(quick), ROUNDS - quick
@@ -120,7 +123,9 @@ class Calibrator(ABC):
         share = others.share()
         remarks = [note] if note else []
         if share is not None and share > BUSY:
-            remarks.append(f"taken beside other work on {share:.0%} of the machine: too high")
+            remarks.append(
+                f"measured while other work took {share:.0%} of the machine: seconds are too high"
+            )
         measured = table.bootstrap
         if measured is None:
             shipped = cost_table.load(cost_table.shipped_place(family))
@@ -129,11 +134,13 @@ class Calibrator(ABC):
             factor = ratio(table, shipped, type(self.bootstrapped))
             one = None if scaled.one_seconds is None else scaled.one_seconds * factor
             measured = Bootstrap(scaled.seconds * factor, scaled.key_seconds * factor, False, one)
-            remarks.append(f"bootstrap not measured: {factor:.3g} times that of {shipped.machine}")
+            remarks.append(
+                f"bootstrap not measured: taken as {factor:.3g} times that of {shipped.machine}"
+            )
         return replace(table, bootstrap=measured, other_work=share, note="; ".join(remarks))
 
     def _measure(self, p: ParameterSet, levels: list[int], rounds: int, pace: _Pace) -> Measured:
-        """Shortest seconds by primitive and level."""
+        """Shortest seconds, by primitive and level."""
         name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
         name += ", bootstrapping" if p.bootstrap else ""
         pace(f"keys, {name}", _key_work(p))
@@ -164,14 +171,14 @@ class Calibrator(ABC):
         return self.bootstrap_keys * self.bootstrapped.key_bytes(self.bootstrapped.max_level)
 
     def _measure_bootstrap(self, pace: _Pace) -> Bootstrap:
-        """A bootstrap of as many ciphertexts as one refreshes."""
+        """Measure a bootstrap of a full batch of ciphertexts."""
         pace("the bootstrap key and two bootstraps", self._bootstrap_work())
         started = time.perf_counter()
         engine = self.bootstrapping()
         key_seconds = time.perf_counter() - started
         vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
         batch = [engine.encrypt(vector, 0) for _ in range(engine.bootstrap_batch)]
-        # The first one encodes diagonals; that of one ciphertext comes after it.
+        # The first bootstrap also encodes the diagonals. One ciphertext is bootstrapped after it.
         seconds = min(_timed(partial(engine.bootstrap_many, batch)) for _ in range(2))
         one = min(_timed(partial(engine.bootstrap_many, batch[:1])) for _ in range(2))
         narrow = self._narrow_seconds(engine) if self.bootstrapped.narrow else None
@@ -185,7 +192,7 @@ class Calibrator(ABC):
 
 
 class _Pace:
-    """Progress in expected work."""
+    """Reports progress in expected work."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
@@ -196,7 +203,7 @@ class _Pace:
 
 
 def _work(parameters: ParameterSet, level: int) -> int:
-    """Of a round, which takes as long as the making of four keys; its unit is a byte of a key."""
+    """Expected work of a round in bytes of keys: it takes as long as making four keys."""
     return 4 * parameters.key_bytes(level)
 
 
@@ -205,7 +212,7 @@ def _key_work(parameters: ParameterSet) -> int:
 
 
 def _common(engine: Any, ct: Any, other: Any) -> Actions:
-    """What is measured alike on all engines."""
+    """The actions that are measured alike on all engines."""
     vector = np.random.default_rng(0).uniform(-1, 1, engine.slots)
     level = engine.level(ct)
     return {
@@ -222,20 +229,20 @@ def _common(engine: Any, ct: Any, other: Any) -> Actions:
 
 
 def _monotone(by_level: dict[int, float]) -> dict[int, float]:
-    """No longer at a level than at a higher one: the rest is noise."""
+    """Seconds that never fall as the level rises; smaller values at higher levels are noise."""
     levels = sorted(by_level)
     from_top = np.minimum.accumulate([by_level[level] for level in reversed(levels)])
     return dict(zip(levels, from_top[::-1].tolist(), strict=True))
 
 
 def _timed(action: Callable[[], object]) -> float:
-    """Shortest of a few calls; of one where it takes long."""
+    """Shortest seconds of a few calls; of a single call if it takes long."""
     first = timeit(action, number=1)
     return min([first, *repeat(action, number=1, repeat=0 if first > SHORT else REPEATS)])
 
 
 def _hoisted(few: float, many: float) -> tuple[float, float]:
-    """Seconds of one rotation and of the shared part, both positive whatever the noise."""
+    """Seconds of one rotation and of the shared part; both are positive despite noise."""
     each = (many - few) / (MANY - FEW)
     each = min(max(each, many / (2 * MANY)), 0.98 * many / MANY)
     return each, many - MANY * each

@@ -1,4 +1,4 @@
-"""Cost tables: what the primitives of a backend cost, as somebody measured it.
+"""Cost tables: measured seconds of the primitives of a backend.
 
 ```
 {"format": 1, "backend": "desilo", "library": "1.17.0", "date": "2026-11-21",
@@ -8,8 +8,8 @@
  "sets": [{"parameters": {…}, "seconds": {"rotate": {"35": 0.9, "17": 0.3, …}, …}}, …]}
 ```
 
-``seconds`` has seconds of one call by primitive and level; the primitives are those of the counting
-engine and ``key``, which makes one evaluation key.
+``seconds`` maps primitives and levels to seconds of one call. The primitives are those of the
+counting engine, and ``key``, which makes one evaluation key.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from atlasc.targets.machine import Machine, this_machine
 VARIABLE = "ATLASC_COSTS"
 """Environment variable that names the table in use."""
 MAX_TABLE = 16 * MIB
-"""Bytes of a cost table, which has some 10 KiB."""
+"""Greatest size in bytes of a cost table; usual tables have some 10 KiB."""
 Seconds = Annotated[float, Field(gt=0)]
 Level = Annotated[int, Field(ge=0, le=MAX_LEVEL, strict=False)]
-"""Names of JSON members are texts."""
+"""Names of JSON members are texts, so integers are parsed from them."""
 _SORTED = AfterValidator(lambda seconds: dict(sorted(seconds.items())))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one call, by primitive and level, at a parameter set as its backend writes it."""
+    """Seconds of one call, by primitive and level, at a parameter set in its backend's notation."""
 
     __pydantic_config__ = STRICT
 
@@ -53,9 +53,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Seconds of a bootstrap and of its key; not ``measured``: scaled from another machine's.
-    ``one_seconds``: of a ciphertext without a partner; None: the same. ``narrow_seconds``: of slots
-    that repeat 32 times; None: as of one.
+    """Seconds of a bootstrap and of its key.
+
+    Attributes:
+        seconds: seconds of a full batch.
+        key_seconds: seconds to make the key.
+        measured: False if the numbers were scaled from another machine's.
+        one_seconds: seconds for a ciphertext without a partner; None: as for a batch.
+        narrow_seconds: seconds for slots that repeat 32 times; None: as ``one_seconds``.
     """
 
     __pydantic_config__ = STRICT
@@ -72,16 +77,16 @@ class CostTable:
     """Measured costs of one backend on one machine; also the JSON form of the file.
 
     Attributes:
-        backend: its name.
-        library: version of the library behind it.
-        machine: where it was measured.
+        backend: name of the backend.
+        library: version of the library behind the backend.
+        machine: the machine of the measurement.
         date: day of the measurement, ISO 8601.
-        sets: by parameter set.
-        bootstrap: None where the backend has none.
-        other_work: share of the machine that other processes took meanwhile, 0 to 1; None where
-            it is not known.
+        sets: measured seconds of each parameter set.
+        bootstrap: seconds of a bootstrap; None if the backend has none.
+        other_work: share of the machine, 0 to 1, that other processes took meanwhile; None if it
+            is not known.
         note: a remark for readers.
-        path: the file that it was read from; not part of the file.
+        path: the file that the table was read from; not part of the file.
     """
 
     __pydantic_config__ = STRICT
@@ -98,7 +103,7 @@ class CostTable:
     path: Path | None = field(default=None, compare=False)
 
     def text(self) -> str:
-        """The file's contents, a line for each fact and for each primitive; four figures."""
+        """The content of the file: a line for each fact and for each primitive; four digits."""
         facts = asdict(replace(self, path=None))
         del facts["path"]
         for one in facts["sets"]:
@@ -112,11 +117,11 @@ class CostTable:
 
 
 def damaged(path: Path | None, why: str) -> AtlasError:
-    """The error for a file that is of no use."""
+    """The error for a file that cannot be used."""
     return AtlasError(
         f"the cost table {path} is damaged",
         why=why,
-        remedy="remove it, and measure again with atlasc calibrate-backend",
+        remedy="remove the file, and measure again with atlasc calibrate-backend",
     )
 
 
@@ -124,7 +129,7 @@ def load(path: Path) -> CostTable:
     """Read a table.
 
     Raises:
-        AtlasError: it is not there, damaged, or of another format.
+        AtlasError: the file is missing, damaged, or of another format.
     """
     try:
         return replace(parse_json(read_bytes(path, MAX_TABLE), CostTable), path=path)
@@ -145,20 +150,20 @@ def shipped_place(backend: str) -> Path:
 
 
 def own_place(backend: str) -> Path:
-    """Where this user's table is kept: in the data folder of the XDG specification."""
+    """The place of this user's table: in the data folder of the XDG specification."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data) / "atlasc" / "costs" / f"{backend}.json"
 
 
 def active_table(backend: str, named: Path | None = None) -> CostTable | None:
-    """The table by which times are predicted; None without one.
+    """The table that predicts times; None without a table.
 
-    The first of these that is of the backend: the file that is named (by ``--costs``), or else the
-    one that ``ATLASC_COSTS`` names; the one that ``atlasc calibrate-backend`` wrote for this user;
-    the one that comes with atlasc.
+    The first of these tables that belongs to the backend is used: the named file (``--costs``), or
+    otherwise the file that ``ATLASC_COSTS`` names; the table that ``atlasc calibrate-backend``
+    wrote for this user; the table that comes with atlasc.
 
     Raises:
-        AtlasError: the file that was named is not there, or a file is damaged.
+        AtlasError: the named file is missing, or a file is damaged.
     """
     named = _named(named)
     if named is not None and (table := load(named)).backend == backend:
@@ -168,19 +173,20 @@ def active_table(backend: str, named: Path | None = None) -> CostTable | None:
 
 
 def _named(table: Path | None) -> Path | None:
-    """The table that the user chose, for this call or by the environment."""
+    """The table that the user chose, for this call or with the environment variable."""
     named = os.environ.get(VARIABLE)
     return table or (Path(named) if named else None)
 
 
 def cost_warning(backend: str, library: str | None, named: Path | None = None) -> str:
-    """One line that says why predicted times may be wrong on this machine, and what to do; empty
-    where nothing is wrong, or no table is in use.
+    """One line that says why predicted times may be wrong on this machine, and what to do.
+
+    Empty if nothing is wrong or no table is in use.
 
     Args:
-        backend: what is predicted for.
-        library: version of its library that is installed; None where there is none.
-        named: the table of ``--costs``.
+        backend: the backend whose times are predicted.
+        library: installed version of the backend's library; None if it is not installed.
+        named: the table given with ``--costs``.
 
     Raises:
         AtlasError: as :func:`active_table`.
@@ -190,10 +196,10 @@ def cost_warning(backend: str, library: str | None, named: Path | None = None) -
         return ""
     why = []
     if named is not None and table.path != named:
-        why.append(f"{named} is of the target {load(named).backend} and is not used")
+        why.append(f"{named} belongs to the target {load(named).backend} and is not used")
     if library is not None and table.library != library:
-        why.append(f"version {table.library} was measured, {library} is installed")
+        why.append(f"version {table.library} was measured, but {library} is installed")
     if str(here) != str(table.machine):
-        why.append(f"measured on {table.machine}, this machine has {here}")
+        why.append(f"measured on {table.machine}, but this machine has {here}")
     remedy = "measure this machine once with atlasc calibrate-backend"
     return f"predicted times may be wrong here ({'; '.join(why)}): {remedy}" if why else ""

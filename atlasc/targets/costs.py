@@ -1,10 +1,10 @@
-"""Seconds of the primitives at a parameter set: measured ones, and what lies between.
+"""Seconds of the primitives at a parameter set: measured at some levels, fitted in between.
 
-What lies between measured levels is fitted. A key switch at level l works with d digits on
-p = r + k primes (r of the ciphertext, k special ones): d p products with the key, and about p
-transforms before and after. Everything else is linear in the primes of the ciphertext. That is the
-shape of a cost in the level; its few constants are fitted to the table for each ring degree, and at
-measured parameter sets the fit is bent through the measured seconds.
+A key switch at level l works with d digits on p = r + k primes (r of the ciphertext, k special
+primes): d p products with the key, and about p transforms before and after. All other primitives
+are linear in the primes of the ciphertext. This gives the form of a cost as a function of the
+level. Its few constants are fitted to the table for each ring degree; at measured parameter sets
+the fit is bent to pass through the measured seconds.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from atlasc.targets.parameters import ParameterSet
 
 KEY = "key"
 KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY)
-"""Primitives whose cost is of the digits of a key switch; all others are linear in the primes."""
+"""Primitives whose cost grows with the digits of a key switch; others are linear in the primes."""
 REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
 """Primitives by which two tables are compared."""
 TRANSFORM = 10.0
-"""Products of a residue that its number-theoretic transform counts as."""
+"""Number of products of a residue that take as long as its number-theoretic transform."""
 
 
 class FittedCosts:
     """Costs of a parameter set by a cost table.
 
     Args:
-        table: measured on some machine.
-        parameters: the set, of the table's backend.
+        table: a table, measured on some machine.
+        parameters: a parameter set of the table's backend.
 
     Raises:
-        AtlasError: the table's parameter sets are not those of the backend.
+        AtlasError: the table's parameter sets belong to another backend.
     """
 
     def __init__(self, table: CostTable, parameters: ParameterSet) -> None:
@@ -47,7 +47,7 @@ class FittedCosts:
             sets = {parameters.from_dict(one.parameters): one.seconds for one in table.sets}
         except AtlasError as error:
             raise damaged(table.path, error.what) from None
-        # A set that bootstraps and was not measured is as fast as the leveled one.
+        # A set with a bootstrap that was not measured is as fast as the leveled set.
         known = (parameters, replace(parameters, bootstrap=False))  # type: ignore[call-arg]
         self._sets = sets
         self._measured = next((sets[one] for one in known if one in sets), {})
@@ -57,11 +57,12 @@ class FittedCosts:
         """Seconds of one call.
 
         Args:
-            primitive: as the counting engine names it, or ``key``.
-            level: of the lower operand; of the result of a bootstrap; that a key reaches.
+            primitive: name in the counting engine, or ``key``.
+            level: level of the lower operand; for a bootstrap, of its result; for a key, the
+                highest level that it serves.
 
         Raises:
-            AtlasError: the table does not have the primitive.
+            AtlasError: the table lacks the primitive.
         """
         if primitive == "bootstrap":
             return self._bootstrap().seconds
@@ -74,7 +75,7 @@ class FittedCosts:
         return float(self._curves[primitive][level])
 
     def costs(self) -> dict[tuple[CostKind, int], float]:
-        """Costs of all primitives at all levels, for ``Counts.seconds``."""
+        """Seconds of all primitives at all levels, for ``Counts.seconds``."""
         every = range(self.parameters.max_level + 1)
         at: dict[str, Iterable[int]] = dict.fromkeys(COST_KINDS, every)
         bootstraps = every[-1:] if self.parameters.bootstrap else ()
@@ -84,7 +85,7 @@ class FittedCosts:
     def key_seconds(
         self, rotations: Mapping[int, int], relinearization_level: int | None = None
     ) -> float:
-        """Predicted time to make the keys of a program. ``rotations``: amount -> level."""
+        """Predicted seconds to make the keys of a program. ``rotations``: amount -> level."""
         levels, total = list(rotations.values()), 0.0
         if self.parameters.bootstrap:
             total = self._bootstrap().key_seconds
@@ -95,14 +96,16 @@ class FittedCosts:
     def _bootstrap(self) -> Bootstrap:
         if self.table.bootstrap is None:
             raise AtlasError(
-                f"the cost table {self.table.path} does not tell what a bootstrap costs",
-                remedy="measure it: for desilo with atlasc calibrate-backend --bootstrap",
+                f"the cost table {self.table.path} has no seconds of a bootstrap",
+                remedy="measure a bootstrap: for desilo with atlasc calibrate-backend --bootstrap",
             )
         return self.table.bootstrap
 
     def _curve(self, primitive: str) -> NDArray[np.float64]:
-        """Seconds at each level. No constant of the fit is negative: the least relative errors at
-        the ring degree, or at all where none of it was measured.
+        """Seconds at each level, ``[levels]``.
+
+        The constants of the fit are not negative and have the least relative errors: at this ring
+        degree, or over all ring degrees if this one was not measured.
         """
         from scipy.optimize import nnls
 
@@ -132,7 +135,7 @@ class FittedCosts:
 
 
 def _terms(parameters: ParameterSet, primitive: str, level: int) -> NDArray[np.float64]:
-    """The three numbers that the fitted constants multiply: products with a key, primes, 1."""
+    """The terms that the fitted constants multiply: products with a key, primes, and 1."""
     scale = 2.0 ** (parameters.log_ring_degree - 16) * parameters.log_ring_degree / 16
     residues = float(parameters.residues(level))
     if primitive not in KEY_SWITCHES:
@@ -143,8 +146,9 @@ def _terms(parameters: ParameterSet, primitive: str, level: int) -> NDArray[np.f
 
 
 def ratio(table: CostTable, other: CostTable, kind: type[ParameterSet]) -> float:
-    """How many times as long the key switches and products of one table take as those of another:
-    the geometric mean at what the first measured with the largest ring degree.
+    """How many times longer the key switches and products of one table take than those of another.
+
+    This is the geometric mean over the levels that the first table has at its largest ring degree.
     """
     logs = []
     largest = max(one.parameters["log_ring_degree"] for one in table.sets)
@@ -163,7 +167,7 @@ def ratio(table: CostTable, other: CostTable, kind: type[ParameterSet]) -> float
 
 
 def fitted_costs(parameters: ParameterSet) -> FittedCosts | None:
-    """Costs by the set's table; None where nobody measured them.
+    """Costs by the table in use for the set; None if there is no table.
 
     Raises:
         AtlasError: the table is missing or damaged.
@@ -179,17 +183,19 @@ def measured_costs(parameters: ParameterSet) -> PrimitiveCosts | None:
 
 
 def costs_of(parameters: ParameterSet) -> PrimitiveCosts:
-    """Measured costs, or without a table relative ones, which can only be compared."""
+    """Measured costs; without a table relative costs, which can only be compared."""
     return measured_costs(parameters) or relative_costs(parameters)
 
 
 def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
-    """Costs by the residues that a primitive touches; 1 is a rotation at the highest level. A
-    bootstrap's key switches have half of the primes that it consumes, on average."""
+    """Costs by the number of residues that a primitive touches; 1 is a rotation at the top level.
+
+    On average, the key switches of a bootstrap have half of the primes that it consumes.
+    """
     table: dict[tuple[CostKind, int], float] = {}
 
     def rotation(level: int) -> tuple[float, float]:
-        """The shared part of a hoisted one, and the rest."""
+        """Cost of the shared part of a hoisted rotation, and of the rest."""
         residues, digits = parameters.residues(level), parameters.digits(level)
         wide = residues + parameters.special_primes
         switch = 2 * digits * wide + 2 * (wide + residues) * TRANSFORM

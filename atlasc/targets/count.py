@@ -1,5 +1,5 @@
-"""The target ``count``: it runs a program on levels alone and reports how often each primitive is
-called. Its parameter sets are those of ``cpu``."""
+"""The target ``count``: runs a program on levels alone and counts the calls of each primitive. Its
+parameter sets are those of ``cpu``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atlasc.targets.parameters import ParameterSet
 
 
 class CountTarget(Target):
-    """Counts in a second what takes a minute on ciphertexts; in place of an answer it reports."""
+    """Counts in a second what takes a minute on ciphertexts; reports the counts, not an answer."""
 
     name = "count"
     summary = "counts primitives and computes nothing"

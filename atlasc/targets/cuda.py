@@ -1,4 +1,4 @@
-"""The target ``cuda``: the C++ runtime's own CKKS engine, on a GPU, with kernels of its own."""
+"""The target ``cuda``: the C++ runtime's own CKKS engine on a GPU, with its own kernels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ class CudaParameters(CkksParameters):
     family = "cuda"
     device = True
     library_bytes = 2**29
-    """The CUDA context, the tables of the transforms, and the digits of a key switch, at most."""
+    """Greatest bytes of the CUDA context, the tables of the transforms, and a key switch's
+    digits.
+    """
 
 
 class CudaTarget(ProjectTarget):
-    """Programs that a C++ project executes; Python chooses parameters, keys and costs for it."""
+    """Programs that run as a C++ project; Python chooses their parameters, keys and costs."""
 
     libraries = "CUDA is"
     name = "cuda"

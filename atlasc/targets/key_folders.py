@@ -1,4 +1,4 @@
-"""Folders of keys: who may read them, and how an incomplete or a wrong one is recognised."""
+"""Folders of keys: who may read them, and how an incomplete or wrong folder is recognised."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from atlasc.targets.parameters import ParameterSet
 Role = Literal["client", "server"]
 INDEX = "keys.json"
 LARGEST = 64 * GIB
-"""Bytes of a key; a bootstrap's has 14 GiB."""
+"""Greatest size in bytes of a key; a bootstrap key has 14 GiB."""
 _Level = Annotated[int, Field(ge=0, le=1000)]
 _KeyName = Annotated[str, Field(pattern=r"^[a-z]+(_[0-9]{1,9})?\.key$")]
 _Amount = Annotated[int, Field(ge=1, lt=10**9, strict=False)]
-"""The name of a JSON member is a text."""
+"""Names of JSON members are texts, so integers are parsed from them."""
 
 
 class KeyIndex(Schema):
-    """``keys.json``; a client's has no plan of keys.
+    """The content of ``keys.json``; the index of a client has no plan of keys.
 
     Attributes:
-        target: whose keys these are; folders from before there were several have none.
+        target: name of the keys' target; empty in old folders.
         note: what a person must know of these keys.
-        identity: of the key set; every ciphertext carries it.
+        identity: identity of the key set; every ciphertext carries it.
         rotations, relinearization_level, conjugation_level: see :class:`KeyPlan`.
-        files: SHA-256 of each key.
+        files: file name of a key -> its SHA-256.
     """
 
     format: Literal[1]
@@ -70,8 +70,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_index(folder: Path, role: Role, parameters: ParameterSet, **facts: Any) -> None:
-    """Write ``keys.json`` to the folder of a role; the last step, because it makes the folder count
-    as complete. ``facts``: other members of :class:`KeyIndex`."""
+    """Write ``keys.json`` to the folder of a role. This is the last step: it marks the folder as
+    complete. ``facts`` are further members of :class:`KeyIndex`."""
     facts = {"note": "", **facts, "parameters": parameters.to_dict()}
     index = KeyIndex(format=1, role=role, security_bits=parameters.security_bits, **facts)
     text = index.model_dump_json(indent=1, exclude_unset=True) + "\n"
@@ -81,17 +81,17 @@ def write_index(folder: Path, role: Role, parameters: ParameterSet, **facts: Any
 def read_index(
     folder: Path, role: Role, target: str, parameters: ParameterSet, plan: KeyPlan | None = None
 ) -> KeyIndex:
-    """The index of a folder of keys, before gigabytes of keys are loaded.
+    """Read the index of a folder of keys, before gigabytes of keys are loaded.
 
     Args:
-        folder: of the keys.
-        role, target: whose they must be.
-        parameters: of the program.
-        plan: keys that the program needs; None: any will do.
+        folder: folder of the keys.
+        role, target: the expected role and target.
+        parameters: parameter set of the program.
+        plan: keys that the program needs; None accepts any keys.
 
     Raises:
-        AtlasError: the folder is incomplete, damaged, or holds the keys of the other role, of
-            another target or of another program.
+        AtlasError: the folder is incomplete or damaged, or its keys belong to the other role,
+            another target or another program.
     """
     remedy = "generate the keys again"
     path = folder / INDEX
@@ -112,9 +112,9 @@ def read_index(
             )
     why = ""
     if (of_program := parameters.to_dict()) != index.parameters:
-        why = f"they have the parameters {index.parameters}, the program {of_program}"
+        why = f"the keys have the parameters {index.parameters}, but the program has {of_program}"
     elif plan is not None and (lacking := _lacking(index.plan, plan)):
-        why = f"{len(lacking)} keys are missing, the first is that of {lacking[0]}"
+        why = f"{len(lacking)} keys are missing, first the key for {lacking[0]}"
     if why:
         raise AtlasError(
             "these keys were made for another program",
@@ -126,7 +126,7 @@ def read_index(
 
 
 def _lacking(have: KeyPlan, plan: KeyPlan) -> list[str]:
-    """The keys of a plan that a folder does not have."""
+    """Names of the keys of a plan that a folder lacks."""
     lacking = [
         f"rotation {amount} to level {level}"
         for amount, level in plan.rotations.items()
@@ -140,17 +140,17 @@ def _lacking(have: KeyPlan, plan: KeyPlan) -> list[str]:
 
 
 def read_key(reader: Callable[[str], Any], path: Path, expected: str | None = None) -> Any:
-    """``reader(path)`` with the library's errors as one error that names the file.
+    """Call ``reader(path)``, and turn the library's errors into one error that names the file.
 
     Args:
-        reader: of the library.
-        path: the key.
-        expected: its SHA-256, where the index has it: the library knows a damaged key, but not one
-            of another key set or of another rotation. None for a secret key, which nobody else may
-            be able to read.
+        reader: function of the library that reads a key.
+        path: file of the key.
+        expected: its SHA-256 by the index; the library recognises a damaged key, but not a key of
+            another key set or another rotation. None for a secret key, which nobody else may be
+            able to read.
 
     Raises:
-        AtlasError: the key is missing, damaged, another one, or open to other users.
+        AtlasError: the key is missing, damaged, exchanged, or open to other users.
     """
     if expected is None and path.exists():
         require_private(path)
@@ -164,8 +164,9 @@ def read_key(reader: Callable[[str], Any], path: Path, expected: str | None = No
 
 
 def require_digest(path: Path, expected: str) -> None:
-    """Raise AtlasError unless an evaluation key has the SHA-256 that the index says; empty: the
-    index says none.
+    """Raise AtlasError unless an evaluation key has the SHA-256 of the index.
+
+    An empty ``expected`` means that the index has none.
     """
     try:
         open_plain(path, LARGEST, links=False).close()

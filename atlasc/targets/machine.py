@@ -1,7 +1,6 @@
-"""This machine: its class, its memory and disk, and its other work while something is measured;
-and what this process leaves on it.
+"""This machine: its class, memory, disk, and other work; and core dumps of this process.
 
-``root`` is where ``proc`` and ``sys`` are found; another folder in tests.
+``root`` is the folder that contains ``proc`` and ``sys``; tests give another folder.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class Machine:
     """A class of machines.
 
     Attributes:
-        processor: its model.
-        threads: how many this process may use.
-        memory_gib: of the whole machine; it decides what runs, not how fast.
+        processor: model of the processor.
+        threads: number of threads that this process may use.
+        memory_gib: memory of the whole machine in GiB; it decides what runs, not how fast.
     """
 
     __pydantic_config__ = STRICT
@@ -47,10 +46,10 @@ class Machine:
 
 
 def forbid_core_dumps() -> None:
-    """Let this process leave no core dump, because its memory holds a secret key.
+    """Prevent core dumps of this process, because its memory holds a secret key.
 
-    The limit of size alone is not enough: the kernel ignores it where it hands core dumps to a
-    program. Without privileges no debugger can attach to the process then, either.
+    A limit of size alone is not enough: the kernel ignores it if it pipes core dumps to a program.
+    Without privileges, no debugger can then attach to the process, either.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     set_dumpable = 4  # PR_SET_DUMPABLE
@@ -59,19 +58,19 @@ def forbid_core_dumps() -> None:
 
 
 def available_threads() -> int:
-    """Threads that this process may run at once."""
+    """Number of threads that this process may run at once."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def this_machine(root: Path = ROOT) -> Machine:
-    """The machine that this process runs on."""
+    """The class of the machine that this process runs on."""
     try:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         pages = 0
-    # Virtual machines shorten the model's name, so family and number go with it.
+    # Virtual machines shorten the name of the model, so family and number are added.
     names = {"": "model name", "family ": "cpu family", "model ": "model"}
     facts = {kind: _read(root / "proc/cpuinfo", rf"{n}\s*:[ \t]*(.*)") for kind, n in names.items()}
     processor = platform.processor() or platform.machine()
@@ -81,14 +80,14 @@ def this_machine(root: Path = ROOT) -> Machine:
 
 
 class OtherWork:
-    """How much of the machine other processes took since this was made."""
+    """Measures how much of the machine other processes take from its creation on."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._before = self._now()
 
     def share(self) -> float | None:
-        """From 0 (none) to 1 (all processors, always); None where the system does not tell."""
+        """Share from 0 (none) to 1 (all processors, always); None if the system does not tell."""
         before, now = self._before, self._now()
         if before is None or now is None:
             return None
@@ -98,7 +97,7 @@ class OtherWork:
         return min(max((busy - own) / (busy + idle), 0.0), 1.0)
 
     def _now(self) -> tuple[float, float, float] | None:
-        """Seconds of all processors, busy and idle, and of this process."""
+        """Seconds that all processors were busy and idle, and that this process used."""
         try:
             line = (self._root / "proc/stat").read_text().partition("\n")[0]
             ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in line.split()[1:9]]
@@ -112,8 +111,8 @@ class OtherWork:
 
 
 def available_bytes() -> int | None:
-    """Bytes that this process can still allocate: free memory, the control group's limit, and the
-    process's own (``ulimit -v``); None where the system does not tell (not Linux)."""
+    """Bytes that this process can still allocate: the least of free memory, the control group's
+    limit and the process's own (``ulimit -v``). None if the system does not tell (not Linux)."""
     limit, used = (_number(ROOT / f"sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     free = _number(ROOT / "proc/meminfo", "MemAvailable:") * 1024
     own, taken = _address_space(), _number(ROOT / "proc/self/status", "VmSize:") * 1024
@@ -123,7 +122,7 @@ def available_bytes() -> int | None:
 
 
 def _address_space() -> int:
-    """Bytes that this process may map in all; 0 for no limit."""
+    """Bytes that this process may map in total; 0 for no limit."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -133,8 +132,8 @@ def _address_space() -> int:
 
 
 def machine_bytes(root: Path = ROOT) -> int | None:
-    """Bytes of the whole machine, whatever runs on it now; the control group's limit if smaller.
-    None where the system does not tell."""
+    """Bytes of the whole machine, whatever runs on it; the control group's limit if that is
+    smaller. None if the system does not tell."""
     whole = _number(root / "proc/meminfo", "MemTotal:") * 1024
     return _least(whole, _number(root / "sys/fs/cgroup/memory.max"))
 
@@ -148,7 +147,9 @@ def _number(path: Path, entry: str = "") -> int:
 
 
 def _read(path: Path, pattern: str) -> str:
-    """The group of a pattern at the start of a line; empty without the file or such a line."""
+    """The first group of a pattern at the start of a line; empty without the file or such a
+    line.
+    """
     try:
         found = re.search(rf"^{pattern}", path.read_text(), re.MULTILINE)
     except OSError:
@@ -157,34 +158,34 @@ def _read(path: Path, pattern: str) -> str:
 
 
 def require_memory(needed: int, purpose: str) -> None:
-    """Refuse to start what would not fit.
+    """Refuse work for which memory is too small.
 
     Args:
-        needed: bytes.
-        purpose: what needs them, to complete "not enough memory for ...".
+        needed: bytes that are needed.
+        purpose: completes the message "not enough memory for ...".
 
     Raises:
-        AtlasError: with the needed and the available GiB. Says nothing where the system does not
-            tell what is available.
+        AtlasError: memory is too small; the error has the needed and the available GiB. If the
+            system does not tell the available memory, nothing is refused.
     """
     available = available_bytes()
     if available is not None and needed > available:
         raise AtlasError(
             f"not enough memory for {purpose}",
-            why=f"{needed / GIB:.1f} GiB are needed, {available / GIB:.1f} GiB are available",
+            why=f"{needed / GIB:.1f} GiB are needed, but {available / GIB:.1f} GiB are available",
             remedy="close other programs, use a machine with more memory, or compile with fewer "
             "levels or a smaller --key-memory",
         )
 
 
 def require_disk(needed: int, folder: Path, purpose: str) -> None:
-    """Refuse to start what would not fit on the disk of ``folder``, which may not exist yet."""
+    """Refuse work for which the disk of ``folder`` is too small; the folder need not exist yet."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise AtlasError(
             f"not enough disk space for {purpose}",
             where=str(folder),
-            why=f"{needed / GIB:.1f} GiB are needed, {free / GIB:.1f} GiB are free",
+            why=f"{needed / GIB:.1f} GiB are needed, but {free / GIB:.1f} GiB are free",
             remedy="free some space or choose another output directory",
         )

@@ -7,34 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ERROR_VARIANCE = 10.5
-"""Of a coefficient of an error: centred binomial, 42 bits (``ckks/keys/sampling.hpp``)."""
+"""Variance of a coefficient of an error: centred binomial, 42 bits (``ckks/keys/sampling.hpp``)."""
 NARROW_ROUNDINGS = 3.0
-"""What errs after the modular reduction of a narrow bootstrap, in rescalings. Measured on slots
-(``tests/atlasc/program/bootstrap``): 2.9 at N = 2^13."""
+"""Errors after the modular reduction of a narrow bootstrap, in multiples of a rescaling's error.
+Measured on slots (``tests/atlasc/program/bootstrap``): 2.9 at N = 2^13."""
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Standard deviations of the error that a primitive adds to the real part of each slot, and to
-    the imaginary part: what takes two values for the parts of a complex one reads both. Only a
-    bootstrap clears the imaginary part.
+    """Standard deviations of the error that a primitive adds to the real part of each slot.
 
-    Absolute errors of slot values, so they already contain the division by the scale.
+    The imaginary part gets an error of the same size. An op that packs two values as the parts of a
+    complex one reads both errors. Only a bootstrap clears the imaginary part.
+
+    All numbers are absolute errors of slot values: the division by the scale is included.
 
     Attributes:
-        fresh: encryption.
-        rescale: the rounding of one rescaling of a factor, before a product.
-        key_switch: the roundings of a rotation or a conjugation, with the rescaling that its
-            operand may owe.
-        digits: what the digits of the key add to these, by level: a lower level has fewer. Empty
-            where they add nothing.
+        fresh: an encryption.
+        rescale: the rounding of one rescale of a factor, before a product.
+        key_switch: the roundings of a rotation or a conjugation, with the rescale that its operand
+            may still need.
+        digits: by level, the error that the digits of the key add to a key switch: a lower level
+            has fewer digits. Empty if they add nothing.
         relinearize: the key switch of a product of ciphertexts at the highest level.
-        settle: what decryption adds: the rescaling that a product or a lower level may still owe.
-        encode: a vector's encoding, for the factor 1; where there is one, a number is rounded, too.
+        settle: the rescale that a product or a lower level may still need before decryption.
+        encode: the encoding of a vector, for the factor 1; if not zero, numbers are rounded, too.
         bootstrap: a bootstrap.
-        bootstrap_cubic: a bootstrap takes the sine for the identity, so a *coefficient* c of the
-            encoded polynomial comes back as c - bootstrap_cubic c^3. Slots that look random have
-            tiny coefficients; but their mean is one coefficient, and it suffers.
+        bootstrap_cubic: factor of the cubic error. A bootstrap treats the sine as the identity, so
+            a *coefficient* c of the encoded polynomial comes back as c - bootstrap_cubic c^3. Slots
+            that look random have tiny coefficients; but their mean is one coefficient, and it
+            suffers.
     """
 
     fresh: float = 0.0
@@ -48,12 +50,14 @@ class NoiseModel:
     digits: tuple[float, ...] = ()
 
     def of_key_switch(self, level: int) -> float:
-        """The deviation of a rotation or a conjugation at a level."""
+        """Standard deviation of a rotation or a conjugation at a level."""
         return math.hypot(self.key_switch, self.digits[level]) if self.digits else self.key_switch
 
     def of_bootstrap(self, share: float) -> float:
-        """The deviation of a bootstrap whose slots repeat after a share of them: as many fewer
-        coefficients of the modular reduction err. What errs after it is as much as some rescalings.
+        """Standard deviation of a bootstrap whose slots repeat after a ``share`` of all slots.
+
+        The modular reduction then errs in fewer coefficients, in proportion. The steps after it err
+        as much as a few rescales.
         """
         if share == 1:
             return self.bootstrap
@@ -63,7 +67,7 @@ class NoiseModel:
     def ckks(
         cls, ring_degree: int, log_scale: float = 40, ratios: Sequence[Sequence[float]] = ()
     ) -> NoiseModel:
-        """The model of our engine, for a dense ternary secret (its coefficients have variance 2/3).
+        """The model of atlasc's engine, for a dense ternary secret (coefficients of variance 2/3).
 
         A slot is a sum of N coefficients times roots of unity; the variance of its real part is
         N/2 times that of a coefficient (Cheon et al. 2017, section 3):
@@ -72,12 +76,14 @@ class NoiseModel:
         * a rescaling, and the division of a key switch by P, round both parts: 1/12 (1 + 2N/3);
         * a key switch adds a sum over digits: each coefficient of a digit, uniform up to its
           modulus D, times N coefficients of the key's error, over P: N 10.5/12 (D/P)^2 (Han and Ki
-          2020, section 3). A relinearisation does so at the squared scale, where it vanishes.
+          2020, section 3). A relinearization does so at the squared scale, where it vanishes.
 
         Measured on the engine at N = 2^13 to 2^15: all within 3% (``tests/atlasc/targets``).
 
         Args:
-            ratios: D/P of each digit that a key switch at level 0, 1, ... takes.
+            ring_degree: N.
+            log_scale: log2 of the scale.
+            ratios: D/P of each digit of a key switch, for levels 0, 1, ...
         """
         unit = math.sqrt(ring_degree / 2) / 2.0**log_scale
         rounding = (1 + 2 * ring_degree / 3) / 12

@@ -1,4 +1,4 @@
-"""Parameter sets: how one is chosen, ring and moduli, security, costs, exactness and memory."""
+"""Parameter sets: their choice, ring, moduli, security, costs, exactness and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 NARROWER = 5
-"""log2 of the slots over the period of the narrow bootstrap whose cost stands for that of all."""
+"""log2 of the number of repetitions for which a narrow bootstrap is measured; its cost stands for
+all narrow bootstraps."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class Moduli:
     """Sizes of the primes of a set in bits.
 
     Attributes:
-        primes: of Q: at level 0, then upwards, then those that a bootstrap consumes.
-        special: of the special primes, by which a key switch divides.
+        primes: bits of the primes of Q, from level 0 upwards, then those that a bootstrap consumes.
+        special: bits of the special primes, by which a key switch divides.
         scale: log2 of the scale of a program's ciphertexts.
-        sparse: weight of the secret around a bootstrap's raising of the modulus, and log2 of the
-            modulus of the key that leads to it; None without bootstraps.
+        sparse: Hamming weight of the sparse secret around the bootstrap's ModRaise, and log2 of
+            the modulus of the key that leads to it; None without bootstraps.
     """
 
     primes: tuple[int, ...]
@@ -49,14 +50,14 @@ class BootstrapNeeds:
     """The keys and the memory of a bootstrap; empty in a leveled set.
 
     Attributes:
-        rotations: amounts, to the left, that its keys serve: a program may use them too.
-        shared: those of them whose keys are like any other, and hoist: amount -> level, which is at
-            least the highest of a program.
-        key_levels: of the relinearisation and the conjugation key.
-        key_switches: of one bootstrap; 0 where they are not known.
-        key_switches_of_one: of the bootstrap of a ciphertext without a partner.
-        key_switches_narrow: of a narrow bootstrap.
-        memory: bytes beside these two keys, by what they are for.
+        rotations: amounts, to the left, of the bootstrap's rotation keys; a program may use them.
+        shared: those amounts whose keys are like any other and can be hoisted: amount -> level,
+            which is at least the highest level of a program.
+        key_levels: levels of the relinearization key and the conjugation key.
+        key_switches: key switches of one bootstrap; 0 if they are not known.
+        key_switches_of_one: key switches of the bootstrap of a ciphertext without a partner.
+        key_switches_narrow: key switches of a narrow bootstrap.
+        memory: purpose -> bytes, beside these two keys.
     """
 
     rotations: frozenset[int] = frozenset()
@@ -68,7 +69,7 @@ class BootstrapNeeds:
     key_switches_narrow: int = 0
 
     def with_own(self, rotations: Mapping[int, int]) -> dict[int, int]:
-        """Those that are like any other beside a program's own: amount -> highest level."""
+        """Rotation keys that are like any other, with a program's own: amount -> highest level."""
         highest = dict(sorted(self.shared.items()))
         for amount, level in sorted(rotations.items()):
             highest[amount] = max(level, highest.get(amount, level))
@@ -76,7 +77,7 @@ class BootstrapNeeds:
 
 
 class _Fields:
-    """Fields that the sets of all targets have, each in its own order."""
+    """Fields that the sets of all targets have, each class in its own order."""
 
     log_ring_degree: int
     special_primes: int
@@ -88,15 +89,15 @@ class ParameterSet(_Fields):
     """Base of the parameter sets of all targets; a subclass is a dataclass of JSON values.
 
     Attributes:
-        family: the target that the sets were made for; names their cost table.
-        device: whether programs run in the memory of a device rather than in the machine's.
-        in_runtime: whether the C++ runtime makes engines with these moduli.
-        library_bytes: working memory of the library at ring degree 2^16.
-        base_primes: primes of a ciphertext at level 0.
+        family: target that the sets were made for; it names their cost table.
+        device: whether programs run in the memory of a device instead of the machine's.
+        in_runtime: whether the C++ runtime can make engines with these moduli.
+        library_bytes: working memory of the library at ring degree 2^16, in bytes.
+        base_primes: number of primes of a ciphertext at level 0.
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         special_primes: number of special primes.
-        bootstrap: false in a leveled set.
-        cost_table: by which seconds are predicted; None for the table in use. No part of the
+        bootstrap: False in a leveled set.
+        cost_table: table that predicts seconds; None for the table in use. It is no part of the
             identity of a set, nor of its JSON form.
     """
 
@@ -114,24 +115,25 @@ class ParameterSet(_Fields):
     @classmethod
     @abstractmethod
     def leveled(cls, levels: int) -> Iterable[Self]:
-        """Sets without bootstraps that have so many levels at least."""
+        """Sets without bootstraps that have at least ``levels`` levels."""
 
     @classmethod
     @abstractmethod
     def bootstrapped(cls) -> Self:
-        """The set that bootstraps."""
+        """The set with a bootstrap."""
 
     @classmethod
     def choose(cls, levels: int, slots: int = 1) -> Self:
-        """The cheapest set for a program: by key switches at each of its levels, which decide the
-        time and, with the level, the memory of the keys.
+        """The cheapest set for a program, counted in key switches at each of its levels.
+
+        Key switches decide the time and, with the level, the memory of the keys.
 
         Args:
             levels: multiplicative depth of the whole program.
-            slots: real numbers that a ciphertext must hold at least.
+            slots: how many real numbers a ciphertext must hold at least.
 
         Returns:
-            A leveled set when one is large enough, else the one that bootstraps, for which the
+            A leveled set if one is large enough, otherwise the set with a bootstrap, for which the
             caller has to place bootstraps.
 
         Raises:
@@ -151,7 +153,7 @@ class ParameterSet(_Fields):
 
     @classmethod
     def matching(cls, slots: int, levels: int, bootstrap: bool) -> Self | None:
-        """The cheapest set for a program that is packed already; None where there is none."""
+        """The cheapest set for a program that is packed already; None if there is none."""
         if bootstrap:
             found = cls.bootstrapped()
             return found if (found.slots, found.max_level) == (slots, levels) else None
@@ -164,21 +166,23 @@ class ParameterSet(_Fields):
         return [p for p in cls.leveled(levels) if p.security_bits >= REQUIRED_BITS]
 
     def _work(self, levels: int) -> int:
-        """Work of one key switch at each level of a program, to compare sets by."""
+        """Work of one key switch at each level of a program, to compare sets."""
         primes = [self.residues(level) + self.special_primes for level in range(levels + 1)]
         work = sum((self.digits(level) + 8) * count for level, count in enumerate(primes))
         return work * self.ring_degree * self.log_ring_degree
 
     def to_dict(self) -> dict[str, Any]:
-        """For a manifest; :meth:`from_dict` reads it back."""
+        """The set for a manifest; :meth:`from_dict` reads it back."""
         return {name: value for name, value in asdict(self).items() if name != "cost_table"}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Raises AtlasError when ``data`` is not what :meth:`to_dict` writes."""
+        """The set of a manifest. Raises AtlasError if :meth:`to_dict` cannot have written
+        ``data``.
+        """
         with explained(f"the parameters of {cls.family} cannot be read"):
             if "cost_table" in data:
-                raise ValueError("cost_table: no member of it")
+                raise ValueError("cost_table is not part of a saved set")
             return parse_json(json.dumps(dict(data)), cls)
 
     # --- ring and moduli
@@ -186,52 +190,56 @@ class ParameterSet(_Fields):
     @property
     @abstractmethod
     def max_level(self) -> int:
-        """Levels of a fresh ciphertext of a program, and of one after a bootstrap."""
+        """Level of a fresh ciphertext of a program, and of a ciphertext after a bootstrap."""
 
     @property
     @abstractmethod
     def moduli(self) -> Moduli:
-        """The sizes of its primes."""
+        """The sizes of the set's primes."""
 
     @property
     def ring_degree(self) -> int:
-        """N, twice the slots."""
+        """The ring degree N: twice the slots."""
         return 1 << self.log_ring_degree
 
     @property
     def slots(self) -> int:
-        """Real numbers in a ciphertext."""
+        """Number of real numbers in a ciphertext."""
         return self.ring_degree // 2
 
     @property
     def bootstrap_level(self) -> int | None:
-        """Levels after a bootstrap; None for a leveled set."""
+        """Level after a bootstrap; None for a leveled set."""
         return self.max_level if self.bootstrap else None
 
     @property
     def bootstrap_batch(self) -> int:
-        """Ciphertexts that one bootstrap refreshes: two real ones as the parts of a complex one."""
+        """Number of ciphertexts that one bootstrap refreshes: two real ones as one complex
+        ciphertext.
+        """
         return 2 if self.bootstrap else 1
 
     def circuit(self, period: int) -> Sequence[Function]:
-        """The bootstrap of slots that repeat after ``period`` in primitives: functions of one
-        ciphertext and of two. Empty where there is none, or where it is a library's.
+        """The bootstrap of slots that repeat after ``period``, in primitives: a function of one
+        ciphertext, and a function of two. Empty without a bootstrap, or if a library has its own.
         """
         return ()
 
     @property
     def narrow(self) -> int:
-        """How often slots must repeat to be bootstrapped narrowly; 0: that is not possible."""
+        """Least number of copies of repeating slots for a narrow bootstrap; 0 if the target
+        has no narrow bootstraps.
+        """
         return 0
 
     @property
     def log_scales(self) -> tuple[float, ...]:
-        """log2 of the scale at each level, where a bootstrap is in primitives; else empty."""
+        """log2 of the scale at each level, if a bootstrap is in primitives; otherwise empty."""
         return ()
 
     @property
     def shape(self) -> tuple[int, int, int | None, int]:
-        """What an engine is told first: slots, levels, levels and batch of a bootstrap."""
+        """The first arguments of an engine: slots, levels, level after and batch of a bootstrap."""
         return self.slots, self.max_level, self.bootstrap_level, self.bootstrap_batch
 
     @property
@@ -241,23 +249,23 @@ class ParameterSet(_Fields):
 
     @property
     def dnum(self) -> int:
-        """Digits of a key switch at the top of the chain, where a bootstrap starts."""
+        """Digits of a key switch (dnum) at the top of the chain, where a bootstrap starts."""
         return self.digits(len(self.moduli.primes) - self.base_primes)
 
     def digits(self, level: int) -> int:
-        """Digits of the decomposition in a key switch at ``level``."""
+        """Number of digits of the decomposition in a key switch at ``level``."""
         return -(-self.residues(level) // self.special_primes)
 
     def residues(self, level: int) -> int:
-        """Primes of a ciphertext at ``level``."""
+        """Number of primes of a ciphertext at ``level``."""
         return level + self.base_primes
 
     def ciphertext_bytes(self, level: int) -> int:
-        """Size of a ciphertext at ``level``, in memory and in a file."""
+        """Bytes of a ciphertext at ``level``, in memory and in a file."""
         return 2 * self.residues(level) * self.ring_degree * 8
 
     def key_bytes(self, level: int) -> int:
-        """Size of a relinearisation, conjugation or rotation key that reaches ``level``."""
+        """Bytes of a relinearization, conjugation or rotation key that reaches ``level``."""
         primes = self.residues(level) + self.special_primes
         return 2 * self.digits(level) * primes * self.ring_degree * 8
 
@@ -266,7 +274,7 @@ class ParameterSet(_Fields):
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """All secrets of a key set, the client's own first."""
-        keys = "ciphertexts, relinearisation, conjugation and rotation keys"
+        keys = "ciphertexts, relinearization, conjugation and rotation keys"
         if self.moduli.sparse is None:
             return (Secret(keys, self.ring_degree, self.log_qp),)
         weight, log_q = self.moduli.sparse
@@ -277,20 +285,22 @@ class ParameterSet(_Fields):
 
     @property
     def security_bits(self) -> int:
-        """Bits of security of its weakest secret; 0 for a ring that the guidelines do not cover."""
+        """Bits of security of the weakest secret; 0 for a ring that the guidelines do not cover."""
         try:
             return min(secret.bits for secret in self.secrets)
         except AtlasError:
             return 0
 
     def noise_model(self) -> NoiseModel:
-        """The errors that the simulator adds in this set's stead."""
+        """The errors that the simulator adds in place of this set's encryption."""
         return NoiseModel.ckks(self.ring_degree, self.moduli.scale, self.digit_ratios)
 
     @property
     def digit_ratios(self) -> list[list[float]]:
-        """Of each digit that a key switch at level 0, 1, ... takes: its modulus over that of the
-        special primes. Sizes in bits decide, as primes are the greatest of their sizes."""
+        """For each digit of a key switch at level 0, 1, ...: its modulus over that of the special
+        primes.
+
+        Sizes in bits decide, because each prime is the greatest of its size."""
         primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
         digits: list[int] = []
         found: list[list[float]] = []
@@ -304,12 +314,12 @@ class ParameterSet(_Fields):
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:
-        """Errors of a bootstrap: standard deviation in each slot, and factor of its cubic term."""
+        """Errors of a bootstrap: standard deviation in each slot, and factor of the cubic term."""
         noise = self.noise_model()
         return noise.bootstrap, noise.bootstrap_cubic
 
     def costed_by(self, table: Path | None) -> Self:
-        """The same set, whose seconds are predicted by a table; None for the table in use."""
+        """The same set with a table that predicts its seconds; None for the table in use."""
         return replace(self, cost_table=table)
 
     # --- memory
@@ -317,7 +327,7 @@ class ParameterSet(_Fields):
     @property
     @abstractmethod
     def needs(self) -> BootstrapNeeds:
-        """What a bootstrap needs."""
+        """The keys and the memory that a bootstrap needs."""
 
     def memory_parts(
         self,
@@ -327,13 +337,13 @@ class ParameterSet(_Fields):
         live: Mapping[int, int] | None = None,
         constants: int = 0,
     ) -> dict[str, int]:
-        """Peak memory of an execution in bytes, by what it is for; on a device, of the device.
+        """Peak memory of an execution: purpose -> bytes; for a device, of the device's memory.
 
         Args:
-            rotations: amount -> level of the rotation keys. Shared ones are the bootstrap's.
-            relinearization_level, conjugation_level: of the other two; None: no key.
-            live: level -> ciphertexts at the moment that needs most; eight at the top level where
-                they were not counted.
+            rotations: amount -> level of each rotation key; shared keys belong to the bootstrap.
+            relinearization_level, conjugation_level: levels of these two keys; None: no key.
+            live: level -> number of ciphertexts when memory peaks; None assumes eight at the top
+                level.
             constants: bytes of the program's arrays, which lie in the machine's memory.
         """
         needs = self.needs
@@ -349,12 +359,12 @@ class ParameterSet(_Fields):
         }
 
     def plan_memory(self, plan: KeyPlan) -> dict[str, int]:
-        """The same of an unknown program with the keys of a plan."""
+        """Peak memory of an unknown program with the keys of a plan: purpose -> bytes."""
         levels = plan.relinearization_level, plan.conjugation_level
         return self.memory_parts(plan.rotations, *levels)
 
     def ciphertexts_bytes(self, counts: Mapping[int, int]) -> int:
-        """Size of some ciphertexts. ``counts``: level -> how many."""
+        """Bytes of some ciphertexts. ``counts``: level -> number of ciphertexts."""
         return sum(self.ciphertext_bytes(level) * count for level, count in counts.items())
 
 
@@ -362,10 +372,10 @@ Set = TypeVar("Set", bound=ParameterSet)
 
 
 def require_set(parameters: ParameterSet, kind: type[Set]) -> Set:
-    """The set itself; AtlasError where it belongs to another target."""
+    """The set itself; raises AtlasError if it belongs to another target."""
     if not isinstance(parameters, kind):
         raise AtlasError(
-            f"the program was compiled for the parameters of another target than {kind.family}",
+            f"the program was compiled for another target than {kind.family}",
             remedy=f"compile the model again with --target {kind.family}",
         )
     return parameters

@@ -1,4 +1,4 @@
-"""The target ``phantom``: our CKKS engine on a GPU, with the transforms of Phantom-FHE."""
+"""The target ``phantom``: atlasc's CKKS engine on a GPU, with the transforms of Phantom-FHE."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class PhantomParameters(CkksParameters):
     family = "phantom"
     device = True
     library_bytes = 2**30
-    """The CUDA context, Phantom's tables, and the digits of a key switch, at most."""
+    """Greatest bytes of the CUDA context, Phantom's tables, and the digits of a key switch."""
 
 
 class PhantomTarget(ProjectTarget):
-    """Programs that a C++ project executes; Python chooses parameters, keys and costs for it."""
+    """Programs that run as a C++ project; Python chooses their parameters, keys and costs."""
 
     libraries = "CUDA and Phantom are"
     name = "phantom"

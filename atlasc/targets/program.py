@@ -1,4 +1,4 @@
-"""What a ckks module is: its digest, and the parameter set that it was lowered for."""
+"""The digest of a ckks module, and the parameter set that it was lowered for."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from atlasc.targets.base import Target
 from atlasc.targets.parameters import ParameterSet
 
 TARGET, PARAMETERS = "target", "parameters"
-"""Attributes of a module: name of the target, and the set as a manifest has it."""
+"""Attributes of a module: name of its target, and its parameter set as in a manifest."""
 EMBEDDING = "embedding"
-"""Attribute of a module: the identity of what the client computes before it encrypts."""
+"""Attribute of a module: the identity of the client's computation before encryption."""
 
 
 def identity_of(program: Module) -> str:
-    """SHA-256 of the program's text and of its arrays, whatever its plan of rotations: keys of
-    another plan are refused by what they lack.
+    """SHA-256 of the program's text and arrays, without its plan of rotations.
+
+    Keys of another plan are refused anyway, for the keys that they lack.
     """
     planned = (*PLAN_ATTRIBUTES, MEMORY)
     facts = {name: fact for name, fact in program.attributes.items() if name not in planned}
@@ -36,20 +37,21 @@ def identity_of(program: Module) -> str:
 
 
 def with_embedding(program: Module, embed: Module) -> Module:
-    """The program with a note of the client's part: queries of another embedding are of another
-    program."""
+    """The program with the identity of the client's part, so that a query of another embedding
+    counts as a query of another program."""
     return replace(program, attributes=program.attributes | {EMBEDDING: identity_of(embed)})
 
 
 def with_parameters(program: Module, target: Target, parameters: ParameterSet) -> Module:
-    """The program with a note of what it was lowered for."""
+    """The program with a note of the target and the parameters that it was lowered for."""
     facts = {TARGET: target.name, PARAMETERS: parameters.to_dict()}
     return replace(program, attributes=program.attributes | facts)
 
 
 def with_matching_parameters(program: Module, target: Target) -> Module:
-    """A program that was placed by hand, with a note of the cheapest set that has its slots and
-    levels; the program itself where the target has none.
+    """A program that was placed by hand, with a note of the cheapest set for its slots and levels.
+
+    If the target has no such set, the program is returned unchanged.
     """
     facts = program.attributes
     levels, bootstrap = facts["levels"], facts.get("bootstrap", False)
@@ -58,10 +60,10 @@ def with_matching_parameters(program: Module, target: Target) -> Module:
 
 
 def parameters_of(program: Module) -> ParameterSet | None:
-    """The set that a program was lowered for; None where it does not tell.
+    """The set that a program was lowered for; None if the program does not tell.
 
     Raises:
-        AtlasError: there is no such target or set, or it cannot have this program's ciphertexts.
+        AtlasError: the target or the set is unknown, or cannot have this program's ciphertexts.
     """
     facts = program.attributes
     if TARGET not in facts or PARAMETERS not in facts:
@@ -72,8 +74,8 @@ def parameters_of(program: Module) -> ParameterSet | None:
     if slots != found.slots or levels > found.max_level or not refreshed:
         raise AtlasError(
             f"@{program.name} was not lowered for the parameters that it names",
-            why=f"it has {slots} slots and {levels} levels, {found.to_dict()} has {found.slots} "
-            f"and {found.max_level}",
+            why=f"the program has {slots} slots and {levels} levels, but "
+            f"{found.to_dict()} has {found.slots} and {found.max_level}",
             remedy="lower the model again",
         )
     return found

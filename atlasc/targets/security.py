@@ -1,4 +1,4 @@
-"""Bits of security of the secrets of a parameter set: the guidelines of 2024, archived estimates.
+"""Bits of security of the secrets of a parameter set: guidelines of 2024, archived estimates.
 
 The table holds the largest log2(QP) for which an RLWE instance with a dense ternary secret and an
 error of standard deviation 3.19 keeps the stated bits against classical attacks. QP is the product
@@ -6,13 +6,13 @@ of *all* moduli under which a key or a ciphertext is ever published: the special
 switching keys count.
 
 Source: Bossuat et al., "Security Guidelines for Implementing Homomorphic Encryption", eprint
-2024/463, table 5.2, at every ring. That table has no ring of 2^10 beyond 128 bits; nor has this
-one. Sparse secrets are not in it at all.
+2024/463, table 5.2, at every ring. That table has no ring of 2^10 beyond 128 bits, so this table
+has none, either. Sparse secrets are not in it.
 
-``estimates/lattice.json`` has runs of the lattice estimator for all secrets in use, as
-``benchmarks/security/estimate.py`` wrote it, with the versions of the estimator and of Sage. At one
-ring and weight a larger modulus is easier to break, so that an estimate holds for every smaller
-modulus as well.
+``estimates/lattice.json`` has runs of the lattice estimator for all secrets in use, with the
+versions of the estimator and of Sage; ``benchmarks/security/estimate.py`` wrote it. For the same
+ring and weight a larger modulus is easier to break, so an estimate holds for every smaller modulus
+as well.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ MAX_LOG_QP: dict[int, dict[int, int]] = {
 class Secret:
     """A secret, and the largest modulus of anything that is published under it.
 
-    Whatever is published under a smaller modulus, as keys of lower levels are, is harder to break.
+    Anything published under a smaller modulus, such as a key of a lower level, is harder to break.
 
     Attributes:
-        published: what there is under it.
+        published: what is published under the secret.
         ring_degree: N, the number of its coefficients.
-        log_q: log2 of that modulus, special primes included.
-        weight: its coefficients that are not zero; None: dense, uniform in {-1, 0, 1}.
+        log_q: log2 of the largest modulus, special primes included.
+        weight: number of non-zero coefficients; None: dense, uniform in {-1, 0, 1}.
     """
 
     published: str
@@ -67,8 +67,10 @@ class Secret:
 
     @property
     def bits(self) -> int:
-        """Its bits of security: by the table of a dense one, by the archive of a sparse one, which
-        counts as 0 where there is no estimate.
+        """Bits of security of the secret: by the table if it is dense, by the archive if it is
+        sparse.
+
+        A sparse secret without an estimate counts as 0.
 
         Raises:
             AtlasError: the ring degree is not in the table.
@@ -79,7 +81,9 @@ class Secret:
 
     @property
     def estimate(self) -> dict[str, Any]:
-        """The archive's entry for the smallest modulus that is large enough; empty without one."""
+        """The archive's entry for the smallest modulus that is large enough; empty if there is
+        none.
+        """
         fits: list[dict[str, Any]] = [
             entry
             for entry in archive()["estimates"]
@@ -105,20 +109,20 @@ def max_log_qp(ring_degree: int, bits: int = REQUIRED_BITS) -> int:
 
 
 def security_bits(ring_degree: int, log_qp: float) -> int:
-    """Bits of security of ``ring_degree`` with moduli of ``log_qp`` bits in all.
+    """Bits of security of ``ring_degree`` with moduli of ``log_qp`` bits in total.
 
-    At or above 128 bits the answer is the highest level of the table that is met: 128, 192 or 256.
-    Below, it is a rough estimate, good only for saying how far off the parameters are: at a fixed
-    ring degree the cost exponent of lattice reduction falls about as 1/log(QP), so it is
-    128 * max_log_qp / log_qp, rounded down and at most 127: no set above the limit is told secure.
-    From 2^13 to 2^16 that is within 1.3 bits of the lattice estimator (uSVP, MATZOV) down to 80.
+    From 128 bits on, this is the highest level of the table that is met: 128, 192 or 256. Below, it
+    is a rough estimate that shows how far off the parameters are: at a fixed ring degree the cost
+    exponent of lattice reduction falls about as 1/log(QP), so the estimate is 128 * max_log_qp /
+    log_qp, rounded down and at most 127, so that no set above the limit counts as secure. From 2^13
+    to 2^16 it is within 1.3 bits of the lattice estimator (uSVP, MATZOV) down to 80 bits.
 
     Raises:
-        AtlasError: the ring degree is not in the table, or ``log_qp`` is no size of moduli.
+        AtlasError: the ring degree is not in the table, or ``log_qp`` is not a positive number.
     """
     limit = max_log_qp(ring_degree)
     if not 0 < log_qp < math.inf:
-        raise AtlasError(f"log2(QP) = {log_qp} is no size of moduli")
+        raise AtlasError(f"log2(QP) = {log_qp} is not a size of moduli")
     if log_qp > limit:
         return min(REQUIRED_BITS - 1, int(REQUIRED_BITS * limit / log_qp))
     return max(bits for bits, limits in MAX_LOG_QP.items() if log_qp <= limits.get(ring_degree, 0))
@@ -128,7 +132,7 @@ def check_security(secrets: Sequence[Secret]) -> None:
     """Raise AtlasError unless all secrets of a parameter set have 128 bits of security."""
     weakest = min(secrets, key=lambda secret: secret.bits)
     if weakest.bits < REQUIRED_BITS:
-        known = "no archived estimate says more"
+        known = "no archived estimate shows more"
         if weakest.weight is None:
             known = f"the guidelines of eprint 2024/463 allow {max_log_qp(weakest.ring_degree)}"
         raise AtlasError(
@@ -148,14 +152,14 @@ def archive() -> dict[str, Any]:
 
 
 def estimates_of(secrets: Sequence[Secret]) -> dict[str, Any]:
-    """What a manifest says of the security of a set with these secrets.
+    """The security of a set with these secrets, for a manifest.
 
     Returns:
-        ``bits``: the least of all secrets; ``secret``, ``log_qp``, ``estimate_bits``: of the secret
-        that is the easiest to find by its estimate; ``estimator``: its commit, the version of Sage,
-        the day; ``secrets``: the same for each secret, with what is published under it, the attack
-        and the cost model that cost least, and the modulus that was estimated. ``estimate_bits`` is
-        None where the archive has nothing, as for the rings of tests.
+        ``bits``: the least of all secrets. ``secret``, ``log_qp``, ``estimate_bits``: of the secret
+        that is the easiest to find by its estimate. ``estimator``: its commit, the version of Sage,
+        the day. ``secrets``: for each secret the same numbers, what is published under it, the
+        cheapest attack and cost model, and the modulus of the estimate. ``estimate_bits`` is None
+        if the archive has no entry, as for the rings of tests.
     """
     names = {"estimate_bits": "bits", "attack": "attack", "cost_model": "cost_model"}
     names |= {"estimated_log_qp": "log_q"}

@@ -1,14 +1,14 @@
 """The target ``sim``: cleartext slots that behave like ciphertexts, for tests and rehearsals.
 
-The runtime library has the engine. It is exact, fast, has no keys, and is strict about levels: it
-is the oracle of every test of the lowering. It refuses what a real backend could not do, or would
-do silently wrong: a product at level 0, values outside the range of a bootstrap, values that no
-longer fit the last modulus, a rotation for which the plan has no key. With a
-:class:`~atlasc.targets.noise.NoiseModel` each primitive adds the error that CKKS adds, so that a
-program's precision can be judged in milliseconds.
+The runtime library has the engine. It is exact and fast, has no keys, and is strict about levels,
+so every test of the lowering compares with it. It refuses whatever a real backend could not do, or
+would silently do wrong: a product at level 0, values outside the range of a bootstrap, values that
+no longer fit the last modulus, a rotation without a key in the plan. With a
+:class:`~atlasc.targets.noise.NoiseModel` each primitive adds the error of CKKS, so that a program's
+precision can be judged in milliseconds.
 
-Parameter sets, costs and errors are those of ``cpu``, so that it shows what would be run. Client
-and server may be rehearsed on it: folders of keys and files of ciphertexts have the places and the
+Parameter sets, costs and errors are those of ``cpu``, to show how the program would run. Client and
+server may be rehearsed on it: its folders of keys and files of ciphertexts have the places and the
 checks of real ones, and each of them says that it hides nothing.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NOTE = "SIMULATION: nothing is encrypted; this hides nothing and protects nobody"
-"""In every folder of keys."""
+"""Note in every folder of keys."""
 
 
 class SimEngine(NativeEngine):
@@ -44,13 +44,13 @@ class SimEngine(NativeEngine):
 
     Args:
         slots, max_level, bootstrap_level: see :class:`~atlasc.program.engine.Engine`.
-        bootstrap_batch: where it is 2, an imaginary part of one ciphertext spoils the other, as in
-            a real bootstrap of two.
-        noise: None computes exactly (in float64).
-        seed: of the noise; the same program with the same seed gives the same result.
+        bootstrap_batch: if this is 2, an imaginary part of one ciphertext spoils the other, as in a
+            real bootstrap of two ciphertexts.
+        noise: errors to add; None computes exactly (in float64).
+        seed: seed of the noise; the same program with the same seed gives the same result.
         bootstrap_range: largest absolute slot value that may enter a bootstrap.
-        rotation_keys: amount -> highest level at which it may be used, as the plan of rotation
-            keys has it; None allows every amount.
+        rotation_keys: amount -> highest level at which its key may be used, as in the plan of
+            rotation keys; None allows every amount.
     """
 
     target = "sim"
@@ -81,7 +81,7 @@ class SimRoleEngine(KeyedEngine):
 
 
 def _noise(model: NoiseModel | None, seed: int) -> Any:
-    """A noise model, for the library."""
+    """A noise model in the library's form."""
     noise = load_library().Noise()
     for one in fields(model) if model is not None else ():
         setattr(noise, one.name, getattr(model, one.name))
@@ -98,7 +98,7 @@ class SimTarget(Target):
     parameters = cpu.parameters
 
     def cost_warning(self, costs: Path | None = None) -> str:
-        """The warning of ``cpu``, whose costs these are."""
+        """The warning of ``cpu``, because the costs are those of ``cpu``."""
         return cpu.cost_warning(costs)
 
     def check(self) -> None:

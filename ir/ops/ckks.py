@@ -182,8 +182,8 @@ declare_ckks("ckks.double", "x · 2^times by additions.", "x", _double,
 declare_ckks("ckks.add_plain", "Sum with a plaintext.", "x", first_layout,
              A("value", "scalar or symbol", "broadcast to the packed tensor"),
              *PADDING)  # fmt: skip
-declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise, levels=1)
-declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
+declare_ckks("ckks.mul", "Product, relinearized and rescaled.", "a b", _elementwise, levels=1)
+declare_ckks("ckks.square", "Square, relinearized and rescaled.", "x", first_layout, levels=1)
 
 
 def _mul_plain(site: Site) -> Layout:

@@ -52,7 +52,9 @@ class PolyArithmetic(Arithmetic):
             attributes["causal"] = self.op.attributes.get("causal", False)
         if name == "chebyshev":
             values = np.asarray(constant.coefficients, dtype=np.float64)
-            attributes["coefficients"] = self._shared("chebyshev", f".{constant.degree}", values)
+            attributes["coefficients"] = self._shared(
+                "chebyshev", f".{values.shape[-1] - 1}", values
+            )
             attributes["domain"] = [float(end) for end in constant.domain]
             if constant.meaning is not None:
                 function, interval = constant.meaning

@@ -1,1 +1,1 @@
-"""What the arguments of nonlinear ops reach on real inputs."""
+"""Passes that use the calibration."""

@@ -1,10 +1,10 @@
-"""``centre-keys``: a vector is added to all keys of a head, so that sums of rows vary less.
+"""``centre-keys``: adds a vector to all keys of a head, so that the sums of rows vary less.
 
-A softmax over keys does not change when a function of the query is added to its row. A vector w
-that is added to all keys of a head adds q·w to the row of the query q, and costs nothing, because
-it goes into the bias of the keys' linear layer. It is chosen so that it cancels what can be
-predicted linearly of the logarithm of the row's sum. Outputs stay the same to rounding; the ranges
-on which exp and 1/sqrt have to be approximated become smaller.
+A softmax over keys does not change if a function of the query is added to its row. A vector w that
+is added to all keys of a head adds q·w to the row of query q. It is free, because it goes into the
+bias of the keys' linear layer. w is chosen to cancel the part of the logarithm of the row's sum
+that depends linearly on q. Outputs stay the same up to rounding; the ranges on which exp and 1/sqrt
+must be approximated become smaller.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
 
 RIDGE = 1e-4
-"""Added to the queries' second moments, as a share of their mean: directions in which queries
-hardly vary stay as they are."""
+"""Ridge added to the queries' second moments, as a share of their mean, so that directions in which
+queries hardly vary stay as they are."""
 FEWEST_INPUTS = 30
-"""With fewer inputs the vectors need not suit new ones."""
+"""Least number of inputs; with fewer the vectors need not suit new inputs."""
 MOST_INPUTS = 128
-"""More do not make ranges smaller: on MiniLM 32 do nearly as well."""
+"""Greatest number of inputs; more do not help: on MiniLM 32 do nearly as well."""
 SAMPLE = 32
-"""Inputs whose rows are kept, to measure by how much their range shrinks."""
+"""Number of inputs whose rows are kept, to measure by how much their range shrinks."""
 LEAST_RANGE = 1.0
-"""Log-sums of rows that vary less need no centring."""
+"""Range of log-sums of rows below which keys need no centring."""
 LEAST_GAIN = 0.1
-"""Share by which their range must shrink, or else the keys stay as they are."""
+"""Share by which the range must shrink; otherwise the keys stay as they are."""
 SUFFIX = "_centred"
-"""Appended to the names of softmaxes whose keys are centred. They have other scores, so a
-calibration of one module does not fit the other."""
+"""Suffix of the names of softmaxes with centred keys. Their scores differ, so a calibration of the
+original module does not fit."""
 
 MOVES = ("nn.reshape", "nn.transpose", "nn.repeat")
 """Ops that copy or move elements and do not change them."""
 
 Shifts = Mapping[str, Sequence[float] | np.ndarray]
-"""What is added to the keys of a softmax, by the name of its result: [outputs] of the linear layer
-that makes them."""
+"""Result name of a softmax -> vector that is added to its keys: [outputs] of the linear layer that
+makes the keys."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class CentreKeys(Pass):
     """Add to all keys of a head the vector that a calibration chose for it; outputs stay the same.
 
     Attributes:
-        ranges: JSON file of a calibration; without it nothing is done.
+        ranges: JSON file of a calibration; without it the pass does nothing.
     """
 
     name = "centre-keys"
@@ -77,7 +77,7 @@ class CentreKeys(Pass):
         """Nn module to nn module.
 
         Raises:
-            AtlasError: ranges that cannot be read or are of another module.
+            AtlasError: the ranges cannot be read, or belong to another module.
         """
         if not self.ranges:
             report.say("no calibration is given")
@@ -90,9 +90,9 @@ class CentreKeys(Pass):
 
 
 def with_centred_keys(module: Module, shifts: Shifts) -> Module:
-    """A new module of the same meaning with these vectors added to its keys.
+    """A new module with the same outputs, with these vectors added to its keys.
 
-    Keys that are centred already stay as they are.
+    Keys that are already centred stay as they are.
 
     Raises:
         AtlasError: the vectors belong to another module.
@@ -106,7 +106,7 @@ def with_centred_keys(module: Module, shifts: Shifts) -> Module:
         if linear is None or len(shift) != linear.value.tensor.shape[-1]:
             raise AtlasError(
                 f"the keys of %{name} cannot be centred",
-                why="the calibration belongs to another model or to another trace of it",
+                why="the calibration belongs to another model, or to another trace of this model",
                 remedy="calibrate this module",
             )
         weight = linear.attributes["weight"].name
@@ -133,26 +133,27 @@ def key_shifts(
     report: Report | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """What to add to the keys of each softmax, so that the sums of its rows vary less.
+    """The vectors to add to the keys of each softmax so that the sums of its rows vary least.
 
     For every head the vector w minimises the squares of T_i - q_i·w - c over all rows i of all
     inputs, with one constant c for all heads (the softmax's shift), where T_i = 2^h log sum_j
     exp(score_ij / 2^h) + 2^h log(keys / visible keys). 2^h is the temperature of the first row sum
-    of an iterative softmax with as few iterations, h + 1, as the widest row allows.
+    of an iterative softmax with h + 1 iterations, the fewest that the widest row allows.
 
     Args:
+        module: nn module.
         arrays: inputs by name, [N, ...]; fewer than 30 leave all keys as they are, of more than 128
-            some are taken.
-        report: gets what was done for each softmax, or why not.
-        progress: called with (inputs done, all inputs that are looked at).
+            some are used.
+        report: receives what was done for each softmax, or why not.
+        progress: called with (inputs done, all used inputs).
 
     Raises:
-        AtlasError: no inputs.
+        AtlasError: there are no inputs.
     """
     report = report or Report()
     count = input_count(module, arrays)
     if count < FEWEST_INPUTS:
-        report.say(f"keys stay as they are, {count} inputs are fewer than {FEWEST_INPUTS}")
+        report.say(f"keys stay as they are, because {count} inputs are fewer than {FEWEST_INPUTS}")
         return {}
     some = np.linspace(0, count - 1, min(count, MOST_INPUTS)).astype(int)
     arrays = {name: array[some] for name, array in arrays.items()}
@@ -175,7 +176,7 @@ def key_shifts(
 
 
 class Moments:
-    """Sums over rows, from which the least squares of one softmax follow at every temperature.
+    """Sums over rows, which determine the least squares of one softmax at every temperature.
 
     Memory does not depend on the number of inputs.
     """
@@ -190,8 +191,8 @@ class Moments:
         self.sample: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, queries: np.ndarray, scores: np.ndarray, keep: np.ndarray | None) -> None:
-        """Take in queries [N, H, n, d] and scores [N, H, n, n] of some inputs; `keep` is
-        broadcastable to the scores.
+        """Add queries [N, H, n, d] and scores [N, H, n, n] of some inputs; `keep` broadcasts to the
+        scores.
         """
         least, top, sums = row_sums(scores, keep)
         some = np.isfinite(top)  # a query that sees no key has no row
@@ -212,8 +213,8 @@ class Moments:
             self.sample.append(kept)
 
     def solve(self) -> tuple[np.ndarray, int, float, float]:
-        """The vectors w [G, d] that fit the log-sums, the temperature 2^h at which they do so, and
-        the ranges of the sample's log-sums without and with w.
+        """The vectors w [G, d] that fit the log-sums, their temperature 2^h, and the ranges of the
+        sample's log-sums without and with w.
 
         h = k - 1 for the least number k of iterations whose exponential holds the widest row.
         """
@@ -274,10 +275,9 @@ class KeyPath:
     Attributes:
         softmax, scores, linear: the softmax, the product of queries and keys, and the linear layer
             that makes the keys.
-        groups: [H] which heads share their keys, numbered from 0.
-        features: [G, d] for each group, the linear layer's outputs that are its keys.
-        gains: [H, d] what a bias of 1 adds to the keys, times what that adds to the scores for a
-            query of 1.
+        groups: [H] group of each head, numbered from 0; heads of a group share their keys.
+        features: [G, d] for each group, the outputs of the linear layer that are its keys.
+        gains: [H, d] how much a bias of 1 changes the scores, for a query of 1.
     """
 
     softmax: Op
@@ -322,14 +322,14 @@ def _path(module: Module, softmax: Op, users: dict[Value, list[Op]]) -> KeyPath:
     keys = scores.operands[1]
     while True:
         if len(users[keys]) != 1:
-            raise _NoPathError("they are used elsewhere")
+            raise _NoPathError("the keys are used elsewhere")
         above = keys.op
         if above.name == "nn.linear":
             break
         if above.name == "nn.rotary":
-            raise _NoPathError("a rotary embedding rotates them by their positions")
+            raise _NoPathError("a rotary embedding rotates the keys by their positions")
         if above.name not in (*MOVES, "nn.scale", "nn.add_constant"):
-            raise _NoPathError(f"they come from {above.name}, not from a linear layer")
+            raise _NoPathError(f"the keys come from {above.name}, not from a linear layer")
         chain.append(above)
         keys = above.operands[0]
     features, gains = _moved(module, keys, chain[::-1], scores.attributes["transpose_b"])
@@ -365,5 +365,5 @@ def _moved(
     in_order = np.arange(batch * length).reshape(batch, 1, length, 1)
     for array, expected in zip(arrays, (in_order, numbers[:1, :, :1], factors[:1, :, :1])):
         if not np.array_equal(array, np.broadcast_to(expected, array.shape)):
-            raise _NoPathError("its heads are no division of the features")
+            raise _NoPathError("its heads do not divide the features")
     return numbers[0, :, 0], factors[0, :, 0]

@@ -1,1 +1,1 @@
-"""What passes are made of: the base class, rewriting, arrays and equations."""
+"""The parts that passes are made of: base class, rewriting, arrays and equations."""

@@ -1,9 +1,9 @@
-"""What a pass is, and what it is told: analyses of the module, and the goal of the lowering.
+"""The base class of passes, and their inputs: analyses of the module, and the goal of the lowering.
 
-A pass is a frozen dataclass that declares its place; its fields are its options.
+A pass is a frozen dataclass that declares its place in the pipeline; its fields are its options.
 
-Metadata of a field: ``option=False`` for data that a text cannot give, which is no option;
-``parse=function`` to read the option's text otherwise than by the field's type.
+Metadata of a field: ``option=False`` for data that cannot be given as text; ``parse=function`` for
+a text that is not read by the field's type.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from atlasc.ir.rewriting import with_attributes
 from atlasc.ir.verifier import verify
 
 MAX_CHARACTERS = 18
-"""Of an option that is a number."""
+"""Greatest length of a number in an option."""
 _ITEM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
 class Parameters(Protocol):
-    """What the lowering must know of a parameter set."""
+    """The numbers of a parameter set that the lowering needs."""
 
     @property
     def slots(self) -> int:
-        """Slots of a ciphertext."""
+        """Number of slots of a ciphertext."""
 
     @property
     def max_level(self) -> int:
-        """Levels of a fresh ciphertext."""
+        """Level of a fresh ciphertext."""
 
     @property
     def bootstrap_level(self) -> int | None:
-        """Levels after a bootstrap; None where there is none."""
+        """Level after a bootstrap; None without bootstraps."""
 
     @property
     def bootstrap_batch(self) -> int:
-        """Ciphertexts that one bootstrap refreshes."""
+        """Number of ciphertexts that one bootstrap refreshes."""
 
     @property
     def narrow(self) -> int:
@@ -57,18 +57,18 @@ class Parameters(Protocol):
 
 
 ChooseParameters = Callable[[int, int], Parameters]
-"""(levels of the whole program, least number of slots) to the cheapest parameter set."""
+"""Maps (levels of the whole program, least number of slots) to the cheapest parameter set."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a program is lowered for.
+    """The goal of a lowering.
 
     Attributes:
         parameters: the parameter set.
-        costs: seconds of its primitives, see `PrimitiveCosts`. With them bootstraps are placed for
+        costs: seconds of its primitives, see `PrimitiveCosts`. With them, bootstraps are placed for
             the least predicted time, without them for the fewest bootstraps.
-        fewest: with costs: the fewest bootstraps are wanted, and only then the least time.
+        fewest: with costs: minimise the number of bootstraps first, and then the time.
     """
 
     parameters: Parameters
@@ -78,7 +78,7 @@ class Goal:
 
 @dataclass
 class Report:
-    """What a pass tells beside its result: rewrites done, and why others did not fire."""
+    """Notes of a pass beside its result: rewrites that were done, and why others were not."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -93,19 +93,19 @@ When = Literal["always", "settings", "cheaper"]
 
 
 class Pass:
-    """A transformation of a module. ``run`` returns a new module and leaves its operand alone.
+    """A transformation of a module. ``run`` returns a new module and does not change its operand.
 
-    The input verifies, and so does the result. The pipeline reads the declarations of the class:
+    The input verifies, and so does the result. The pipeline reads these declarations of the class:
 
     Attributes:
-        name: in pipelines; its file has the same name.
-        takes, gives: IR levels of the operand, one or several, and of the result; without ``gives``
-            the operand's. A pass of the pipeline takes one.
+        name: name in pipelines; its file has the same name.
+        takes, gives: IR levels of the operand (one or several) and of the result; without ``gives``
+            the operand's level. A pass of the pipeline takes one level.
         needs: analyses that it reads. They are computed before it, from calibration inputs.
-        keeps: analyses whose results hold for its result too. All others are removed from it.
+        keeps: analyses that also hold for its result. All others are removed from the result.
         makes: analyses that it computes itself.
-        when: ``always``; ``settings``: compile applies it, with what a calibration or a search has
-            chosen; ``cheaper``: it is kept where the program then costs less, see ``pays``.
+        when: ``always``; ``settings``: compile applies it with the choices of a calibration or a
+            search; ``cheaper``: it is kept if it makes the program cheaper, see ``pays``.
     """
 
     name: ClassVar[str]
@@ -118,22 +118,24 @@ class Pass:
 
     @classmethod
     def for_goal(cls, goal: Goal) -> Pass:
-        """The pass with the options that suit a parameter set."""
+        """The pass with the options that suit a goal."""
         return cls()
 
     def applies(self, module: Module, goal: Goal | None) -> bool:
-        """Whether it is worth a try, of a pass that is kept where it is ``cheaper``.
+        """Whether a pass with ``when="cheaper"`` is worth running on a module.
 
-        There is no goal as long as no parameter set has been chosen.
+        Before a parameter set is chosen there is no goal.
         """
         return True
 
     def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
-        """Whether it is kept, of a pass that is kept where it is ``cheaper``.
+        """Whether the result of a pass with ``when="cheaper"`` is kept.
 
         Args:
-            cost: of the bootstraps' placement with the pass, and levels.
-            without: the same without it; asked only where it matters, as it takes a placement.
+            cost: cost of the placement of bootstraps with the pass, and levels.
+            without: gives the same without the pass; it computes a placement, so call it only if
+                needed.
+            goal: the goal of the lowering.
         """
         return cost < without()
 
@@ -146,7 +148,7 @@ class Pass:
 
     @property
     def options(self) -> str:
-        """As a pipeline spells them: ``levels=14,bootstrap=true``."""
+        """The options in the notation of a pipeline: ``levels=14,bootstrap=true``."""
         declared = [f for f in dataclasses.fields(self) if is_option(f)]  # type: ignore[arg-type]
         values = [(one.name.replace("_", "-"), getattr(self, one.name)) for one in declared]
         spelled = ((n, str(v).lower() if v in (None, True, False) else v) for n, v in values)
@@ -169,7 +171,7 @@ def run_passes(
     *,
     after_each: Callable[[Pass, Module, Report], None] | None = None,
 ) -> Module:
-    """Run passes in order; the verifier runs after each and names the pass in its AtlasError."""
+    """Run passes in order; the verifier runs after each, and an AtlasError names the pass."""
     for step in passes:
         report = Report()
         module = _without_stale(step.run(module, report), step)
@@ -201,8 +203,9 @@ def _without_stale(module: Module, step: Pass) -> Module:
 
 
 def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
-    """Passes from ``pass-a,pass-b{x=1,y=text}``. An AtlasError tells an unknown pass or option, or
-    a value of the wrong type.
+    """Passes from ``pass-a,pass-b{x=1,y=text}``.
+
+    Raises AtlasError for an unknown pass or option, or a value of the wrong type.
     """
     passes: list[Pass] = []
     position = len(text) - len(text.lstrip())
@@ -252,7 +255,7 @@ def _options(kind: type[Pass], text: str) -> dict[str, Any]:
 
 
 def _value(raw: str, hint: Any, parse: Callable[[str], Any] | None) -> Any:
-    """An option's value; raises ValueError."""
+    """The value of an option; raises ValueError for an invalid text."""
     if raw == "none" and type(None) in get_args(hint):
         return None
     if parse is not None:

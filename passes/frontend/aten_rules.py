@@ -1,9 +1,9 @@
-"""One rule for each aten op that has a meaning on private data.
+"""Rules: one for each aten op that has a meaning on private data.
 
-A rule is called with the importer, whose ``node`` is the one in question, and all arguments of the
+A rule is called with the importer, whose ``node`` is the current one, and with all arguments of the
 aten op in the order of its schema, defaults included. It emits nn ops and returns the resulting
-value. A rule that cannot take the arguments it sees raises ``Refusal``; the importer reports all
-refusals together. Groups of ops that are one nn op, and activations, are in ``patterns``.
+value. A rule raises ``Refusal`` for arguments that it cannot handle; the importer reports all
+refusals together. Groups of ops that form one nn op, and activations, are in ``patterns``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _addmm(
     importer: Importer, bias: Node, x: Node, weight: Node, beta: float = 1, alpha: float = 1
 ) -> Value:
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
-        raise Refusal("only a constant matrix and a constant bias are taken")
+        raise Refusal("only a constant matrix and a constant bias are supported")
     matrix, offset = importer.array(weight).T, importer.array(bias)
     if (beta, alpha) != (1, 1):
         matrix, offset = matrix * np.float32(alpha), offset * np.float32(beta)
@@ -45,16 +45,16 @@ def _addmm(
 
 
 def _matmul(importer: Importer, a: Node, b: Node) -> Value:
-    """Product of two private tensors, or a linear layer when the second is a constant matrix."""
+    """Product of two private tensors, or a linear layer if the second is a constant matrix."""
     if importer.kinds[a] == "constant":
-        raise Refusal("a constant matrix on the left has no op")
+        raise Refusal("a constant matrix on the left is not supported")
     if importer.kinds[b] == "data":
         return importer.add("nn.matmul", a, b, transpose_b=False)
     matrix = importer.array(b)
     while matrix.ndim > 2 and (matrix == matrix[:1]).all():
         matrix = matrix[0]
     if matrix.ndim > 2:
-        raise Refusal("only a constant matrix is taken, not a batch of matrices")
+        raise Refusal("only a single constant matrix is supported, not a batch of matrices")
     symbol = importer.constant(importer.name_of(b), np.atleast_2d(matrix.T))
     return _reshape(importer, importer.add("nn.linear", a, weight=symbol))
 
@@ -111,8 +111,8 @@ def _divide(importer: Importer, a: Any, b: Any) -> Value:
 def _refuse_mask(importer: Importer, *operands: Node) -> None:
     if "mask" in (importer.kinds[operand] for operand in operands):
         raise Refusal(
-            "an attention mask is only understood just before a softmax, and in the mean of the "
-            "tokens that it keeps: (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)"
+            "an attention mask is only supported just before a softmax, and in the mean of the "
+            "tokens that the mask keeps: (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)"
         )
 
 
@@ -132,7 +132,7 @@ def _power(importer: Importer, x: Node, exponent: float = 2) -> Value:
 
 
 def _softmax(importer: Importer, *operands: Any) -> Value:
-    """No op: attention and the end of a model are patterns."""
+    """Refused: attention and the end of a model are patterns."""
     raise Refusal(SOFTMAX_ELSEWHERE)
 
 
@@ -142,8 +142,8 @@ def _embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Val
         raise AtlasError(
             f"sequence length {shape(ids)[1]} is more than the model has positions for",
             where=place(importer.node),
-            why=f"it counts the positions of tokens from {counted.padding + 1}, and has "
-            f"{shape(table)[0]}",
+            why=f"the model counts the positions of tokens from {counted.padding + 1}, and has "
+            f"{shape(table)[0]} positions",
             remedy=f"use --sequence-length {most} or less",
         )
     return importer.add("nn.embedding", ids, table=importer.symbol(table))
@@ -159,7 +159,7 @@ def _layer_norm(
     *options: Any,
 ) -> Value:
     if list(extents) != [shape(x)[-1]]:
-        raise Refusal("a layer norm over more than the last axis has no op")
+        raise Refusal("a layer norm over more than the last axis is not supported")
     gamma = importer.vector(weight, "ones", extents[0])
     beta = importer.vector(bias, "zeros", extents[0])
     return importer.add("nn.layer_norm", x, gamma=gamma, beta=beta, epsilon=float(epsilon))
@@ -170,8 +170,8 @@ def rms_norm(
 ) -> Value:
     """torch.nn.RMSNorm over the last axis."""
     if list(extents) != [shape(x)[-1]]:
-        raise Refusal("an RMS norm over more than the last axis has no op")
-    if epsilon is None:  # torch: the machine epsilon of the operand's type
+        raise Refusal("an RMS norm over more than the last axis is not supported")
+    if epsilon is None:  # torch then uses the machine epsilon of the operand's type
         epsilon = float(np.finfo(np.float32).eps)
     gamma = importer.vector(weight, "ones", extents[0])
     return importer.add("nn.rms_norm", x, gamma=gamma, epsilon=float(epsilon))
@@ -204,7 +204,7 @@ def _attention(
     return importer.add("nn.matmul", weights, v, transpose_b=False)
 
 
-# Rules that move or pick elements along axes
+# Rules that move or pick elements along axes.
 
 
 def _reshape(importer: Importer, x: Node | Value, *options: Any) -> Value:
@@ -233,7 +233,7 @@ def _slice(
     if axis % len(shape(x)) == len(shape(x)) - 1 > 0:
         return features(importer, x, range(*slice(start, end, step).indices(extent)))
     if count != 1:
-        raise Refusal(f"a slice of {count} of {extent} elements has no op")
+        raise Refusal(f"a slice of {count} of {extent} elements is not supported")
     return _reshape(importer, _select(importer, x, axis, start or 0))
 
 
@@ -247,11 +247,11 @@ def features(importer: Importer, x: Node, chosen: Sequence[int]) -> Value:
 def part(importer: Importer, parts: Node, index: int) -> Value:
     """One of the parts into which features are split."""
     if packet(parts) not in SPLITS:
-        raise Missing  # part of the result of an op that has been reported
+        raise Missing  # a part of an op's result, and the op is reported already
     given = arguments(parts)
     x, axis = parts.args[0], given.get("dim", 0)
     if axis % len(shape(x)) != len(shape(x)) - 1:
-        raise Refusal("only features (the last axis) are split")
+        raise Refusal("only features (the last axis) can be split")
     widths = [one.shape[-1] for one in parts.meta["val"]]
     first = sum(widths[:index])
     return features(importer, x, range(first, first + widths[index]))
@@ -261,22 +261,22 @@ def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> V
     """x[arange(batch), i] with one constant i: the same row of every sentence."""
     constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
     if not len(constant) == len(indices) == 2:
-        raise Refusal("which element is read may not depend on an input")
+        raise Refusal("the index of an element must not depend on an input")
     batch, row = (importer.array(index).reshape(-1) for index in constant)
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
-        raise Refusal("only one row, the same for every sentence, is taken")
+        raise Refusal("only one row can be read, the same for every sentence")
     return _select(importer, x, 1, int(row[0]))
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
-    """Features one after the other: a sum of linear layers. A class token before patches and
-    rotated halves are patterns.
+    """Features concatenated, as a sum of linear layers. A class token before patches, and rotated
+    halves, are patterns.
     """
     width, rank = shape(importer.node)[-1], len(shape(importer.node))
     if axis % rank != rank - 1:
         raise Refusal(
             "along tokens only one class token before the patches, or a rotary embedding, is "
-            "understood"
+            "supported"
         )
     total: Value | None = None
     constant = np.zeros(shape(importer.node), np.float32)
@@ -298,12 +298,12 @@ def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Va
 
 
 def _masked_fill(importer: Importer, x: Node, mask: Node, value: Any) -> Value:
-    """A constant mask writes a number."""
+    """Write a number where a constant mask is true."""
     if importer.kinds[mask] != "constant" or (
         is_node(value) and importer.kinds[value] != "constant"
     ):
         _refuse_mask(importer, mask)
-        raise Refusal("which elements are replaced may not depend on an input")
+        raise Refusal("the replaced elements must not depend on an input")
     number = importer.array(value) if is_node(value) else float(value)
     dropped = importer.array(mask).astype(np.float32)
     kept = importer.add("nn.scale", x, factor=importer.reduced(mask, 1 - dropped))
@@ -318,7 +318,7 @@ def _mean(
     *options: Any,
     total: bool = False,
 ) -> Value:
-    """Mean, or sum, along some axes; along all of them without any."""
+    """Mean, or sum, along some axes; along all axes if none are given."""
     extents = shape(x)
     value, count = importer.value(x), 1
     for axis in sorted({axis % len(extents) for axis in axes or range(len(extents))}, reverse=True):
@@ -357,4 +357,4 @@ _OPS: dict[Rule, str] = {
     partial(_mean, total=True): "sum.dim_IntList sum.default",
 }
 ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}
-"""By the qualified name of the op, with its overload."""
+"""Qualified name of an op, with its overload -> rule."""

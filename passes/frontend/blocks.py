@@ -1,7 +1,7 @@
-"""Models without weights: three of many equal blocks are traced, the rest is repeated in the IR.
+"""Fast tracing of models without weights: three of many equal blocks are traced, others copied.
 
-torch.export takes about 0.2 s a block, so a bare 32-block configuration would take longer to trace
-than to plan. The shortcut is taken only where it provably gives the same module: all blocks have
+torch.export takes about 0.2 s per block, so tracing a bare config with 32 blocks would take longer
+than planning it. The shortcut is used only if it provably gives the same module: all blocks have
 the same structure, and the traced second and third block are the same ops on the same operands.
 """
 
@@ -62,7 +62,7 @@ def _signature(block: torch.nn.Module, index: int) -> tuple:
 
 
 def extend(module: Module, blocks: Blocks) -> Module | None:
-    """The nn module with all its blocks, from one with three; None where they are not equal."""
+    """The nn module with all its blocks, from one with three; None if the blocks are not equal."""
     paths = [f"{blocks.path}.{index}" for index in range(TRACED)]
     first, second, third = (
         [op for op in module.ops if f"{op.location}.".startswith(f"{path}.")] for path in paths
@@ -81,7 +81,7 @@ def extend(module: Module, blocks: Blocks) -> Module | None:
     values: dict[Value, Value] = {}
 
     def copy(op: Op, old: str = "", new: str = "") -> Value:
-        """Add an op, its location and symbols moved from one path to another."""
+        """Add an op, with its location and symbols moved from one path to another."""
         attributes, location = _moved(op, old, new)
         for key, value in op.attributes.items():
             if isinstance(value, Symbol):
@@ -97,7 +97,7 @@ def extend(module: Module, blocks: Blocks) -> Module | None:
         copy(op)
     previous = [values[op.value] for op in first]
     for index in range(1, blocks.number):
-        # The block before stands where the first one stood, so that its results are taken.
+        # The previous block takes the place of the first one, so that its results are read.
         values.update({op.value: value for op, value in zip(first, previous, strict=True)})
         previous = [copy(op, paths[1], f"{blocks.path}.{index}") for op in second]
     values.update({op.value: value for op, value in zip(third, previous, strict=True)})
@@ -115,7 +115,7 @@ def _pattern(before: Sequence[Op], block: Sequence[Op], path: str) -> list[tuple
 
 
 def _moved(op: Op, old: str, new: str) -> tuple[dict[str, Any], str]:
-    """Attributes and location of an op, the symbols in them moved from one path to another."""
+    """Attributes and location of an op, with the symbols in them moved from one path to another."""
     attributes = {
         key: Symbol(_rebased(value.name, old, new)) if isinstance(value, Symbol) else value
         for key, value in op.attributes.items()

@@ -1,4 +1,4 @@
-"""The pass ``canonicalise``: one form for nn modules, however the model wrote itself down."""
+"""The pass ``canonicalise``: one form for nn modules, however the model was written."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ HOMOGENEOUS = ("nn.reshape", "nn.transpose", "nn.repeat", "nn.rotary", "nn.selec
 
 @dataclass(frozen=True)
 class Canonicalise(Pass):
-    """Remove ops that do nothing, merge neighbours, and move work into weights.
+    """Remove ops without effect, merge neighbours, and move work into weights.
 
     Heads that are copied for grouped-query attention become repeated rows of the key and value
-    weights; a factor such as 1/√d becomes part of the weight of the linear layer before it. Linear
-    layers of one input that are added, and of each other, become one.
+    weights. A factor such as 1/√d becomes part of the weight of the linear layer before it. Linear
+    layers that are added to each other or applied to each other become one layer.
     """
 
     name = "canonicalise"
@@ -43,7 +43,7 @@ class Canonicalise(Pass):
 
 
 def _merge_neighbours(module: Module) -> Module:
-    """Drop reshapes, transposes and scales that do nothing; merge two that follow each other."""
+    """Remove reshapes, transposes and scales without effect; merge two neighbours of a kind."""
     rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
         merged = _merged(rewriter, op, users)
@@ -55,7 +55,7 @@ def _merge_neighbours(module: Module) -> Module:
 
 
 def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
-    """What takes the place of an op; None where it stays as it is."""
+    """The value that replaces an op; None if the op stays."""
     if op.name not in ("nn.reshape", "nn.transpose", "nn.scale", "nn.add_constant", "nn.matmul"):
         return None
     source, given = rewriter.operands(op)[0], op.attributes
@@ -106,7 +106,9 @@ def _repeat_weights(module: Module, report: Report) -> Module:
     for op in (op for op in module.ops if op.name == "nn.repeat"):
         chain = _heads_chain(op, users)
         if chain is None:
-            report.say(f"{op.location}: repeat stays, no linear layer makes its heads alone")
+            report.say(
+                f"{op.location}: repeat stays, because no linear layer makes its heads for it alone"
+            )
             continue
         reshape, linear = chain
         batch, length, heads, size = reshape.attributes["shape"]
@@ -126,7 +128,7 @@ def _repeated(array: np.ndarray, heads: int, repeats: int) -> np.ndarray:
 
 
 def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
-    """The reshape to heads and the linear layer above a repeat of axis 1, if used only by it."""
+    """The reshape to heads and the linear layer above a repeat of axis 1, if only it uses them."""
     value, chain = op.operands[0], list[Op]()
     if op.attributes["axis"] != 1 or len(value.tensor.shape) != 4:
         return None
@@ -145,7 +147,7 @@ def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
 
 
 def _scale_weights(module: Module, report: Report) -> Module:
-    """Move a scale by a number into the linear layer that it can be traced back to."""
+    """Move a scale by a number into the linear layer that its operand comes from."""
     users = module.users()
     factors, dropped = dict[Op, float](), set[Op]()
     for op in module.ops:
@@ -153,7 +155,7 @@ def _scale_weights(module: Module, report: Report) -> Module:
             continue
         linear = _scaled_linear(op.operands[0], users)
         if linear is None:
-            report.say(f"{op.location}: scale stays, no linear layer feeds it alone")
+            report.say(f"{op.location}: scale stays, because no linear layer feeds it alone")
             continue
         factors[linear] = factors.get(linear, 1.0) * op.attributes["factor"]
         dropped.add(op)
@@ -187,8 +189,8 @@ def _rewritten(
     weights: Mapping[Op, tuple[str, Change]],
     attributes: Mapping[Op, Mapping[str, Any]],
 ) -> Module:
-    """A copy without some ops, whose operand takes their place. Weights and biases of linear layers
-    get a suffix in their symbols and a change; other ops get other attributes.
+    """A copy without some ops, each replaced by its operand. Weights and biases of linear layers
+    are changed, with a suffix in the names of their symbols; other ops get other attributes.
     """
     rewriter = Rewriter(module)
     for op in module.ops:

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 SHAPE_ALONE = {"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"}
 COMPARISONS = ("aten.ne.Scalar", "aten.eq.Scalar")
 MAX_ELEMENTS = 2**28
-"""Of a constant that is computed: a mask of 16,384 tokens."""
-PROBE_IDS = 32  # ids that stand for ordinary tokens when positions are probed
+"""Greatest number of elements of a computed constant: a mask of 16,384 tokens."""
+PROBE_IDS = 32  # ids of ordinary tokens in probes of positions
 
 
 def evaluate(root: Node, known: MutableMapping[Node, Any]) -> torch.Tensor:
-    """Value of a node, on the CPU, or a meta tensor when weights are absent. The values that it
-    takes are added to those that are ``known``.
+    """Value of a node, on the CPU, or a meta tensor without weights.
+
+    All values that are computed on the way are added to ``known``.
     """
     pending = [root]
     while pending:
@@ -44,9 +45,10 @@ def evaluate(root: Node, known: MutableMapping[Node, Any]) -> torch.Tensor:
 
 
 def _call(node: Node, known: Mapping[Node, Any]) -> Any:
-    """One op on concrete tensors: on the CPU, or on meta as soon as one operand is meta.
+    """One op on concrete tensors, on the CPU; on meta if an operand is meta.
 
-    A constant that would take the machine's memory is refused: an archive may ask for any size.
+    A constant that would fill the machine's memory is refused, because an archive may ask for any
+    size.
     """
     import torch
     import torch.fx
@@ -55,14 +57,14 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
         raise AtlasError(
             f"cannot evaluate {node.op} {node.target}",
             where=place(node),
-            remedy="report this model: its constants hang on something that is not a tensor op",
+            remedy="report this model: its constants depend on something that is not a tensor op",
         )
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         raise AtlasError(
             f"{target(node)}: the model draws random numbers",
             where=place(node),
-            why="a program gives the same answer to the same input",
-            remedy="leave them out in evaluation mode, or keep the numbers in a buffer",
+            why="a program must give the same answer to the same input",
+            remedy="leave random numbers out in evaluation mode, or keep them in a buffer",
         )
     operands = [known[operand] for operand in node.all_input_nodes]
     meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands)
@@ -85,7 +87,7 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
         raise AtlasError(
             "a constant of the model is too large",
             where=place(node),
-            why=f"{node.target} makes one of {largest} elements; at most {MAX_ELEMENTS} are made",
+            why=f"{node.target} makes one of {largest} elements; the limit is {MAX_ELEMENTS}",
             remedy="export the model with inputs of an ordinary size",
         )
     with torch.no_grad():
@@ -93,7 +95,7 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as an array: a view where the type allows it; zeros that cost nothing for meta.
+    """A tensor as an array: a view if the type allows it; zeros without memory for meta tensors.
 
     Float types of less than 32 bits become float32.
     """
@@ -108,7 +110,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def read_shapes(graph: Graph, kinds: Mapping[Node, Kind]) -> dict[Node, Any]:
-    """Values of the nodes that take from their operand its shape alone."""
+    """Values of the nodes that use only the shape of their operand."""
     import torch
 
     found = {}
@@ -130,8 +132,9 @@ class Positions(NamedTuple):
 def indices_of(
     graph: Graph, inputs: Mapping[Node, str], kinds: Mapping[Node, Kind], known: dict[Node, Any]
 ) -> dict[Node, torch.Tensor | Positions]:
-    """What the indices of embeddings are that are computed from ids: constants, or positions. An
-    AtlasError tells that one is something else.
+    """For each index of an embedding that is computed from ids: a constant, or positions.
+
+    Raises AtlasError for any other index.
     """
     ids = [node for node in inputs if kinds[node] == "data" and not is_float(node)]
     found: dict[Node, torch.Tensor | Positions] = {}
@@ -153,11 +156,11 @@ def indices_of(
 def _index(
     node: Node, ids: Node, vocabulary: int, known: Mapping[Node, Any]
 ) -> torch.Tensor | Positions:
-    """Integers computed from token ids: the same for all ids, or RoBERTa's positions.
+    """Integers that the model computes from token ids: the same for all ids, or RoBERTa's
+    positions.
 
-    RoBERTa counts the tokens that are not padding. What the model computes is not read off its
-    expression: it is evaluated on probes, which have padding at their beginning, at their end and
-    among their tokens.
+    RoBERTa counts the tokens that are not padding. The model's expression is not analysed but
+    evaluated on probes, which have padding at their beginning, at their end and among their tokens.
     """
     import torch
 
@@ -187,7 +190,7 @@ def _index(
     raise AtlasError(
         f"{target(node)}: an index depends on which tokens the client has",
         where=place(node),
-        why="it is neither constant nor a count of the tokens that are not padding",
+        why="the index is neither constant nor a count of the tokens that are not padding",
         remedy="pass the index (for example position_ids) as an input of the model",
     )
 
@@ -195,8 +198,8 @@ def _index(
 def _probes(
     batch: int, length: int, ordinary: Sequence[int], special: Sequence[int]
 ) -> Iterator[np.ndarray]:
-    """Token ids [batch, length] of ordinary tokens, and of these with special ones at their
-    beginning, at their end, anywhere and everywhere.
+    """Token ids [batch, length]: ordinary tokens, and ordinary tokens with special ones at the
+    beginning, at the end, anywhere and everywhere.
     """
     random, places = np.random.default_rng(0), np.arange(length)
     for _ in range(2):

@@ -1,5 +1,6 @@
-"""Exported programs in a simpler form: fixed shapes, nothing changed in place, and fewer kinds of
-ops, by torch's own decompositions, where there is no rule.
+"""Exported programs in a simpler form: fixed shapes, no changes in place, and fewer kinds of ops.
+
+Ops without a rule are replaced by torch's own decompositions.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 ROUNDS = 4
-"""A decomposition may be of ops that have one themselves."""
+"""Greatest depth of nested decompositions."""
 
 
 class Unsupported(AtlasError):
-    """Ops of a model have no rule.
+    """Some ops of a model have no rule.
 
     Attributes:
-        targets: their qualified names.
+        targets: qualified names of these ops.
     """
 
     targets: frozenset[str] = frozenset()
@@ -32,10 +33,10 @@ class Unsupported(AtlasError):
 def with_fixed_shapes(
     program: ExportedProgram, tensors: Mapping[str, torch.Tensor]
 ) -> ExportedProgram:
-    """The program of these inputs, where it was exported for any extents of some axes.
+    """The program for these inputs, if it was exported with dynamic sizes.
 
     Raises:
-        AtlasError: it was not exported for these extents.
+        AtlasError: the export does not allow these sizes.
     """
     import torch
 
@@ -53,19 +54,21 @@ def with_fixed_shapes(
 
 
 def without_changes_in_place(program: ExportedProgram) -> ExportedProgram:
-    """The same program where no op writes into an operand: a later reader of the operand, or of a
-    view of it, must see the change.
+    """The same program without ops that write into an operand.
+
+    Such a change would be seen by later readers of the operand, and of views of it.
     """
     if any(map(is_active_dropout, program.graph.nodes)):
-        return program  # it is refused, under its own name
+        return program  # it is refused later, under its own name
     schemas = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
     changing = any(schema is not None and schema.is_mutable for schema in schemas)
     return _decomposed(program, ()) if changing else program
 
 
 def in_simpler_ops(program: ExportedProgram, fault: Unsupported) -> Iterator[ExportedProgram]:
-    """The program with the ops of a fault in terms of others, where torch knows how; again for as
-    long as ``fault.targets`` is set to what is left.
+    """The program with the ops of ``fault.targets`` decomposed, as far as torch can.
+
+    Yields again as long as the caller sets ``fault.targets`` to the remaining ops.
     """
     for _ in range(ROUNDS):
         before = fault.targets
@@ -77,7 +80,7 @@ def in_simpler_ops(program: ExportedProgram, fault: Unsupported) -> Iterator[Exp
 
 @cache
 def _known() -> tuple[tuple[Any, Any], ...]:
-    """Ops of which torch has a decomposition, and these."""
+    """Ops for which torch has a decomposition, and the decompositions."""
     import torch
 
     return tuple(torch.export.default_decompositions().items())

@@ -2,10 +2,10 @@
 
 The kind of a node says what its value depends on:
 
-- ``constant``: on parameters and buffers only; folded when it is needed.
-- ``mask``: on the public attention mask (and constants) only; see ``masks``.
+- ``constant``: only on parameters and buffers; folded when it is needed.
+- ``mask``: only on the public attention mask (and constants); see ``masks``.
 - ``index``: an integer computed from token ids (RoBERTa's positions); see ``constants``.
-- ``data``: on what the client keeps private.
+- ``data``: on private data of the client.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy"
 DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
-"""They leave a tensor as it is where its shape stays."""
+"""Ops that leave a tensor as it is if its shape does not change."""
 Node = Any
 """A torch.fx.Node, whose own argument types are too wide to check."""
 
 
 def target(node: Any) -> str:
-    """Qualified name of the op that a node calls, such as ``aten.add.Tensor``; else ``""``."""
+    """Qualified name of the op that a node calls, such as ``aten.add.Tensor``; otherwise ``""``."""
     return str(node.target) if getattr(node, "op", None) == "call_function" else ""
 
 
 def packet(node: Any) -> str:
-    """Name of the aten op that a node calls without its overload, such as ``add``; else ``""``."""
+    """Name of the aten op that a node calls, without overload, such as ``add``; otherwise
+    ``""``.
+    """
     parts = target(node).split(".")
     return parts[1] if len(parts) == 3 and parts[0] == "aten" else ""
 
@@ -75,7 +77,7 @@ def is_float(node: Node) -> bool:
 def module_path(node: Node) -> str:
     """Path of the innermost module whose forward made the node (``encoder.layer.3.output``).
 
-    A model may call its modules anything: what no location may hold becomes underscores.
+    Module names are free in a model; characters that a location may not hold become underscores.
     """
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     return as_location(re.sub(r"^L\['self'\]\.?", "", str(stack[-1][0]))) if stack else ""
@@ -84,7 +86,8 @@ def module_path(node: Node) -> str:
 def source_line(node: Node) -> str:
     """``file:line`` of the model's code that made the node, or an empty string.
 
-    The innermost frame outside torch is taken: a line in ``torch/nn`` says little about a model.
+    It is the innermost frame outside torch, because a line in ``torch/nn`` says little about a
+    model.
     """
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     outside = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")]
@@ -98,8 +101,8 @@ def place(node: Node) -> str:
 
 
 def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
-    """Copy of a graph in which regions wrapped for grad mode or autocast are inlined, without an
-    output node; and what its output node would return.
+    """A copy of a graph with regions for grad mode or autocast inlined, and without its output
+    node; and the value that its output node would return.
     """
     import torch.fx
 
@@ -142,16 +145,17 @@ def is_active_dropout(node: Node) -> bool:
 
 
 def remove_identities(graph: Graph) -> dict[Node, Node]:
-    """Route the users of copies, casts between floats, dropout and the like to their operand. Each
-    of these nodes with that operand. An AtlasError tells that a dropout is active, because the
-    model was exported in training mode.
+    """Route the users of copies, casts between floats, dropout and similar nodes to their operand.
+
+    Returns each such node with its operand. Raises AtlasError for an active dropout, which means
+    that the model was exported in training mode.
     """
     same: dict[Node, Node] = {}
     for node in list(graph.nodes):
         name, operands = packet(node), node.all_input_nodes
         if not operands or not hasattr(node.meta.get("val"), "shape"):
             continue
-        if name == "cat":  # nothing may be beside a part
+        if name == "cat":  # a concatenation of a single part is an identity
             operands = [one for one in operands if 0 not in shape(one)] or operands
         operand = operands[0]
         if is_active_dropout(node):
@@ -171,8 +175,8 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
 def classify(
     graph: Graph, inputs: Mapping[Node, str], fixed: Collection[Node] = ()
 ) -> dict[Node, Kind]:
-    """Kind of every node of a flat graph, from the user inputs (nodes with their names) that it
-    depends on. Nodes that were found to be ``fixed`` are constant although they depend on one.
+    """The kind of every node of a flat graph, by the user inputs (nodes with their names) that it
+    depends on. Nodes in ``fixed`` are constant although they depend on an input.
     """
     kinds: dict[Node, Kind] = {}
     for node in graph.nodes:
@@ -195,8 +199,9 @@ def classify(
 
 
 def part_sums(graph: Graph) -> dict[Node, Node]:
-    """Write ``baddbmm`` as a sum and a product: a mask is recognised in a sum. Each of these nodes
-    with its sum.
+    """Write ``baddbmm`` as a sum and a product, because masks are recognised in sums.
+
+    Returns each such node with its sum.
     """
     import torch
 
@@ -218,7 +223,9 @@ def part_sums(graph: Graph) -> dict[Node, Node]:
 
 @contextmanager
 def holding(holder: Any, **values: Any) -> Iterator[None]:
-    """An object with other values of attributes for a while; what it lacks is left out."""
+    """Give an object other values of attributes during the block; attributes it lacks are
+    skipped.
+    """
     saved = {name: getattr(holder, name) for name in values if hasattr(holder, name)}
     try:
         for name in saved:

@@ -1,6 +1,7 @@
-"""What rules and patterns use to emit nn ops: the nodes' kinds, constants, values and masks.
+"""The importer, with which rules and patterns emit nn ops: kinds of nodes, constants, values,
+masks.
 
-What the client computes ends where the first Transformer block begins.
+The client's computation ends where the first Transformer block begins.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
 
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 CLIENT_OPS = ("nn.embedding", "nn.patchify")
-SMALL = 1 << 20  # bytes up to which equal constants are merged
+SMALL = 1 << 20  # greatest bytes of constants that are merged if equal
 
 
 class Refusal(Exception):
-    """A rule does not take the arguments that it sees; the text says why."""
+    """A rule does not support its arguments; the text says why."""
 
 
 class Missing(Exception):
-    """An operand was not emitted because its op is unsupported; the op above it is skipped."""
+    """An operand was not emitted because its op is unsupported; the op that reads it is skipped."""
 
 
 class Importer:
@@ -54,11 +55,11 @@ class Importer:
         name: name of the module.
 
     Attributes:
-        node: the one that is looked at.
-        known: values of the constant nodes that were evaluated.
-        same: copies, casts between floats and the like, with what they copy.
+        node: the current node.
+        known: values of the evaluated constant nodes.
+        same: copies, casts between floats and similar nodes -> the node that they copy.
         batch: extent of the first axis of the inputs.
-        mask_meanings: what masks mean that were seen before; see ``masks``.
+        mask_meanings: meanings of the masks seen so far; see ``masks``.
         positions: indices that count tokens, which the client computes; see ``constants``.
     """
 
@@ -94,11 +95,11 @@ class Importer:
         self._constants: dict[tuple, Symbol] = {}
 
     def same_as(self, nodes: Sequence[Any]) -> list[Any]:
-        """Nodes, and other results, without copies and the like."""
+        """Nodes, and other results, with copies replaced by the copied node."""
         return [self.same.get(node, node) if fx.is_node(node) else node for node in nodes]
 
     def name_of(self, node: Node) -> str:
-        """Name for the symbol of a constant: its parameter's, or its module's path."""
+        """Name of the symbol for a constant: that of its parameter, or its module's path."""
         return self.names.get(node) or fx.module_path(node) or "constant"
 
     def tensor(self, node: Node) -> torch.Tensor:
@@ -110,12 +111,13 @@ class Importer:
         return to_numpy(self.tensor(node))
 
     def is_absent(self, node: Node) -> bool:
-        """True when only the shape of a constant is known, in a model without weights."""
+        """True if only the shape of a constant is known, in a model without weights."""
         return bool(self.tensor(node).is_meta)
 
     def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
-        """A constant of a shape whose leading axes were broadcast; a Refusal where it changes along
-        one.
+        """A constant without leading axes along which it was broadcast.
+
+        Raises Refusal if it varies along such an axis.
         """
         array = _reduced(self.array(node))
         try:
@@ -143,11 +145,11 @@ class Importer:
         return self.constant(self.name_of(node), self.array(node))
 
     def reduced(self, node: Node, array: np.ndarray) -> Symbol:
-        """Symbol of an array that was made from a constant node, without its batch."""
+        """Symbol of an array that was computed from a constant node, without its batch."""
         return self.constant(self.name_of(node), _reduced(array))
 
     def vector(self, node: Node | None, fill: str, size: int) -> Symbol | None:
-        """Symbol of a constant node; where there is none, of a vector of ``ones`` or ``zeros``."""
+        """Symbol of a constant node; without a node, of a vector of ``ones`` or ``zeros``."""
         if node is not None:
             return self.symbol(node)
         return self.constant(fill, getattr(np, fill)(size, dtype=np.float32))
@@ -165,8 +167,9 @@ class Importer:
     def add(
         self, op_name: OpName, *operands: Node | Value, at: Node | None = None, **attributes: object
     ) -> Value:
-        """Emit an op that comes from a node, ``node`` if not ``at``; client values that enter the
-        server are encrypted. Attributes that are None are left out.
+        """Emit an op for a node (``at``, by default ``node``).
+
+        Client values that the server reads are encrypted. Attributes that are None are left out.
         """
         node = at or self.node
         location = self.locations[node]
@@ -183,7 +186,7 @@ class Importer:
             raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
 
     def on_server(self, value: Value) -> Value:
-        """The value itself, or its encryption where it is the client's."""
+        """The value itself, or its encryption if the value is on the client."""
         if value.tensor.side != "client":
             return value
         if value not in self._encrypted:
@@ -206,7 +209,7 @@ class Importer:
 
 
 def _reduced(array: np.ndarray) -> np.ndarray:
-    """A constant without leading axes along which it does not change (the batch)."""
+    """A constant without leading axes along which it does not vary (the batch)."""
     while array.ndim > 1:
         same = array.shape[0] == 1 or array.strides[0] == 0
         if not same and not (array == array[:1]).all():

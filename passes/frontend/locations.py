@@ -1,7 +1,7 @@
-"""Locations of ops, where every run of a block is a block of its own.
+"""Locations of ops; every run of a block counts as a block of its own.
 
 A model may run a block several times with the same weights, as ALBERT does. Each run sees other
-values and gets its own ranges and approximations, so its ops have a location of their own.
+values and gets its own ranges and approximations, so its ops need a location of their own.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Call(NamedTuple):
 
 
 def locations(graph: Graph) -> dict[Node, str]:
-    """The location of the op of each node: its `module_path`. Where some block runs more than once,
-    ``@`` and the number of the run follow its path, counted over the runs of all blocks.
+    """The location of the op of each node: its `module_path`. If some block runs more than once,
+    each path is followed by ``@`` and the number of the run, counted over the runs of all blocks.
     """
     stacks = {node: _calls(node) for node in graph.nodes}
     blocks = {node: block for node, block in _blocks(stacks).items() if block is not None}
@@ -43,8 +43,8 @@ def locations(graph: Graph) -> dict[Node, str]:
 
 
 def _blocks(stacks: dict[Node, list[Call]]) -> dict[Node, Call | None]:
-    """The block that made each node: the outermost module whose path ends with an index. In a model
-    without any, it is the outermost one with modules inside that runs more than once.
+    """The block of each node: the outermost module whose path ends with an index. In a model
+    without such modules, it is the outermost module with submodules that runs more than once.
     """
 
     def outermost(paths: Iterable[str]) -> dict[Node, Call | None]:
@@ -65,7 +65,7 @@ def _blocks(stacks: dict[Node, list[Call]]) -> dict[Node, Call | None]:
 
 
 def _calls(node: Node) -> list[Call]:
-    """The calls of modules that a node was made in, from outside to inside."""
+    """The calls of modules in which a node was made, from outside to inside."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = ((key, re.sub(r"^L\['self'\]\.?", "", str(path))) for key, (path, _) in stack.items())
     return [Call(key, path) for key, path in paths if path]

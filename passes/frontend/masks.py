@@ -1,7 +1,7 @@
 """Masks: a softmax that drops keys, and the mean of the tokens that a mask keeps.
 
-What a mask means is not read off its expression: it is evaluated on probes, and must drop whole
-keys, or take that mean.
+The meaning of a mask is not derived from its expression. The expression is evaluated on probes, and
+must drop whole keys, or compute that mean.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ SOFTMAX_ELSEWHERE = (
 )
 
 MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(mask, scores, low)")
-"""How models put a mask into scores; ``dropped`` where True in it means to drop a key."""
+"""Forms in which models put a mask into scores; a True in ``dropped`` drops a key."""
 
 
 LINEAR = {"mul", "div", "sum", "mean", "masked_fill", "where", "matmul", "bmm", "einsum", "squeeze",
           "unsqueeze", "transpose", "permute", "stack", "select", *VIEWS, *RESHAPES}  # fmt: skip
-"""Ops that a mean of tokens is written with; linear in a private operand beside others that are not
-private."""
+"""Ops of which a mean of tokens may consist; they are linear in one private operand if the other
+operands are not private."""
 
 
 class Meaning(NamedTuple):
-    """Which keys a softmax drops: key j of sentence b where the public mask[b, j] is 0, if
-    ``by_mask``; key j for a query i < j, if ``causal``.
+    """The keys that a softmax drops: with ``by_mask``, key j of sentence b if the public mask[b, j]
+    is 0; with ``causal``, key j for a query i < j.
     """
 
     by_mask: bool
     causal: bool
 
     def keep(self, mask: np.ndarray, scores: tuple[int, ...]) -> np.ndarray:
-        """Which of the scores [batch, heads, queries, keys] are kept under a public mask."""
+        """Whether each of the scores [batch, heads, queries, keys] is kept under a public mask."""
         keep = np.ones(scores, dtype=bool)
         if self.by_mask:
             keep &= mask.astype(bool)[:, None, None, :]
@@ -56,7 +56,8 @@ class Meaning(NamedTuple):
 
 
 def drops_keys(importer: Importer, mask: Any, low: Any) -> bool:
-    """Whether a mask of scores, which writes ``low`` to keys or adds itself, drops keys.
+    """Whether a mask of scores drops keys; it writes ``low`` to keys, or is added if ``low`` is
+    None.
 
     A constant that adds finite values (a position bias) is no mask and stays a sum.
     """
@@ -78,12 +79,13 @@ def emit_softmax(
     inverted: bool = False,
     causal: bool = False,
 ) -> Value:
-    """nn.softmax with the mask operand and the causal attribute that a mask means, whose True means
-    to drop a key where it is ``inverted``; errors as ``meaning``.
+    """Emit nn.softmax with the mask operand and the causal attribute that a mask means.
+
+    With ``inverted``, a True in the mask drops a key. Raises as ``meaning``.
     """
     value = importer.value(scores)
     extents = value.tensor.shape
-    if len(extents) == 3:  # batch and heads are one axis
+    if len(extents) == 3:  # batch and heads share one axis
         batch = importer.batch
         apart = [batch, extents[0] // batch, *extents[1:]]
         value = importer.add("nn.reshape", value, shape=apart)
@@ -108,7 +110,7 @@ def _emit(
 
             inputs = {} if public is None else {public: torch.from_numpy(probe)}
             tensor = evaluate(mask, {**importer.known, **inputs})
-            if tensor.ndim == 3:  # batch and heads are one axis, or the same for all heads
+            if tensor.ndim == 3:  # batch and heads share one axis, or all heads have the same mask
                 first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)
                 tensor = tensor.reshape(*first, *tensor.shape[1:])
             return ~tensor if inverted else tensor
@@ -123,8 +125,8 @@ def _emit(
 
 
 def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
-    """What emits the mean of the tokens that the public mask keeps, and the hidden state that it is
-    taken of [batch, tokens, features], where a node is one, however it is written.
+    """If a node is the mean of the tokens that the public mask keeps, however it is written: the
+    function that emits the mean, and [the hidden state [batch, tokens, features]].
     """
     import torch
 
@@ -137,7 +139,7 @@ def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], li
         return None
     dtype: torch.dtype = found.meta["val"].dtype
     x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
-    # Some roundings of a short type, not so many that another weight would pass for a mean.
+    # Allows some roundings of a short type, but no other weight.
     error = max(1e-5, 4 * torch.finfo(dtype).eps)
     for probe in probe_masks(*shape(public)):
         known = {**importer.known, public: torch.from_numpy(probe), found: x}
@@ -156,7 +158,7 @@ def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], li
 
 
 def _before_mask(importer: Importer, node: Node) -> Node | None:
-    """The private operand of the first op with a mask, of those behind which a node is linear in
+    """The private operand of the first op with a mask, following ops in which a node is linear in
     one private value.
     """
     found = None
@@ -171,10 +173,10 @@ def _before_mask(importer: Importer, node: Node) -> Node | None:
 
 
 def probe_masks(batch: int, length: int) -> list[np.ndarray]:
-    """Masks [batch, length] that tell every meaning from every other one.
+    """Masks [batch, length] that distinguish all meanings.
 
-    All ones, padding on the right of several lengths, and random masks whose first key is kept,
-    so that no causal row is empty.
+    They are all ones, padding on the right of several lengths, and random masks that keep the first
+    key, so that no causal row is empty.
     """
     random = np.random.default_rng(0)
     probes = [np.ones((batch, length), dtype=np.int64)]
@@ -189,7 +191,7 @@ def probe_masks(batch: int, length: int) -> list[np.ndarray]:
 
 
 def keep_of(tensor: torch.Tensor) -> np.ndarray | None:
-    """Boolean keep mask of a boolean or additive mask; None if it adds anything finite."""
+    """The keep mask of a boolean or additive mask; None if the mask adds a finite value."""
     import torch
 
     array = tensor.to(torch.float64).numpy() if tensor.is_floating_point() else tensor.numpy()
@@ -208,16 +210,17 @@ def meaning(
     """Meaning of a mask expression.
 
     Args:
-        evaluate: the boolean or additive mask, broadcastable to the scores, for a public mask.
-        probes: public masks to try; none where the mask is constant.
+        evaluate: gives the boolean or additive mask for a public mask, broadcastable to the scores.
+        probes: public masks to evaluate; none if the mask is constant.
         scores: shape [batch, heads, queries, keys].
+        where: place of the mask, for messages.
 
     Raises:
-        AtlasError: the mask does something else than dropping keys by mask and causality.
+        AtlasError: the mask does not simply drop keys by the public mask and causality.
     """
     by_mask = (False, True) if probes else (False,)
     candidates = [Meaning(mask, causal) for mask in by_mask for causal in (False, True)]
-    why = "it drops other keys than those with mask 0 and later ones"
+    why = "it drops keys other than those with mask 0 and later ones"
     for probe in probes or [np.ones((1, 1), dtype=np.int64)]:
         keep = keep_of(evaluate(probe))
         if keep is None:

@@ -1,4 +1,4 @@
-"""Linear layers of one input that are added, or of each other, become one linear layer."""
+"""Merges linear layers that are added to each other or applied to each other into one layer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from atlasc.passes.framework.pass_base import Report
 
 
 def merge_linear_layers(module: Module, report: Report) -> Module:
-    """A module in which the sum of two linear layers of one input, and a linear layer of another
-    one, are one layer; between them, and beside them, there may be scales by a number.
+    """A module in which two kinds of linear layers are merged: two layers of one input whose
+    results are added, and a layer that is applied to another. Scales by a number may lie between or
+    beside.
 
-    Low-rank adapters (LoRA: W·x + s·B·A·x) and features that are cut out of a wide layer become
-    plain layers in this way.
+    In this way low-rank adapters (LoRA: W·x + s·B·A·x), and features that are cut out of a wide
+    layer, become plain layers.
     """
     rewriter, users = Rewriter(module), module.users()
 
     def alone(value: Value) -> bool:
-        """Whether a layer is read as if it were part of its readers."""
+        """Whether a layer can count as part of its readers."""
         return all(op.name in ("nn.linear", "nn.add", "nn.scale") for op in users[value])
 
     for op in module.ops:
@@ -49,7 +50,7 @@ def _arrays(module: Module, op: Op) -> tuple[np.ndarray, np.ndarray | None]:
 def _layer(
     rewriter: Rewriter, like: Op, x: Value, weight: np.ndarray, bias: np.ndarray | None
 ) -> Value:
-    """A linear layer in the place of another one."""
+    """A linear layer that replaces another one."""
     name = like.attributes["weight"].name.removesuffix(".merged")
     attributes = {"weight": rewriter.module.constant(f"{name}.merged", weight)}
     if bias is not None:
@@ -71,7 +72,9 @@ def _chained(rewriter: Rewriter, op: Op) -> Value | None:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a · b in double precision, in the type of both; of views of one number it is one again."""
+    """a · b in double precision, returned in their type; a product of repeated numbers is one,
+    too.
+    """
     kind = np.result_type(a.dtype, b.dtype)
     if b.ndim == 2 and is_uniform(b):
         rows = (a.sum(axis=1, dtype=np.float64) * b.reshape(-1)[0]).astype(kind)

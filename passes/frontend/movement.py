@@ -1,10 +1,10 @@
-"""Batch, tokens, features: where a model moves axes around, its modules are written in this order.
+"""Undoes movements of axes, so that modules are written in the order batch, tokens, features.
 
 A model may put tokens first, merge batch and heads into one axis, or cut queries, keys and values
-out of one linear layer. What such ops do is not read off their names: an array of element numbers
-goes through them and shows which element of the value before them, the *base*, each one is. Ops on
-single elements or on features then work on the base, and a choice of features becomes a choice of
-rows of the weight before it.
+out of one linear layer. The effect of such ops is not derived from their names: an array of element
+numbers goes through them, and shows which element of an earlier value, the *base*, each element is.
+Ops on single elements or on features then work on the base, and a choice of features becomes a
+choice of rows of the weight before it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FEATURES = ("nn.linear", "nn.layer_norm", "nn.rms_norm")
 def in_usual_order(module: Module) -> Module:
     """An nn module whose values are [batch, tokens, features] or [batch, heads, tokens, width].
 
-    A module that is so already stays as it is.
+    A module in this form already is returned unchanged.
 
     Raises:
-        AtlasError: the inputs of a batch are mixed, or their axis does not stay the first.
+        AtlasError: the inputs of a batch are mixed, or their axis does not stay the first axis.
     """
     if any(map(_is_unusual, module.ops)):
         module = _Mover(module).run()
@@ -58,7 +58,7 @@ def _is_unusual(op: Op) -> bool:
 
 
 def _mixes(op: Op) -> bool:
-    """Whether an op leaves the batch, the first axis, in another place."""
+    """Whether an op moves the batch, the first axis, to another place."""
     first = op.operands[0].tensor.shape[0] if op.operands else 0
     if op.name == "nn.reshape":
         return op.value.tensor.shape[0] != first
@@ -83,13 +83,13 @@ def _require_batch_first(op: Op) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Moved:
-    """A value as elements of another one.
+    """A value as elements of another value.
 
     Attributes:
-        base: in the new module.
-        index: of the value's shape: the number of each element in the base.
-        moves: the ops between them, should nothing better be found; None where the base is another
-            one than theirs.
+        base: a value of the new module.
+        index: the number of each element in the base, in the value's shape.
+        moves: the ops between base and value, to be kept if nothing better is found; None if the
+            base is not their operand.
     """
 
     base: Value
@@ -98,7 +98,7 @@ class _Moved:
 
     @property
     def whole(self) -> bool:
-        """Whether every element of the base is there."""
+        """Whether every element of the base is still present."""
         return self.index.size == math.prod(self.base.tensor.shape)
 
 
@@ -112,7 +112,7 @@ def _itself(value: Value) -> _Moved:
 
 
 def _moved(base: Value, index: np.ndarray) -> _Moved:
-    """A value that was found in another way than by its moves; without any where it is the base."""
+    """A value whose index was found without moves; it has none if it is the base itself."""
     of = _Moved(base, index)
     return _itself(base) if index.shape == base.tensor.shape and _is_plain(of) else of
 
@@ -205,7 +205,7 @@ class _Mover:
         return self._plain(op)
 
     def _matmul(self, op: Op) -> _Moved | None:
-        """With batch and heads as two axes."""
+        """A product with batch and heads as two axes."""
         if len(op.value.tensor.shape) != 3 or any(len(v.tensor.shape) != 3 for v in op.operands):
             return self._plain(op)
         apart = []
@@ -221,7 +221,7 @@ class _Mover:
         return self._other(value, "nn.reshape", self.written(value), shape=list(shape))
 
     def _mean(self, op: Op) -> _Moved | None:
-        """Along the tokens, wherever they are."""
+        """A mean along the tokens, whichever axis they are."""
         of, axis = self.moved[op.operands[0]], op.attributes["axis"]
         if of.index.ndim == 3 and axis < 2:
             rows = self._rows(_Moved(of.base, np.moveaxis(of.index, axis, 1)))
@@ -232,7 +232,7 @@ class _Mover:
         return self._plain(op)
 
     def written(self, value: Value) -> Value:
-        """The value itself in the new module."""
+        """The value itself, written in the new module."""
         of = self.moved[value]
         if _is_plain(of) and of.base.tensor.shape == value.tensor.shape:
             return of.base
@@ -241,13 +241,14 @@ class _Mover:
             result = self._other(value, "nn.reshape", of.base, shape=list(value.tensor.shape))
         if result is None and of.moves is None:
             raise AtlasError(
-                f"{value.op.name} moves data in a way that has no packed form",
+                f"{value.op.name} moves data in a way that cannot be packed",
                 where=value.op.location,
                 why=f"a value {list(value.tensor.shape)} mixes tokens and features of "
                 f"{list(of.base.tensor.shape)}",
                 remedy="keep batch, tokens and features apart; only attention heads are split and "
-                "merged. nn.MultiheadAttention and nn.TransformerEncoder take the first axis for "
-                "tokens, unless they are made with batch_first=True",
+                "merged. nn.MultiheadAttention and nn.TransformerEncoder expect tokens on the "
+                "first "
+                "axis, unless they are made with batch_first=True",
             )
         if result is None:
             result = of.base
@@ -257,7 +258,7 @@ class _Mover:
         return result
 
     def _hidden(self, of: _Moved) -> Value | None:
-        """[batch, tokens, features] or [batch, features], of one token."""
+        """A value of the form [batch, tokens, features], or [batch, features] for one token."""
         rows = self._rows(of)
         if rows is None or of.index.ndim not in (2, 3):
             return None
@@ -280,7 +281,7 @@ class _Mover:
         return one
 
     def _heads(self, of: _Moved) -> Value | None:
-        """[batch, heads, tokens, width]: features that are split into heads."""
+        """A value of the form [batch, heads, tokens, width]: features that are split into heads."""
         if _is_plain(of) and of.base.tensor.shape == of.index.shape:
             return of.base
         batch, heads, tokens, width = of.index.shape
@@ -292,8 +293,8 @@ class _Mover:
         return self._other(rows.base, "nn.transpose", split, permutation=HEADS_FIRST)
 
     def _rows(self, of: _Moved) -> _Moved | None:
-        """The same value in terms of [batch, tokens, features] with whole rows of features; None
-        where a row has elements of several tokens.
+        """The same value as elements of [batch, tokens, features] with whole rows of features; None
+        if a row has elements of several tokens.
         """
         of = self._tokens(of)
         base, index = of.base, of.index
@@ -309,7 +310,7 @@ class _Mover:
         return _moved(base, rows * len(first) + np.arange(len(first)))
 
     def _compact(self, of: _Moved) -> _Moved | None:
-        """The same value in terms of the features alone that it has."""
+        """The same value, in terms of only the features that it has."""
         of = self._tokens(of)
         if len(of.base.tensor.shape) not in (2, 3):
             return None
@@ -320,7 +321,8 @@ class _Mover:
         return _moved(base, rows * len(kept) + np.searchsorted(kept, chosen))
 
     def _tokens(self, of: _Moved) -> _Moved:
-        """In terms of [batch, tokens, features] where the base is [batch, heads, tokens, width]."""
+        """The same value in terms of [batch, tokens, features], for a base [batch, heads, tokens,
+        width]."""
         base, index = of.base, of.index
         if len(base.tensor.shape) != 4:
             return of
@@ -331,7 +333,7 @@ class _Mover:
         return _Moved(merged, ((b * tokens + t) * heads + h) * width + w)
 
     def _chosen(self, value: Value, features: np.ndarray) -> Value:
-        """Some features: rows of the weight of a linear layer, or a linear layer that has ones."""
+        """Some features: by rows of a linear layer's weight, or by a new linear layer of ones."""
         op, module = value.op, self.rewriter.module
         if op.name != "nn.linear":
             weight = np.zeros((len(features), value.tensor.shape[-1]), np.float32)

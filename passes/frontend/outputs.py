@@ -1,4 +1,4 @@
-"""Outputs of a model: their names, which of them a program gives, and what the client does last."""
+"""Outputs of a model: their names, the choice among them, and the client's final function."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ Note = Callable[[str, str], object]
 PREFERRED = ("logits", "last_hidden_state")
 ALL = "all"
 _MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "transpose", "permute"}
-"""Ops that leave single elements as they are."""
+"""Ops that move elements without changing them."""
 
 
 def named_outputs(program: ExportedProgram, results: Any) -> dict[str, Node]:
-    """The tensors that a model returns, by name: the key in a dictionary, ``output`` for the only
-    one of a model without names, else ``output0``, ``output1``, ...; ``hidden_states.1`` in a
-    nested one.
+    """Name -> tensor that a model returns.
+
+    The name is the key in a dictionary. Without names it is ``output`` for a single tensor,
+    otherwise ``output0``, ``output1``, ...; in nested results it is a path such as
+    ``hidden_states.1``.
     """
     import torch.utils._pytree as pytree
 
@@ -54,8 +56,8 @@ def _name(path: Any, alone: bool) -> str:
 
 
 def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[str]:
-    """Names of the outputs that the program gives: those that are wanted, separated by commas, or
-    ``all``; by default one, and a note says which others there are.
+    """Names of the outputs that the program computes: those in ``wanted``, separated by commas, or
+    ``all``. By default it is one output, and a note names the others.
 
     Raises:
         AtlasError: the model has no such output, or none at all.
@@ -63,7 +65,7 @@ def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[
     names = list(outputs)
     remedy = f"its outputs: {', '.join(names)}"
     if not names:
-        raise AtlasError("the model returns no tensor", remedy="return the tensor that is wanted")
+        raise AtlasError("the model returns no tensor", remedy="return the tensor that you need")
     if wanted == ALL:
         return names
     if wanted is not None:
@@ -76,9 +78,9 @@ def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[
     others = [name for name in names if name != first and outputs[name] is not outputs[first]]
     if others:
         note(
-            f"the model has {len(others) + 1} outputs, the program gives {first} alone",
+            f"the model has {len(others) + 1} outputs, but the program computes only {first}",
             f"  left out: {', '.join(others)}\n"
-            f"  what to do: --outputs {first},{others[0]} or --outputs all gives more of them",
+            f"  what to do: --outputs {first},{others[0]} or --outputs all computes more",
         )
     return [first]
 
@@ -86,7 +88,7 @@ def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[
 def final_function(node: Node) -> tuple[str | None, Node]:
     """The function that ends an output, for the client to apply, and the node before it.
 
-    Where elements are only moved behind a function of single elements, they are moved before it.
+    If a function of single elements is followed only by movements, these are moved before it.
     """
     moves, end = list[Node](), node
     while packet(end) in _MOVES and len(end.users) == len(moves[-1:]):
@@ -105,7 +107,7 @@ def final_function(node: Node) -> tuple[str | None, Node]:
 
 
 def _function(node: Node) -> tuple[str | None, Node]:
-    """The final function that a node is, and the node that it is applied to."""
+    """The final function that a node computes, and its operand."""
     for name, function in FINAL_FUNCTIONS.items():
         for form in function.forms:
             for found in matches(form, node):

@@ -1,14 +1,14 @@
 """Patterns: several aten ops that are one nn op.
 
-``PATTERNS`` lists forms, each with the function that is called where a node has the form, with what
-its names stand for. It returns the function that emits the nn op, or None where more than the form
-is asked for.
+``PATTERNS`` lists forms with functions. The function of a form is called for each node that has the
+form, with the matches of its names. It returns the function that emits the nn op, or None if a
+further condition does not hold.
 
 Forms are expressions of aten ops, written as text. ``x * sigmoid(1.702 * x)`` is the form of a node
 ``aten.mul`` of a node x and an ``aten.sigmoid`` of an ``aten.mul`` of the same x and a number. Sums
-and products match in both orders. A name matches anything, and the same thing wherever it occurs
-again. A call may give arguments by keyword; those that it leaves out must have the default of the
-aten op.
+and products match in both orders. A name matches anything, but the same thing at each occurrence. A
+call may give arguments by keyword; arguments that it leaves out must have the default of the aten
+op.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _OPERATORS = {"Mult": "mul", "Add": "add", "Sub": "sub", "Div": "div", "Pow": "p
 
 
 def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
-    """What emits the first pattern that ends at a node, and the nodes that it takes."""
+    """The function that emits the first pattern ending at a node, and the nodes that it
+    replaces.
+    """
     importer.node = node
     if (mean := masked_mean(importer, node)) is not None:
         return mean
@@ -47,7 +49,7 @@ def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
 
 
 def matches(form: str, node: Any) -> Iterator[Bindings]:
-    """Each way in which the expression that ends at a node has a form: what its names stand for."""
+    """Each way in which the expression that ends at a node matches a form: name -> match."""
     return _matches(_parsed(form), node, {})
 
 
@@ -57,7 +59,7 @@ def _parsed(form: str) -> ast.expr:
 
 
 def _matches(form: ast.expr, value: Any, bound: Bindings) -> Iterator[Bindings]:
-    """Every way in which a value has a form, given what some names stand for."""
+    """Each way in which a value matches a form, given the matches of some names."""
     match form:
         case ast.Name(id=name):
             if name not in bound or bound[name] is value or _equal(value, bound[name]):
@@ -99,7 +101,7 @@ def _call(
 
 
 def _all(pairs: Sequence[tuple[ast.expr, Any]], bound: Bindings) -> Iterator[Bindings]:
-    """Every way in which each value has its form."""
+    """Each way in which all values match their forms."""
     if not pairs:
         yield bound
         return
@@ -223,7 +225,7 @@ def patch_embedding(
 def _emit_patches(
     importer: Importer, conv: Node, image: Node, kernel: Node, bias: Node | None, token: Node | None
 ) -> Value:
-    """Patch rows times the kernel as a matrix; the class token and the bias as one constant."""
+    """Patch rows times the kernel as a matrix; class token and bias become one constant."""
     patch, class_token = shape(kernel)[-1], token is not None
     rows = importer.add("nn.patchify", image, at=conv, patch=patch, class_token=class_token)
     array = importer.array(kernel)

@@ -1,8 +1,8 @@
 """Entry of the frontend: from a torch module or an exported program to an nn module.
 
-Three walks over the exported graph: what each node depends on (``graph.classify``), backwards from
-the output which nodes are needed and which of them form one nn op (``patterns``), and forwards to
-emit the ops.
+It walks over the exported graph three times: to find what each node depends on
+(``graph.classify``); backwards from the outputs, to find the needed nodes and those that form one
+nn op (``patterns``); and forwards, to emit the ops.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShapeSpec:
-    """Shape (batch first) and dtype of an input of which no example is at hand."""
+    """Shape (batch first) and dtype of an input without an example."""
 
     shape: tuple[int, ...]
     dtype: Literal["i64", "f32"] = "i64"
@@ -50,7 +50,7 @@ Example = np.ndarray | ShapeSpec
 
 
 class _Wanted(NamedTuple):
-    """Which outputs of a model are wanted, and who is told of the others; see ``trace``."""
+    """The wanted outputs of a model, and the note for the others; see ``trace``."""
 
     outputs: str | None
     note: Note
@@ -67,23 +67,23 @@ def trace(
     """Trace a model to the nn level.
 
     Args:
-        module: a model, or a program that torch.export made of one. Parameters on the meta device
-            are taken as shapes without values (see ``blocks``). Load weights in float32: constants
-            such as rotary tables are folded in the model's own precision.
+        module: a model, or a program that torch.export made from one. Parameters on the meta device
+            count as shapes without values (see ``blocks``). Load weights in float32, because
+            constants such as rotary tables are folded in the model's own precision.
         example_inputs: arrays or shapes by the name of the forward argument; they fix all shapes.
             ``attention_mask`` becomes a public input, every other one a client input.
         name: name of the result.
-        outputs: which outputs are wanted, separated by commas, or ``all``; default ``logits``,
-            else ``last_hidden_state``, else the first one. What only others need is left out.
-        note: told which outputs are left out, and what the client does last.
+        outputs: wanted outputs, separated by commas, or ``all``; by default ``logits``, otherwise
+            ``last_hidden_state``, otherwise the first. Ops for other outputs are left out.
+        note: called with notes on outputs that are left out, and on the client's final function.
 
     Returns:
-        A verified nn module. Everything up to the first Transformer block is on the client; each
-        value that goes on is encrypted once.
+        A verified nn module. Everything before the first Transformer block is on the client; each
+        client value that the server reads is encrypted once.
 
     Raises:
-        AtlasError: an input or output that the model does not have, a model that torch.export
-            cannot trace, ops without a rule (all at once), or a mask with another meaning.
+        AtlasError: the model lacks an input or output, torch.export cannot trace the model, some
+            ops have no rule (all are named), or a mask has another meaning.
     """
     told: dict[str, str] = {}
     wanted = _Wanted(outputs, told.setdefault)
@@ -95,8 +95,8 @@ def trace(
             label = op.attributes["name"]
             note(
                 f"{label} ends with {function}, which the client applies to the decrypted numbers",
-                f"  why: the program returns what {function} is applied to; errors and verdicts "
-                "are of these numbers",
+                f"  why: the program returns the operand of {function}; errors and verdicts refer "
+                "to this operand",
             )
     return traced
 
@@ -114,7 +114,7 @@ def _traced(
         return _import(fixed, example_inputs, name, wanted)
     repeated = blocks.repeated_blocks(module)
     if repeated is not None:
-        # Where this fails, the whole model shows what is wrong, with its own block numbers.
+        # If this fails, tracing the whole model shows the fault with its own block numbers.
         with suppress(AtlasError):
             with repeated.shortened(module):
                 short = _import(export(module, example_inputs), example_inputs, name, wanted)
@@ -125,7 +125,7 @@ def _traced(
 
 
 def _tensors(example_inputs: Mapping[str, Example], like: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Inputs as tensors; floats are of the type of another tensor, and all are on its device."""
+    """Inputs as tensors on the device of ``like``; floats have its type."""
     import torch
 
     tensors = {}
@@ -140,8 +140,9 @@ def _tensors(example_inputs: Mapping[str, Example], like: torch.Tensor) -> dict[
 
 
 def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> ExportedProgram:
-    """torch.export of a model for fixed shapes, without autograd and key/value cache. An AtlasError
-    tells inputs that it does not have, or why torch.export fails.
+    """torch.export of a model for fixed shapes, without autograd and key/value cache.
+
+    Raises AtlasError for unknown inputs, and with the reason if torch.export fails.
     """
     import torch
 
@@ -155,7 +156,7 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
         )
     first = next(iter(module.parameters()), torch.zeros(0))
     tensors = _tensors(example_inputs, first)
-    # Caches of keys and values would be outputs of their own.
+    # Caches of keys and values would become outputs.
     plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
     training = module.training
     with fx.holding(getattr(module, "config", None), **plain), torch.no_grad():
@@ -178,8 +179,10 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
 def _import(
     program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, wanted: _Wanted
 ) -> Module:
-    """The verified nn module of an exported program. What has no rule is taken in terms of simpler
-    ops, where torch knows them and these have one.
+    """The verified nn module of an exported program.
+
+    Ops without a rule are replaced by simpler ops, if torch has a decomposition and these have
+    rules.
     """
     program = without_changes_in_place(program)
     try:
@@ -198,7 +201,7 @@ def _import(
 def _import_once(
     program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, wanted: _Wanted
 ) -> Module:
-    """The verified nn module of an exported program, whose ops all have a rule."""
+    """The verified nn module of an exported program whose ops all have a rule."""
     signature = program.graph_signature
     tensors = {
         one.name: one for one in program.graph.nodes if hasattr(one.meta.get("val"), "shape")
@@ -229,7 +232,7 @@ def _import_once(
         if importer.kinds[node] != "data":
             raise AtlasError(
                 f"the output {key} does not depend on a private input",
-                remedy="take another output; this one is known without encryption",
+                remedy="choose another output; this output is known without encryption",
             )
     imported = _import_graph(importer, chosen)
     ordered = in_usual_order(imported)
@@ -238,8 +241,9 @@ def _import_once(
 
 
 def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
-    """Import everything that some nodes need, and make them the outputs of these names. An
-    AtlasError names all ops without a rule.
+    """Import everything that some nodes need, and make these nodes the outputs of the given names.
+
+    Raises AtlasError with all ops that have no rule.
     """
     ends = {name: final_function(node) for name, node in results.items()}
     needed, selected = {node for _, node in ends.values()}, dict[Any, Emit]()
@@ -277,7 +281,7 @@ def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
 
 def _emit(importer: Importer, node: fx.Node) -> Value:
     if fx.packet(node) in aten_rules.SPLITS:
-        raise Missing  # its parts are taken one by one
+        raise Missing  # its parts are read one by one
     if node in importer.inputs:
         return importer.input(node)
     if (counted := importer.positions.get(node)) is not None:
@@ -288,7 +292,7 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
     if "getitem" in str(node.target):
         return aten_rules.part(importer, *node.args)
     known = fx.packet(node) in ACTIVATIONS
-    raise Refusal("only its default arguments are understood" if known else "")
+    raise Refusal("only its default arguments are supported" if known else "")
 
 
 def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
@@ -308,7 +312,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
     error = Unsupported(
         f"{count} of the model cannot be compiled: {', '.join(names)}",
         where="\n    ".join(["", *lines]) if len(lines) > 1 else lines[0],
-        why="encrypted data only knows sums, products and the functions that have a rule",
+        why="on encrypted data only sums, products and functions with a rule can be computed",
         remedy="replace these ops in the model by supported ones (linear, matmul, add, mul, "
         "reshape, transpose, softmax, layer norm, RMS norm, "
         f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/aten_rules.py",

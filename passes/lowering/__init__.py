@@ -1,1 +1,1 @@
-"""From polynomials to packed ciphertexts: folding, layouts, linear plans, levels, bootstraps."""
+"""Passes from polynomials to packed ciphertexts: folding, layouts, levels, bootstraps, keys."""

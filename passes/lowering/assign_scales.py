@@ -1,20 +1,19 @@
-"""``assign-scales``: scalar factors vanish into weights and coefficients.
+"""``assign-scales``: moves scalar factors into weights and coefficients.
 
-A ciphertext may hold f·v instead of v for any f > 0 that suits us, as long as all ops agree. With
-L = log f every op gives a linear equation: a product adds the L of its operands, a sum wants equal
-ones, a Chebyshev argument wants the factor of its domain map. Linear layers, Chebyshev sums and
-plaintext products may have any factor on their result, since their constants absorb it; so may
-inputs and outputs, where the client does. The equations are solved exactly; what is left free
-makes the values as close to 1 in magnitude as it can, which is what a bootstrap and the noise want.
+A ciphertext may hold f·v instead of v for any f > 0, as long as all ops agree. With L = log f every
+op gives a linear equation: a product adds the L of its operands; a sum needs equal L; the argument
+of a Chebyshev sum needs the factor of its domain map. Linear layers, Chebyshev sums and plaintext
+products may have any factor on their result, because their constants absorb it; so may inputs and
+outputs, for which the client absorbs it. The equations are solved exactly. Remaining freedom is
+used to bring values as close to 1 in magnitude as possible, which bootstraps and noise favour.
 
-This takes the domain map, 1/2ᵏ, 1/√d, 1/n and the factors between softmax iterations off the levels
-of a program (Orion, ASPLOS 2025, fuses the range map in the same spirit, for one op at a time).
-Where equations contradict each other, as on a pre-norm residual stream that feeds norms of
-different ranges, one operand of an addition gets a plaintext product; the shallower one, which has
-levels to spare.
+The domain map, 1/2ᵏ, 1/√d, 1/n and the factors between softmax iterations then take no level
+(Orion, ASPLOS 2025, fuses the range map in the same spirit, for one op at a time). If equations
+contradict each other, as on a pre-norm residual stream that feeds norms of different ranges, one
+operand of an addition gets a plaintext product: the shallower one, which has levels to spare.
 
-Where an exact solution leaves a value above ``LIMIT``, which a bootstrap could not refresh, the
-value is stored smaller and a later one is doubled, by additions, which cost no level.
+If an exact solution leaves a value above ``LIMIT``, which a bootstrap could not refresh, the value
+is stored smaller and a later one is doubled, by additions, which take no level.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ Equation = tuple[Row, float]
 """Σ coefficient·L(value) = constant."""
 
 WISHED, LIMIT = 0.7, SEEN * RANGE
-"""Magnitudes that the solution aims at, and above which a value is stored at half its size."""
+"""Magnitude that the solution aims at, and magnitude from which a value is stored at half size."""
 
 
 @dataclass(frozen=True)
 class AssignScales(Pass):
-    """Solve for a factor of every value and rewrite all constants; no scalar ``scale`` is left.
+    """Solve for a factor of every value and rewrite all constants; no scalar ``scale`` remains.
 
-    The ``magnitude`` attributes of the ops, where calibration set them, guide what is left free.
+    The ``magnitude`` attributes of the ops, if calibration set them, guide the remaining freedom.
     """
 
     name = "assign-scales"
@@ -63,7 +62,7 @@ class AssignScales(Pass):
         }:
             try:
                 assignment = _Assignment(module, {**crowded, **assignment.doublings})
-            except AtlasError:  # the operand is pinned by another op too: its magnitude stays
+            except AtlasError:  # another op fixes the operand too, so its magnitude stays
                 break
         for line in assignment.remarks:
             report.say(line)
@@ -75,7 +74,7 @@ def _same(op: Op, doublings: int) -> Equation | None:
 
 
 def _input(op: Op, doublings: int) -> Equation | None:
-    """The server takes a public input as it is."""
+    """The equation of an input; the server takes a public input as it is."""
     return ({op.value: 1.0}, 0.0) if op.attributes["side"] == "public" else None
 
 
@@ -87,7 +86,7 @@ def _product(op: Op, doublings: int) -> Equation | None:
 
 
 def _scale(op: Op, doublings: int) -> Equation | None:
-    """The op disappears: the stored f(x)·x is the stored f(y)·factor·x."""
+    """The equation of a scale, which disappears: the stored f(x)·x is the stored f(y)·factor·x."""
     factor = op.attributes["factor"]
     if isinstance(factor, Symbol) or factor <= 0:
         return None
@@ -104,14 +103,14 @@ def _is_positive(factor: Any) -> bool:
 
 @dataclass(frozen=True)
 class ScaleRule:
-    """How an op takes part.
+    """The effect of factors on an op.
 
     Attributes:
         equation: Σ coefficient·L(value) = constant, from the op and the doublings of its result
-            (of a Chebyshev sum: of its argument).
+            (for a Chebyshev sum: of its argument).
         by_result: attributes that are multiplied by the factor of the result.
-        by_ratio: attributes that are multiplied by that over the factor of the operand.
-        default: what such an attribute is where the op has none.
+        by_ratio: attributes that are multiplied by the result's factor over the operand's.
+        default: value of such an attribute if the op lacks it.
     """
 
     equation: Callable[[Op, int], Equation | None] | None = _same
@@ -138,16 +137,16 @@ RULES: dict[str, ScaleRule] = {
 
 
 class _Assignment:
-    """The solution of all equations, and the module with the factors multiplied into its constants.
+    """The solution of all equations, and the module with the factors in its constants.
 
     Attributes:
-        doublings: of ops around values that were stored above the limit.
-        factors: of every value.
-        products: the operands (op, index) that need a product of their own.
-        remarks: why they do.
+        doublings: number of doublings at ops around values that were stored above the limit.
+        factors: factor of every value.
+        products: operands (op, index) that need their own product.
+        remarks: why they need it.
 
     Raises:
-        AtlasError: the equations of an op contradict those before it.
+        AtlasError: the equation of an op contradicts earlier ones.
     """
 
     def __init__(self, module: Module, doublings: Mapping[Op, int]) -> None:
@@ -176,7 +175,7 @@ class _Assignment:
                 self.products.add((op, 0))
                 self.remarks.append(
                     f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
-                    "another reader that wants another factor"
+                    "another reader that needs another factor"
                 )
         depth = self.module.depths()
         for op in self.module.ops:
@@ -190,16 +189,16 @@ class _Assignment:
                         )
 
     def _holds(self, op: Op, rule: Callable[[Op, int], Equation | None] | None) -> bool:
-        """Add the equation of an op, if it has one; False where it contradicts those before it."""
+        """Add the equation of an op, if it has one; False if it contradicts earlier equations."""
         equation = None if rule is None else rule(op, self.doublings.get(op, 0))
         return equation is None or self._system.add(*equation)
 
     def crowded(self) -> dict[Op, int]:
-        """Ops around values that are stored above the limit, and the doublings that mend it.
+        """Ops around values that are stored above the limit, with the doublings that correct this.
 
-        A Chebyshev sum pins the sum of squares before it: with the argument doubled twice, the
-        operand of the square is stored at half its size. A product pins an operand by its other one
-        and its result: with the result doubled, that operand may be smaller.
+        A Chebyshev sum fixes the sum of squares before it: if the argument is doubled twice, the
+        operand of the square is stored at half its size. A product fixes an operand by the other
+        operand and the result: if the result is doubled, this operand may be smaller.
         """
         crowded: dict[Op, int] = {}
         for op in self.module.ops:
@@ -215,7 +214,7 @@ class _Assignment:
         return {op: times for op, times in crowded.items() if times > 0}
 
     def _excess(self, value: Value) -> int:
-        """Halvings that bring a value's stored magnitude under the limit."""
+        """Number of halvings that bring a value's stored magnitude under the limit."""
         stored = self.factors[value] * value.op.attributes.get("magnitude", 0.0)
         return max(0, math.ceil(math.log2(stored / LIMIT))) if stored > 0 else 0
 
@@ -261,7 +260,7 @@ class _Assignment:
 
 
 def _wished(value: Value) -> float:
-    """Wished log factor: it brings the magnitude seen to ``WISHED``; 0 where none was measured."""
+    """Log of the factor that brings a value's magnitude to ``WISHED``; 0 if none was measured."""
     magnitude = value.op.attributes.get("magnitude", 0.0)
     return math.log(WISHED / magnitude) if magnitude > 0 else 0.0
 

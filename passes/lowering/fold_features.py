@@ -1,4 +1,4 @@
-"""``fold-features``: scales, constants and centring along the features go into linear layers."""
+"""``fold-features``: folds scales, constants and centring along the features into linear layers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from atlasc.passes.framework.pass_base import Pass, Report
 class FoldFeatures(Pass):
     """Fold maps along the features into neighbouring linear layers.
 
-    * γ and β of a norm go into every linear layer that reads it; another reader (the residual of a
+    * γ and β of a norm go into every linear layer that reads it. Another reader (the residual of a
       post-norm block) keeps them as a plaintext product beside the deeper branch.
-    * What an output still lacks of them, the client does after it has decrypted.
-    * A constant behind a linear layer goes into its bias, a factor of each feature into its rows.
-    * ``center`` (x − mean) moves up through additions into the linear layers before it, and to the
+    * If γ and β remain before an output, the client applies them after decryption.
+    * A constant after a linear layer goes into its bias, a factor for each feature into its rows.
+    * ``center`` (x − mean) moves up through additions into the linear layers before it; the client
+      centres an input that is read in no other way.
       client where an input is read in no other way.
     """
 
@@ -46,7 +47,7 @@ def _bias(module: Module, op: Op) -> np.ndarray | None:
 def _linear(
     rewriter: Rewriter, op: Op, x: Value, weight: np.ndarray, bias: np.ndarray | None
 ) -> Value:
-    """A linear layer in the place of an old one, with a folded weight and bias."""
+    """A linear layer that replaces an old one, with a folded weight and bias."""
     base = op.attributes["weight"].name.removesuffix(".folded")
     attributes = {"weight": rewriter.module.constant(f"{base}.folded", weight)}
     if bias is not None:
@@ -57,8 +58,8 @@ def _linear(
 
 
 def _raise_centers(module: Module, report: Report) -> Module:
-    """Move ``center`` towards the inputs until it meets linear layers; leave it where it cannot. A
-    value that is centred for several readers is so once.
+    """Move ``center`` towards the inputs until it meets linear layers; leave it where it cannot
+    move. A value with several centred readers is centred once.
     """
     rewriter, done = Rewriter(module), dict[Value, Value]()
 
@@ -101,7 +102,7 @@ def _raise_centers(module: Module, report: Report) -> Module:
 
 
 def _centre_inputs(module: Module, report: Report) -> Module:
-    """An input that is only ever read centred is centred by the client."""
+    """Let the client centre an input that is only read centred."""
     rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
         readers = users.get(op.value, []) if op.result is not None else []
@@ -114,7 +115,7 @@ def _centre_inputs(module: Module, report: Report) -> Module:
 
 
 def _into_producers(module: Module, report: Report) -> Module:
-    """Fold factors and constants into a linear layer before them that nothing else reads."""
+    """Fold factors and constants into the linear layer before them if nothing else reads it."""
     rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
         name = {"poly.add_constant": "value", "poly.scale": "factor"}.get(op.name, "")
@@ -125,7 +126,7 @@ def _into_producers(module: Module, report: Report) -> Module:
                     _array(rewriter.module, linear, "weight"),
                     _bias(rewriter.module, linear),
                 )
-                # One number for every output feature, the same for all tokens.
+                # One number for each output feature, the same for all tokens.
                 if value.ndim > 0 and value.size == value.shape[-1] == weight.shape[0]:
                     value = value.ravel()
                     if name == "factor":
@@ -163,7 +164,7 @@ def _into_consumers(module: Module, report: Report) -> Module:
         elif op.name == "poly.output" and before is not None:
             _leave_to_client(op, before, rewriter)
         else:
-            rewriter.copy(op)  # dead code unless a reader is not linear
+            rewriter.copy(op)  # unused if all readers are linear
             extended = _extended(rewriter, op, before)
             if extended is not None:
                 pending[op.value] = extended
@@ -171,7 +172,7 @@ def _into_consumers(module: Module, report: Report) -> Module:
 
 
 def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending | None:
-    """What a reader of this op's result may absorb."""
+    """The map along features that the readers of this op's result may absorb."""
     if op.name in ("poly.select", "poly.mean") and before is not None:
         if op.attributes["axis"] == len(op.operands[0].tensor.shape) - 1:
             return None
@@ -182,7 +183,7 @@ def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending |
         return None
     value = _array(rewriter.source, op, "factor" if op.name == "poly.scale" else "value")
     if value.size > 1 and value.size != value.shape[-1]:
-        return None  # another value for every token: not a map along the features
+        return None  # differs by token, so no map along the features
     value = value.reshape(-1)
     x, scale, shift = before or _Pending(rewriter.values[op.operands[0]], np.ones(1), np.zeros(1))
     if op.name == "poly.add_constant":
@@ -191,7 +192,7 @@ def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending |
 
 
 def _leave_to_client(op: Op, pending: _Pending, rewriter: Rewriter) -> None:
-    """The map behind an output costs a level on the server and nothing on the client."""
+    """Let the client apply the map before an output: it would take a level on the server."""
     constant, name = rewriter.module.constant, f"output.{op.attributes['name']}"
     attributes = dict(op.attributes)
     if (pending.scale != 1.0).any():

@@ -1,4 +1,4 @@
-"""``forget-calibration``: a text that tells nothing of the data that a model was calibrated on."""
+"""``forget-calibration``: removes what a text reveals about the calibration data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from atlasc.passes.framework.pass_base import Pass, Report
 
 @dataclass(frozen=True)
 class ForgetCalibration(Pass):
-    """Remove what calibration saw of values: magnitudes, means and noise gains.
+    """Remove statistics of calibration: magnitudes, means and noise gains.
 
-    Ranges of polynomials stay, as a program needs them. A client of the result cannot tell inputs
-    and answers that are far too large.
+    Ranges of polynomials stay, because a program needs them. A client of the result cannot
+    recognise inputs and answers that are far too large.
     """
 
     name = "forget-calibration"
@@ -22,6 +22,6 @@ class ForgetCalibration(Pass):
     keeps = (KEY_PLAN,)
 
     def run(self, module: Module, report: Report) -> Module:
-        """The module: what a pass does not keep is removed behind it."""
-        report.say(f"{sum(bool(observed(op)) for op in module.ops)} ops lose what was seen of them")
+        """The module itself: attributes that a pass does not keep are removed after it."""
+        report.say(f"{sum(bool(observed(op)) for op in module.ops)} ops lose their statistics")
         return module

@@ -1,4 +1,4 @@
-"""``gather-sums``: polynomials of replicated sums run on one ciphertext for all of them."""
+"""``gather-sums``: evaluates polynomials of replicated sums on one ciphertext instead of many."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from atlasc.passes.framework.pass_base import (
 from atlasc.program.kernels.context import layout_of
 
 _NUMBERS = ("ckks.add_plain", "ckks.mul_plain", "ckks.double")
-"""Slot-wise ops with a number."""
+"""Slot-wise ops with a number as constant."""
 _BINARY = ("ckks.add", "ckks.sub", "ckks.mul", "ckks.square")
 
 
 @dataclass(frozen=True)
 class GatherSums(Pass):
-    """Bring the ciphertexts of a sum that a polynomial reads into one, and back after it.
+    """Gather the ciphertexts of a sum into one before a polynomial, and spread them after it.
 
     The sums of a softmax over the keys are replicated, and fill as many ciphertexts as the heads
-    do. In one ciphertext their polynomial is evaluated once, and one bootstrap refreshes all. It
-    takes two levels, for the masks before and after the polynomial.
+    do. In one ciphertext their polynomial is evaluated once, and one bootstrap refreshes them all.
+    This takes two levels, for the masks before and after the polynomial.
     """
 
     name = "gather-sums"
@@ -40,14 +40,14 @@ class GatherSums(Pass):
     when = "cheaper"
 
     def applies(self, module: Module, goal: Goal | None) -> bool:
-        """Whether there are bootstraps, and sums to bring together."""
+        """Whether there are bootstraps, and sums to gather."""
         if goal is None or goal.parameters.bootstrap_level is None:
             return False
         return any(op.name == "ckks.gather" for op in _gathered(module).ops)
 
     def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
-        """Always where seconds are minimised, as latencies are predicted that way: on BERT-base it
-        saves 1 to 13% and costs 1.5% at worst. Otherwise where the program costs less.
+        """Always if seconds are minimised, because predicted latencies assume it: on BERT-base it
+        saves 1 to 13% and loses at most 1.5%. Otherwise if the program becomes cheaper.
         """
         by_seconds = goal is not None and goal.costs is not None and not goal.fewest
         return (by_seconds and cost[0] < math.inf) or cost < without()
@@ -62,10 +62,10 @@ class GatherSums(Pass):
 
 def _gathered(module: Module) -> Module:
     rewriter, users = Rewriter(module), module.users()
-    gathered: dict[Value, Value] = {}  # values that exist in one ciphertext
+    gathered: dict[Value, Value] = {}  # value -> the same in one ciphertext
 
     def add(like: Op, name: OpName, operands: list[Value], attributes: Mapping[str, Any]) -> Value:
-        """A new op on gathered values, with what was seen of an old one's."""
+        """A new op on gathered values, with the statistics of an old op."""
         attributes = {**attributes, **observed(like)}
         return rewriter.module.add(name, operands, attributes, like.location)
 
@@ -103,7 +103,9 @@ def _feeds_polynomial(value: Value, users: Mapping[Value, list[Op]]) -> bool:
 
 
 def _takes_a_number(op: Op) -> bool:
-    """Whether an op of one ciphertext value has numbers for constants, the same in all slots."""
+    """Whether an op of one ciphertext value has only numbers as constants, the same in all
+    slots.
+    """
     by_slot = {"layout", "zero_padding", "first_row"} & set(op.attributes)
     symbols = any(isinstance(value, Symbol) for value in op.attributes.values())
     return op.name in _NUMBERS and not by_slot and not symbols

@@ -1,4 +1,4 @@
-"""``merge-equal-ops``: what is computed twice is computed once."""
+"""``merge-equal-ops``: computes equal values only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atlasc.passes.framework.pass_base import Pass, Report
 class MergeEqualOps(Pass):
     """Keep one of several ops that do the same to the same values.
 
-    Their attributes must be equal, constants by their names; where they come from does not matter.
+    Their attributes must be equal, constants by their names; their locations do not matter.
     """
 
     name = "merge-equal-ops"
@@ -24,7 +24,7 @@ class MergeEqualOps(Pass):
         """Poly module to poly module."""
         rewriter, known = Rewriter(module), dict[Hashable, Value]()
         for op in module.ops:
-            # Where an op was expanded from changes nothing that it computes; inputs differ by name.
+            # The origin of an op does not affect its value; inputs differ by name.
             attributes = repr(sorted({**op.attributes, "part": ""}.items()))
             key = op.name, tuple(rewriter.operands(op)), attributes
             if op.result is None or key not in known:

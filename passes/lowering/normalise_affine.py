@@ -1,4 +1,4 @@
-"""``normalise-affine``: every affine map becomes scale and add_constant, every domain (−1, 1)."""
+"""``normalise-affine``: turns affine maps into scale and add_constant, and domains into (−1, 1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atlasc.passes.framework.pass_base import Pass, Report
 class NormaliseAffine(Pass):
     """Split ``affine`` and the domain map of ``chebyshev`` into a factor and a constant.
 
-    The factors are removed by ``assign-scales``; the constants are additions and cost no level.
+    ``assign-scales`` removes the factors. The constants are additions and take no level.
     """
 
     name = "normalise-affine"
@@ -25,7 +25,7 @@ class NormaliseAffine(Pass):
         rewriter = Rewriter(module)
 
         def mapped(op: Op, scale: float | Symbol, shift: float | Symbol) -> Value:
-            """The operand of an op times a factor plus a constant."""
+            """The operand of an op, times a factor, plus a constant."""
             (x,) = rewriter.operands(op)
             if scale != 1.0:
                 x = rewriter.add(op, "poly.scale", [x], {"factor": scale})

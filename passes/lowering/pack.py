@@ -1,4 +1,4 @@
-"""``pack``: a poly module becomes macro ops on packed ciphertexts."""
+"""``pack``: turns a poly module into macro ops on packed ciphertexts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from atlasc.program.kernels.scores import row_score_layout, score_layout
 class Pack(Pass):
     """Give every value a layout and every op its packed form.
 
-    Run it after folding: a domain map, a scalar factor or a centring that is left becomes a
-    plaintext product, which costs a level.
+    Run it after folding: a remaining domain map, scalar factor or centring becomes a plaintext
+    product, which takes a level.
 
     Attributes:
         slots: slots of a ciphertext.
@@ -39,14 +39,14 @@ class Pack(Pass):
 
     @classmethod
     def for_goal(cls, goal: Goal) -> Pass:
-        """With the slots of its ciphertexts."""
+        """The pass with the slots of the goal's ciphertexts."""
         return cls(goal.parameters.slots)
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to ckks module.
 
         Raises:
-            AtlasError: no packed form for an op, or too few slots.
+            AtlasError: an op has no packed form, or there are too few slots.
         """
         if self.slots < 1 or self.slots & (self.slots - 1):
             raise AtlasError(f"the number of slots must be a power of two, not {self.slots}")
@@ -73,7 +73,7 @@ Rule = Callable[[Packer, Op], Value | None]
 
 
 def _as(name: OpName, **taken: str) -> Rule:
-    """One op on the packed operands; of its attributes, what they are called in the poly op."""
+    """A rule that emits one op on the packed operands, with some attributes under other names."""
 
     def rule(packer: Packer, op: Op) -> Value:
         operands = [packer.operand(op, index) for index in range(len(op.operands))]
@@ -111,7 +111,7 @@ def _linear(packer: Packer, op: Op) -> Value:
 
 
 def _rotary(packer: Packer, op: Op) -> Value:
-    """A rotary embedding goes into the linear layer that makes its operand."""
+    """Fold a rotary embedding into the linear layer that makes its operand."""
     producer = packer.operand(op).op
     if producer.name != "ckks.linear_transform" or "cos" in producer.attributes:
         raise AtlasError(
@@ -149,7 +149,7 @@ def _chebyshev(packer: Packer, op: Op) -> Value:
 def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
     """The same value from a linear transform that copies a real head to the padding.
 
-    A polynomial is evaluated in every slot, and explodes where a slot leaves its range: scores of
+    A polynomial is evaluated in every slot, and explodes if a slot leaves its range. So scores of
     padding heads must be those of a real head.
     """
     producer = value.op
@@ -174,7 +174,9 @@ def _row_sum(packer: Packer, op: Op) -> Value:
 
 
 def _clean(packer: Packer, op: Op) -> Value:
-    """The operand with 0 in the padding of the features; a polynomial before it costs a product."""
+    """The operand with 0 in the padding of the features; after a polynomial this takes a
+    product.
+    """
     x = packer.operand(op)
     features = op.operands[0].tensor.shape[-1]
     if full(packer.layout(op), features) or packer.padding(x) == 0.0:
@@ -184,7 +186,9 @@ def _clean(packer: Packer, op: Op) -> Value:
 
 
 def _center(packer: Packer, op: Op) -> Value:
-    """x − Σx/n; the mean is spread over the features only, so that their padding stays zero."""
+    """x − Σx/n; the mean is spread over the real features only, so that their padding stays
+    zero.
+    """
     x, layout = _clean(packer, op), packer.layout(op)
     share = 1.0 / op.operands[0].tensor.shape[-1]
     total = packer.emit(op, "ckks.rotate_sum", x, axes=["d", "g"])
@@ -212,7 +216,7 @@ def _select(packer: Packer, op: Op) -> Value:
 
 
 def _same_slots(packer: Packer, op: Op) -> Value:
-    """Splitting features into heads and merging them moves nothing in this packing."""
+    """Split features into heads or merge them; nothing moves in this packing."""
     shape, width = op.value.tensor.shape, packer.packing.width
     if packer.forms[op.value] is Form.SPLIT and shape[-1] != width:
         raise AtlasError(
@@ -225,7 +229,7 @@ def _same_slots(packer: Packer, op: Op) -> Value:
 
 def _matmul(packer: Packer, op: Op) -> Value | None:
     if op.attributes["transpose_b"]:
-        return None  # becomes one op with the mask that follows
+        return None  # merges with the mask that follows
     operands = packer.operand(op, 0), packer.operand(op, 1)
     if packer.layout(op, 0).field("t") is None:
         return packer.emit(op, "ckks.row_context", *operands)
@@ -275,7 +279,7 @@ def _masks(packer: Packer, op: Op) -> list[Value]:
 
 
 def _visible(op: Op) -> dict[str, Any]:
-    """Which keys a query may see, beside a mask."""
+    """The attributes that say which keys a query may see, beside a mask."""
     causal = op.attributes.get("causal", False)
     return {"causal": causal, **(op.chosen("query") if causal else {})}
 

@@ -1,6 +1,6 @@
-"""``place-bootstraps``: a level for every value, and bootstraps where they cost least.
+"""``place-bootstraps``: chooses a level for every value, and bootstraps at the least cost.
 
-Their errors are counted too, as long as another placement has less and costs little more.
+Errors of bootstraps count too: a placement with less error is taken if it costs little more.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from atlasc.passes.lowering.placement.placement import Placement, place
 from atlasc.program.costs import PrimitiveCosts, op_costs
 
 FEWEST = 2.0**20
-"""Seconds that a bootstrap costs on top where the fewest are wanted: more than one could save."""
+"""Extra seconds of a bootstrap if the fewest are wanted: more than a bootstrap could save."""
 FILLED = (SEEN, 0.9, 0.95, 0.98, 1.0)
-"""Shares of the range that bootstrapped values may fill: the first with which there is a placement.
-Values that fill all of it (scores at the end of a polynomial's domain) leave no room for errors."""
+"""Shares of the range that bootstrapped values may fill; the first share that allows a placement is
+used. Values that fill all of it (scores at the end of a polynomial's domain) leave no room for
+errors."""
 TOLERANCE = 1e-3
-"""Change of the outputs by the errors of all bootstraps that is tolerated where another placement
-has less: root mean square, in units of the outputs' own."""
+"""Tolerated change of the outputs by the errors of all bootstraps, if another placement has less:
+root mean square, as a share of the outputs' size."""
 DEARER = 1.25
-"""The cost of a placement with less error over that of the cheapest one, at most."""
+"""Greatest cost of a placement with less error, as a multiple of the cheapest one's."""
 
 
 @dataclass(frozen=True)
 class PlaceBootstraps(Pass):
-    """Choose the level of every op exactly by a (min,+) program over levels.
+    """Choose the level of every op exactly, with a (min,+) program over levels.
 
-    A value beside which other tokens hold anything is not bootstrapped: nobody knows how large that
-    is. Inputs that calibration did not see get room (`SEEN`), where a placement leaves it.
+    A value with unknown content in the slots of other tokens is not bootstrapped, because its
+    magnitude is not known. Inputs unlike the calibration get room (`SEEN`), if a placement allows
+    it.
 
     Attributes:
-        levels: levels that a bootstrap leaves, or all levels of a chain without bootstraps.
+        levels: level after a bootstrap, or all levels of a chain without bootstraps.
         bootstrap: whether the backend can bootstrap.
-        batch: ciphertexts of one value that one bootstrap refreshes.
-        costs: seconds of each primitive at each level. With them the least predicted time is
-            wanted, without them the fewest bootstraps.
-        fewest: with costs: of all placements with the fewest bootstraps the one of least time.
-        error: standard deviation of what a bootstrap adds to each slot. With it, and where values
-            carry a ``noise_gain``, no value is bootstrapped whose error the outputs would show
-            too much of.
-        cubic: a bootstrap takes this times its cube off the mean of a value.
-        narrow: slots that repeat so many times, two or more, are bootstrapped narrowly, which costs
-            and errs less; 0: none are.
+        batch: number of ciphertexts of one value that one bootstrap refreshes.
+        costs: seconds of each primitive at each level. With them the predicted time is minimised,
+            without them the number of bootstraps.
+        fewest: with costs: minimise the number of bootstraps first, and then the time.
+        error: standard deviation of a bootstrap's error in each slot. With it, and if values have a
+            ``noise_gain``, values whose error would change the outputs too much are not
+            bootstrapped.
+        cubic: factor of a bootstrap's cubic error, which takes cubic · mean³ off the mean of a
+            value.
+        narrow: slots that repeat this often (two or more) are bootstrapped narrowly, which costs
+            and errs less; 0 for no narrow bootstraps.
     """
 
     name = "place-bootstraps"
@@ -70,7 +73,7 @@ class PlaceBootstraps(Pass):
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
-        """On the levels of a parameter set, with its bootstraps and its costs."""
+        """The pass with the levels, bootstraps and costs of a goal's parameter set."""
         levels = goal.parameters.bootstrap_level
         return cls(
             levels or goal.parameters.max_level,
@@ -84,7 +87,7 @@ class PlaceBootstraps(Pass):
 
     @property
     def chain(self) -> LevelChain:
-        """The levels, and what a bootstrap costs: 1 without costs."""
+        """The chain of levels, and the cost of a bootstrap, which is 1 without costs."""
         top, cost, one, narrow = self.levels, 1.0, None, None
         if self.costs is not None:
             more = FEWEST * self.fewest
@@ -112,7 +115,7 @@ class PlaceBootstraps(Pass):
         return placed
 
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
-        """The best placement of a module, and the node of each op that has one."""
+        """The best placement of a module, and the node of each op that has a node."""
         if self.levels < 0:
             raise AtlasError(f"a chain cannot have {self.levels} levels")
         if self.batch < 1:
@@ -121,7 +124,7 @@ class PlaceBootstraps(Pass):
             graph, nodes = self._graph(module, largest * RANGE)
             try:
                 cheapest = place(graph, self.chain)
-            except AtlasError:  # there is none that leaves unseen inputs so much room
+            except AtlasError:  # no placement leaves unseen inputs this much room
                 if largest == FILLED[-1]:
                     _blame_range(graph, self.chain, nodes)
                     raise
@@ -130,12 +133,12 @@ class PlaceBootstraps(Pass):
         return self._precise(graph, nodes, cheapest), nodes
 
     def _graph(self, module: Module, largest: float) -> tuple[LevelGraph, dict[Op, int]]:
-        """The abstract graph of a packed module, and the node of each op that has one; values of
-        magnitudes up to the largest may be bootstrapped.
+        """The abstract graph of a packed module, and the node of each op that has a node. Values of
+        magnitudes up to ``largest`` may be bootstrapped.
         """
         graph, nodes = LevelGraph(), dict[Op, int]()
         cost = None if self.costs is None else op_costs(module, self.costs, self.levels)
-        # Where magnitudes were measured at all, a value without one may be of any.
+        # If other magnitudes were measured, a value without one may have any magnitude.
         unknown = math.inf if any("magnitude" in op.attributes for op in module.ops) else 0.0
         for op in module.ops:
             if op.name in ("ckks.drop", "ckks.bootstrap"):
@@ -161,17 +164,18 @@ class PlaceBootstraps(Pass):
         return graph, nodes
 
     def _period(self, op: Op) -> int | None:
-        """Slots after which an op's result repeats, where it is bootstrapped narrowly."""
+        """Number of slots after which an op's result repeats, if it is bootstrapped narrowly."""
         if not self.narrow or op.result is None:
             return None
         layout = op.value.ciphertext.layout
         return layout.period if self.narrow * layout.period <= layout.slots else None
 
     def _precise(self, graph: LevelGraph, nodes: dict[Op, int], cheapest: Placement) -> Placement:
-        """The cheapest placement whose error is tolerated, or that of least error within reach.
+        """The cheapest placement with a tolerated error, or that of least error within the cost
+        limit.
 
-        Found by a bisection over the largest error that one bootstrap may cause: the smaller it is,
-        the less error in all and the more cost.
+        It is found by bisection over the largest error that one bootstrap may cause: with a smaller
+        limit the total error falls and the cost rises.
         """
         errors = {
             node: bootstrap_change(
@@ -207,7 +211,7 @@ class PlaceBootstraps(Pass):
         return best
 
     def _placed(self, module: Module, placement: Placement, nodes: dict[Op, int]) -> Module:
-        """The module with the drops and bootstraps of a placement; each is made once."""
+        """The module with the drops and bootstraps of a placement, without duplicates."""
         rewriter, users, made = (
             Rewriter(module),
             module.users(),
@@ -235,7 +239,7 @@ class PlaceBootstraps(Pass):
             return value
 
         for op in module.ops:
-            if op.name == "ckks.input":  # made no higher than any of its readers wants it
+            if op.name == "ckks.input":  # encrypted at the highest level that a reader needs
                 entries = (placement.entry_levels[nodes[user]] for user in users[op.value])
                 rewriter.copy(op, [], {**op.attributes, "level": max(entries, default=0)})
             elif op not in nodes:
@@ -247,8 +251,9 @@ class PlaceBootstraps(Pass):
 
 
 def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:
-    """Raise AtlasError if bootstraps of values outside the range would make a placement possible;
-    it names one where there are fewest.
+    """Raise AtlasError if bootstrapping a value outside the range would make a placement possible.
+
+    The error names such a value in a placement with the fewest of them.
     """
     opened = [
         replace(node, refreshable=True, cost=0.0, ciphertexts=0 if node.refreshable else 1)
@@ -260,7 +265,7 @@ def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> 
             raise AtlasError(
                 f"{op.name} %{op.value.name} would have to be bootstrapped",
                 where=op.location,
-                why=f"its magnitude is {op.attributes.get('magnitude', 'unknown')}, a bootstrap "
-                "takes [-1, 1]",
+                why=f"its magnitude is {op.attributes.get('magnitude', 'unknown')}, but a "
+                "bootstrap takes [-1, 1]",
                 remedy="use more levels, or lower the degrees around this op",
             )

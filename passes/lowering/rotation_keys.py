@@ -1,4 +1,4 @@
-"""``rotation-keys``: which rotation keys a placed program needs, and at which level."""
+"""``rotation-keys``: plans which rotation keys a placed program gets, and at which level."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from atlasc.program.costs import program_costs
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 
 MEMORY = "key_memory"
-"""Attribute of a module whose plan was made under a budget, in bytes."""
+"""Attribute of a module with a plan under a budget: the budget in bytes."""
 
 
 @dataclass(frozen=True)
 class RotationKeys(Pass):
-    """Plan the rotations: which amounts have a key, to which level, and how the others are made.
+    """Plan the rotations: the amounts with a key, its level, and how other amounts are composed.
 
-    The module gets the attributes of a `RotationPlan`, and the levels of two other keys, −1 where
-    they are not needed: ``relinearization_level`` (products) and ``conjugation_level``.
+    The module gets the attributes of a `RotationPlan`, and the levels of two other keys, −1 if they
+    are not needed: ``relinearization_level`` (products) and ``conjugation_level``.
 
     Attributes:
-        key_memory: bytes of all rotation keys (a pipeline writes 4G); the plan of least predicted
-            time within them is chosen. Without it every amount has a key at the highest level of
-            its use, unless that saves no time.
+        key_memory: bytes of all rotation keys (in a pipeline: 4G); the plan of least predicted time
+            within them is chosen. Without it every amount has a key at the highest level of its
+            use, unless that saves no time.
         model: sizes and costs of keys.
     """
 
@@ -44,13 +44,13 @@ class RotationKeys(Pass):
     model: KeyModel | None = field(default=None, metadata={"option": False})
 
     def run(self, module: Module, report: Report) -> Module:
-        """Ckks module with levels to the same with its keys planned; an earlier plan is dropped."""
+        """Plan the keys of a ckks module with levels; an earlier plan is dropped."""
         budget = self.key_memory
         if budget is not None and self.model is None:
             raise AtlasError(
                 f"{self.name}: the sizes of keys are not known",
                 why=f"no parameter set has the slots and the levels of @{module.name}",
-                remedy="place bootstraps for the levels of a set, or give no key_memory",
+                remedy="place bootstraps for the levels of a set, or leave key_memory out",
             )
         planned = with_attributes(module, lambda op: op.attributes)
         for name in (*PLAN_ATTRIBUTES, MEMORY):
@@ -67,7 +67,7 @@ class RotationKeys(Pass):
                     f"the rotation keys do not fit into {size_text(budget)}",
                     why=f"with fewer than {len(plan.keys)} keys of {least} together, some "
                     "rotation would need more than three key switches",
-                    remedy=f"use --key-memory {least} or more",
+                    remedy=f"use at least --key-memory {least}",
                 )
             seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]
             report.say(
@@ -83,7 +83,7 @@ class RotationKeys(Pass):
         }
         if budget is not None:
             planned.attributes[MEMORY] = budget
-        report.say(f"{len(plan.keys)} rotation keys, relinearisation to level {top}")
+        report.say(f"{len(plan.keys)} rotation keys, relinearization to level {top}")
         return planned
 
 
@@ -93,7 +93,7 @@ class KeyPlan:
 
     Attributes:
         rotations: amount -> highest level at which it is used.
-        relinearization_level, conjugation_level: the same of the two other keys; None: no key.
+        relinearization_level, conjugation_level: highest level of the two other keys; None: no key.
     """
 
     rotations: dict[int, int]
@@ -102,14 +102,14 @@ class KeyPlan:
 
 
 def key_plan(program: Module) -> KeyPlan:
-    """The keys of a program that went through ``rotation-keys``."""
+    """The keys of a program that has a rotation plan."""
     levels = (program.attributes[name] for name in ("relinearization_level", "conjugation_level"))
     relinearization, conjugation = (None if level < 0 else level for level in levels)
     return KeyPlan(dict(program.attributes["rotations"]), relinearization, conjugation)
 
 
 def rotation_reach(program: Module, max_level: int) -> dict[int, int]:
-    """Amounts of single key switches, and the highest level at which the plan has them."""
+    """Amount of a single key switch -> the highest level at which the plan has it."""
     plan = RotationPlan.of(program)
     assert plan is not None
     return {**plan.keys, **dict.fromkeys(plan.bootstrap, max_level)}

@@ -1,4 +1,4 @@
-"""``select-early``: where one token is read of a value, only that token of it is computed."""
+"""``select-early``: if later ops read only one token of a value, computes only that token."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from atlasc.passes.framework.pass_base import (
 class SelectEarly(Pass):
     """Move the selection of a token up through the ops that work on each token alone.
 
-    In attention only the query is selected; keys and values keep all tokens. A classifier that
-    reads the first token then leaves little of the last block to compute. Values of which all
-    tokens are read somewhere, such as the input of that block, are computed as before and selected
-    from. The outputs stay the same. A magnitude, the greatest of all tokens, stays a bound; so does
-    a noise gain: the outputs depend on no other tokens of what is computed for one.
+    In attention only the query is selected; keys and values keep all tokens. For a classifier that
+    reads the first token, little of the last block then remains to compute. If all tokens of a
+    value are read somewhere, as for the input of that block, the value is computed as before and
+    the token is selected from it. The outputs stay the same. A magnitude, the greatest of all
+    tokens, stays an upper bound. So does a noise gain, because the outputs depend on no other
+    tokens of these values.
     """
 
     name = "select-early"
@@ -36,11 +37,11 @@ class SelectEarly(Pass):
     when = "cheaper"
 
     def applies(self, module: Module, goal: Goal | None) -> bool:
-        """Whether the module selects anything."""
+        """Whether the module selects a token."""
         return any(op.name == "poly.select" for op in module.ops)
 
     def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
-        """Where the program costs no more: as many bootstraps, or seconds, or less."""
+        """Whether the program costs no more: in bootstraps, or in seconds."""
         return cost <= without()
 
     def run(self, module: Module, report: Report) -> Module:
@@ -61,8 +62,8 @@ class TokenRow(NamedTuple):
 class _Early:
     """Rewrites a module; `moved` counts the ops that are computed for one token.
 
-    A row of a tensor of three axes has lost its axis, as poly.select has it; among heads the axis
-    stays with extent 1. What is wanted of a value are rows, or None: all of it.
+    A row of a tensor with three axes has lost its axis, as after poly.select; in heads the axis
+    stays with extent 1. Of each value some rows are needed, or None: all of it.
     """
 
     def __init__(self, module: Module) -> None:
@@ -89,11 +90,13 @@ class _Early:
         return {row for row in self.wanted[op.result] if row is not None}
 
     def _is_whole(self, op: Op) -> bool:
-        """Whether all of its result is computed."""
+        """Whether all of an op's result is computed."""
         return op.result is None or None in self.wanted[op.result] or not self._rows_of(op)
 
     def _demand(self, op: Op) -> None:
-        """Note what an op reads of its operands: all, or a row for each of its own."""
+        """Note what an op reads of its operands: everything, or one row for each of its own
+        rows.
+        """
         for row in self._rows_of(op):
             axes = self._axes(op, row)
             if axes is None:
@@ -106,7 +109,7 @@ class _Early:
                 self.wanted[operand].add(_selected(op))
 
     def _axes(self, op: Op, row: TokenRow) -> Axes:
-        """Axes of the operands' rows; None where a row is to be selected from the whole result."""
+        """Axes of the operands' rows; None if a row must be selected from the whole result."""
         if None in self.wanted[op.result] and len(op.value.tensor.shape) == 3:
             return None
         return _axes(op, row.axis)
@@ -140,11 +143,11 @@ class _Early:
         return add(op.name, operands, attributes, op.location)
 
     def _constant(self, op: Op, value: Any, row: TokenRow) -> Any:
-        """A constant that broadcasts to the result, for one row."""
+        """The part of a constant, which broadcasts to the result, for one row."""
         if not isinstance(value, Symbol):
             return value
         array, rank = self.rewriter.source.symbols[value.name], len(op.value.tensor.shape)
-        axis = row.axis - (rank - array.ndim)  # of the constant
+        axis = row.axis - (rank - array.ndim)  # axis of the constant
         if axis < 0:
             return value
         one = array if array.shape[axis] == 1 else array.take([row.number], axis)
@@ -153,8 +156,8 @@ class _Early:
 
 
 Axes = list[int | None] | None
-"""For each operand the axis of the row that a row of the result needs, None for all of it; None
-instead of the list where the op mixes tokens."""
+"""For each operand, the axis of the row that a row of the result needs (None for all of it); None
+instead of the list if the op mixes tokens."""
 
 
 def _alike(op: Op, axis: int) -> Axes:
@@ -170,7 +173,7 @@ def _reshape(op: Op, axis: int) -> Axes:
 
 
 def _queries(op: Op, axis: int) -> Axes:
-    """Of heads [batch, heads, tokens, ...]: all of the keys, the values and the masks."""
+    """Axes for heads [batch, heads, tokens, ...]: all of the keys, the values and the masks."""
     others = [None] * (len(op.operands) - 1)
     return [axis, *others] if axis == 2 and len(op.value.tensor.shape) == 4 else None
 
@@ -185,7 +188,7 @@ RULES: dict[str, Callable[[Op, int], Axes]] = {
     "poly.reshape": _reshape,
     "poly.transpose": lambda op, axis: [op.attributes["permutation"][axis]],
 }
-"""From an op and the axis of a row of its result to what that needs of the operands."""
+"""Maps an op, and the axis of a row of its result, to the axes that it needs of its operands."""
 _CONSTANTS = {
     "poly.add_constant": ("value",),
     "poly.scale": ("factor",),

@@ -28,10 +28,10 @@ LINE_RANGE: Interval = (4.0, 800.0)
 """The first guess of 1/sqrt is a line; with 4 + 2 steps it converges on this range."""
 NEWTON_STEPS, GOLDSCHMIDT_STEPS = 4, 2
 SIGN_WIDTH = 0.016
-"""The share of the reach in which the composite sign is not yet +-1."""
+"""Share of the reach in which the composite sign is not yet +-1."""
 _G4 = (5850 / 1024, -34974 / 1024, 97015 / 1024, -113492 / 1024, 46623 / 1024)
 _F4 = (315 / 128, -420 / 128, 378 / 128, -180 / 128, 35 / 128)
-"""Odd coefficients of x, x^3, ..: Cheon, Kim and Kim 2020 (eprint 2019/1234), g_4 over 2^10 and f_4
+"""Coefficients of x, x^3, ..: Cheon, Kim and Kim 2020 (eprint 2019/1234), g_4 over 2^10 and f_4
 over 2^7."""
 
 
@@ -46,9 +46,9 @@ class PowerSoftmax(Softmax):
 
     Attributes:
         squarings: r.
-        steps: of the inverse.
+        steps: steps of the inverse.
         divisor: brings the row sum into (0, 2); 1 for none.
-        shift: subtracted from the scores.
+        shift: constant that is subtracted from the scores.
     """
 
     algorithm = "power_exp"
@@ -66,7 +66,7 @@ class PowerSoftmax(Softmax):
     @property
     def mask_fill(self) -> float:
         """The score of a masked key."""
-        return self.shift - 2.0**self.squarings  # the exponential is exactly zero there
+        return self.shift - 2.0**self.squarings  # there the exponential is exactly zero
 
     def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
@@ -77,7 +77,7 @@ class PowerSoftmax(Softmax):
         total = y.row_sum()
         if self.divisor != 1.0:
             total = total * (1 / self.divisor)
-        power = total + -1.0  # of even powers alone, so the sign is free
+        power = total + -1.0  # only even powers follow, so the sign does not matter
         inverse = total * -1.0 + 2.0
         for _ in range(self.steps):
             power = power.square()
@@ -92,12 +92,14 @@ class LineNewtonNorm(Norm):
     """1/sqrt from a line, Newton and Goldschmidt steps. Depth 22 for a LayerNorm, 20 for an
     RMSNorm.
 
-    The relative error is at most 4e-4 where the scaled argument is in (4, 800). A factor brings a
-    measured range there; it goes into 1/n and costs nothing. A range wider than 200 to 1 loses its
-    low end. Goldschmidt's coupled iteration takes two levels a step, and two more around the steps.
+    The relative error is at most 4e-4 if the scaled argument is in (4, 800). A factor brings a
+    measured range there; it goes into 1/n and takes no level. A range wider than 200 to 1 loses its
+    low end. Goldschmidt's coupled iteration takes two levels per step, and two more around the
+    steps.
 
     Attributes:
-        range: of the variance (or mean square) plus epsilon; None leaves the argument as it is.
+        range: range of the variance (or mean square) plus epsilon; None keeps the argument as it
+            is.
     """
 
     algorithm = "newton_goldschmidt"
@@ -106,7 +108,7 @@ class LineNewtonNorm(Norm):
 
     @property
     def unit(self) -> float:
-        """The factor that `inverse_sqrt` wants on its argument."""
+        """The factor of the argument that `inverse_sqrt` needs."""
         if self.range is None:
             return 1.0
         centre = math.sqrt(LINE_RANGE[0] * LINE_RANGE[1] / (self.range[0] * self.range[1]))
@@ -131,7 +133,7 @@ class SignPiecewiseActivation(Activation):
     difference of the signs vanishes.
 
     Attributes:
-        range: of the argument.
+        range: range of the argument.
     """
 
     algorithm = "sign_piecewise"

@@ -1,7 +1,7 @@
 """Recipes of published systems, as baselines to compare with.
 
-Settings come from what calibration measured. Without a calibration they are those that were
-published, or a range stays open: the depth can then be counted, but nothing can be evaluated.
+Settings come from the calibration. Without a calibration they are the published ones, or a range
+stays open: then the depth can be counted, but nothing can be evaluated.
 
 Depth of one BERT layer (softmax + two LayerNorms + GELU) in the paper's convention:
 

@@ -1,8 +1,8 @@
 """The approximations of THOR (Moon et al., eprint 2024/1881; code: crypto-starlab/THOR).
 
-The exponential is a polynomial of degree 15 and squarings. 1/x and 1/sqrt(x) are Goldschmidt
-iterations. Each of their steps has a factor that suits the interval that is still left. The
-activation is two polynomials one after the other, of degrees 31 and 27.
+The exponential is a polynomial of degree 15, followed by squarings. 1/x and 1/sqrt(x) are
+Goldschmidt iterations, each step with a factor for the interval that is still left. The activation
+is two polynomials one after the other, of degrees 31 and 27.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ NORM_PRECISION = 0.001
 SOFTMAX_PRECISION = 0.01
 FINAL_PRECISION = 0.001
 INNER_DEGREE, OUTER_DEGREE = 31, 27
-"""Of a composite activation."""
+"""Degrees of a composite activation."""
 
 
 @dataclass(frozen=True)
 class AdaptiveSoftmax(Softmax):
-    """softmax(x / 2^r), then r times squared and normalised again. Depth 41 with the published
+    """softmax(x / 2^r), then r rounds of squaring and normalising. Depth 41 with the published
     settings.
 
     Attributes:
-        score_range: of the scores; the published (-27.2493, 21.72692) is that of all BERT layers
-            but one.
+        score_range: range of the scores; the published (-27.2493, 21.72692) is that of all BERT
+            layers but one.
         rounds: r. Scores are halved r times, and probabilities squared r times.
-        squarings: of the exponential itself.
+        squarings: number of squarings of the exponential.
         epsilon: least row sum of exp(x / 2^r), as a share of `width` times its greatest value.
-        width: keys in a row; the sums lie in (0, width].
+        width: number of keys in a row; the sums lie in (0, width].
     """
 
     algorithm = "adaptive_goldschmidt"
@@ -65,7 +65,7 @@ class AdaptiveSoftmax(Softmax):
 
     @property
     def temperature(self) -> float:
-        """The first sum is that of exp(score / 2^r)."""
+        """2^r: the first sum is that of exp(score / 2^r)."""
         return 2.0**self.rounds
 
     def apply(self, scores: Term) -> Term:
@@ -86,14 +86,14 @@ class AdaptiveSoftmax(Softmax):
             y = y * _inverse(y.row_sum(), epsilon, alpha)
             if round_ < self.rounds:
                 y = y.square()
-                # Probabilities of sum p have squares of sum p^2 / width or more; the code halves
-                # that for safety.
+                # Squares of probabilities with sum p add up to at least p^2 / width; the code
+                # halves that for safety.
                 epsilon = (1 - alpha) / self.width / 2
         return y
 
 
 def _inverse(x: Term, epsilon: float, alpha: float) -> Term:
-    """1/x on [epsilon, 1] by the adaptive Goldschmidt iteration, two levels a step: a = a k
+    """1/x on [epsilon, 1] by the adaptive Goldschmidt iteration, two levels per step: a = a k
     (2 - k b), b = b k (2 - k b). x times the result is in [1 - alpha, 1].
 
     Source: THOR, section on softmax.
@@ -117,12 +117,12 @@ class AdaptiveNorm(Norm):
     """Adaptive Goldschmidt 1/sqrt. Depth 7 + 2 d for d steps: 5 for a range of (0.15, 10), 6 for
     (0.2, 150).
 
-    The depth is that of THOR's code, which starts from an encryption of ones. We leave that product
-    out, so an op consumes one level less. The square of the result times the argument is in
+    The depth is that of THOR's code, which starts from an encryption of ones. Atlasc leaves this
+    product out, so an op takes one level less. The square of the result times the argument is in
     [1 - 0.001, 1].
 
     Attributes:
-        range: of the variance (or mean square) plus epsilon.
+        range: range of the variance (or mean square) plus epsilon.
     """
 
     algorithm = "adaptive_goldschmidt"
@@ -132,7 +132,7 @@ class AdaptiveNorm(Norm):
 
     @property
     def unit(self) -> float:
-        """The factor that `inverse_sqrt` wants on its argument."""
+        """The factor of the argument that `inverse_sqrt` needs."""
         return 1 / self.range[1]
 
     @property
@@ -162,7 +162,7 @@ class AdaptiveNorm(Norm):
         return result
 
     def depth_of(self, op_name: str) -> int:
-        """Depth of that op in the paper's convention."""
+        """Depth of an op in the paper's convention."""
         return NORM_DEPTH[op_name] + 2 * len(self.factors)
 
 
@@ -171,10 +171,10 @@ class CompositeActivation(Activation):
     """x (1 + s(x)) / 2, where s is an odd polynomial of degree 27 of one of degree 31. Depth 12.
 
     s is the gate of the function: erf for GELU, tanh for SiLU. The published coefficients are for
-    |x| <= 32. Ours are a least-squares fit on the measured range.
+    |x| <= 32. Here they are a least-squares fit on the measured range.
 
     Attributes:
-        range: of the argument.
+        range: range of the argument.
     """
 
     algorithm = "composite"
@@ -203,9 +203,9 @@ class CompositeActivation(Activation):
 def _composite(function: str, reach: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients (inner, outer) with (1 + s(x)) / 2 = outer(inner(x / reach)) for |x| <= reach.
 
-    The inner polynomial is a least-squares fit of tanh(c x), scaled into [-1, 1]. The outer one
-    fits s over the values of the inner, weighted by |x|. Of 16 slopes c, the one with the least
-    error of x s(x) is taken.
+    The inner polynomial is a least-squares fit of tanh(c x), scaled into [-1, 1]. The outer
+    polynomial fits s over the values of the inner one, weighted by |x|. Of 16 slopes c, the one
+    with the least error of x s(x) is taken.
     """
     near_zero = np.linspace(0, min(1, 8 / reach), 600)
     t = np.concatenate([np.cos(np.linspace(0, np.pi / 2, 900)), near_zero])

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/record.hpp"
 #include "ckks/keys/raise.hpp"
+#include "ckks/keys/rotated_sums.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
@@ -23,6 +25,9 @@ constexpr std::uint64_t cache_share = 18;
 
 /// Plaintexts that are encoded and added at once.
 constexpr std::size_t group = 16;
+
+/// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
+constexpr std::size_t most_steps = 32;
 
 [[noreturn]] void refuse(const char* primitive, const std::string& why,
                          const std::string& remedy = "") {
@@ -362,53 +367,83 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
     return result;
 }
 
-Ciphertext CkksEngine::transform(const Ciphertext& handle, const std::vector<GiantStep>& steps) {
+Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
     // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
     // division at the end is by the level's primes too. A giant step divides just the part that it
-    // decomposes. The key of a giant step reaches the operand's level.
-    const Value x = canonical(handle);
-    const Ciphertexts operand = {handle};
-    least_level({&operand}, "a linear transform");
-    const std::size_t limbs = x.limbs;
-    const double scale = pending_scale(x.level - 1) / x.scale;
-    std::map<std::size_t, Extended> babies;
-    babies.emplace(0, extended(ring_, *x.polys, limbs));
-    {
-        const Digits digits = decomposed(ring_, x.polys->part(1), limbs);
-        for (const std::size_t amount : baby_rotations(steps)) {
-            const auto [baby, fresh] = babies.emplace(amount, Extended(ring_, limbs));
-            switch_to(ring_, digits, key_for(amount, x.level), galois_of(ring_, amount),
-                      times_special(ring_, x.polys->part(0), nullptr, limbs), baby->second, false);
-        }
+    // decomposes. The key of a giant step reaches the operands' level.
+    const int level = least_level({&handles}, "a linear transform");
+    const std::size_t limbs = limbs_of(level);
+    const double scale = pending_scale(level - 1) / scale_of(level);
+    std::vector<Value> operands;
+    for (const Ciphertext& handle : handles) {
+        operands.push_back(canonical(lowered(handle, level)));
     }
-    std::optional<Extended> total;
-    for (const GiantStep& step : steps) {
+    const std::set<BabyStep> order = baby_steps(steps);
+    std::map<std::size_t, Digits> digits;
+    std::vector<Baby> babies;
+    for (const auto& [operand, rotation] : order) {
+        const Polys& x = *operands.at(operand).polys;
+        if (rotation == 0) {
+            babies.push_back({&x, nullptr, nullptr, 1});
+            continue;
+        }
+        if (digits.count(operand) == 0) {
+            digits.emplace(operand, decomposed(ring_, x.part(1), limbs));
+        }
+        babies.push_back({&x, &digits.at(operand), &key_for(rotation, level),
+                          galois_of(ring_, rotation)});
+    }
+    std::vector<std::optional<Extended>> totals;
+    for (std::size_t first = 0; first < steps.size(); first += most_steps) {
+        const std::size_t end = std::min(first + most_steps, steps.size());
         std::vector<const Plaintext*> values;
-        for (const auto& [amount, value] : step.terms) {
-            values.push_back(&value);
+        for (std::size_t at = first; at < end; ++at) {
+            for (const auto& [baby, value] : steps[at].terms) {
+                values.push_back(&value);
+            }
         }
         const auto plains = cache_.encoded(values, std::vector<double>(values.size(), scale),
                                            limbs, true, true);
-        std::vector<PlainTerm> terms;
-        for (const auto& [amount, value] : step.terms) {
-            terms.push_back({babies.at(amount).words.get(), limbs + ring_.size_p(),
-                             plains[terms.size()]->values()});
+        std::vector<std::vector<PlainValues>> rows;
+        std::size_t next = 0;
+        for (std::size_t at = first; at < end; ++at) {
+            rows.emplace_back();
+            for (const BabyStep& baby : order) {
+                const bool used = steps[at].terms.count(baby) != 0;
+                rows.back().push_back(used ? plains[next++]->values() : PlainValues{nullptr, 0});
+            }
         }
-        Extended inner(ring_, limbs);
-        add_products(ring_, terms, limbs, ring_.size_p(), false, inner.words.get());
-        if (step.rotation == 0 && !total) {
-            total = std::move(inner);
-        } else {
-            const bool first = !total;
-            total = first ? Extended(ring_, limbs) : std::move(*total);
-            const Digits digits = decomposed(ring_, inner);
-            switch_to(ring_, digits, key_for(step.rotation, x.level),
-                      galois_of(ring_, step.rotation), first_part(ring_, inner), *total, !first);
+        std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
+        for (std::size_t at = first; at < end; ++at) {
+            const auto& [result, rotation, terms] = steps[at];
+            totals.resize(std::max(totals.size(), result + 1));
+            add_turned(std::move(sums[at - first]), rotation, level, totals[result]);
         }
     }
-    auto polys = std::make_shared<Polys>(divided(ring_, *total, x.level));
-    return held(std::move(polys), x.level - 1, limbs_of(x.level - 1),
-                                   scale_of(x.level - 1));
+    Ciphertexts results;
+    for (const std::optional<Extended>& total : totals) {
+        auto polys = std::make_shared<Polys>(divided(ring_, total.value(), level));
+        results.push_back(held(std::move(polys), level - 1, limbs_of(level - 1),
+                               scale_of(level - 1)));
+    }
+    return results;
+}
+
+void CkksEngine::add_turned(Extended sum, std::size_t rotation, int level,
+                            std::optional<Extended>& total) const {
+    if (rotation == 0 && !total) {
+        total = std::move(sum);
+        return;
+    }
+    if (rotation == 0) {
+        add_to(ring_, sum, *total);
+        return;
+    }
+    const bool first = !total;
+    total = first ? Extended(ring_, sum.limbs) : std::move(*total);
+    const Digits digits = decomposed(ring_, sum);
+    switch_to(ring_, digits, key_for(rotation, level), galois_of(ring_, rotation),
+              first_part(ring_, sum), *total, !first);
 }
 
 Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {

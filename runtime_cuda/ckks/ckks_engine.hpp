@@ -42,7 +42,7 @@ public:
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
-    Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps) override;
+    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
@@ -79,6 +79,9 @@ private:
     /// A dropped ciphertext times the integer that brings it to a scale of products.
     Polynomials scaled(const Value& x, double scale) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
+    /// Adds a sum of a transform, rotated, to others of its result.
+    void add_turned(Extended sum, std::size_t rotation, int level,
+                    std::optional<Extended>& total) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
 

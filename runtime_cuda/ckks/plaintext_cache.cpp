@@ -1,6 +1,5 @@
 #include "ckks/plaintext_cache.hpp"
 
-#include <deque>
 #include <utility>
 
 namespace atlasc::ckks {
@@ -12,16 +11,13 @@ std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
     std::vector<std::shared_ptr<const Plain>> result;
     std::vector<std::size_t> missing;
     std::vector<const Plaintext*> missing_values;
-    std::deque<Plaintext> slots;
     std::vector<double> missing_scales;
     for (std::size_t at = 0; at < values.size(); ++at) {
         keys.push_back(key_of(*values[at], scales[at], limbs, extended));
         result.push_back(keys[at] ? find(*keys[at]) : nullptr);
         if (result[at] == nullptr) {
             missing.push_back(at);
-            const bool deferred = std::holds_alternative<Deferred>(*values[at]);
-            missing_values.push_back(deferred ? &slots.emplace_back(made(*values[at]))
-                                              : values[at]);
+            missing_values.push_back(values[at]);
             missing_scales.push_back(scales[at]);
         }
     }

@@ -48,10 +48,11 @@ Ciphertext each(const Ciphertext& x, const Ciphertext& y, int level, Function fu
 /// Calls use(slot, factor) for every slot of a plaintext of any kind.
 template <typename Use>
 void each_factor(const Plaintext& value, std::size_t size, const char* primitive, Use use) {
+    std::size_t repeats = 1;
     const auto runs = [&](const auto& numbers) {
-        const std::size_t run = run_of(numbers.size(), size, primitive);
-        for (std::size_t at = 0; at < numbers.size(); ++at) {
-            const auto number = numbers[at];
+        const std::size_t run = run_of(numbers.size() * repeats, size, primitive);
+        for (std::size_t at = 0; at < numbers.size() * repeats; ++at) {
+            const auto number = numbers[at % numbers.size()];
             for (std::size_t slot = at * run; slot < (at + 1) * run; ++slot) {
                 use(slot, number);
             }
@@ -62,6 +63,7 @@ void each_factor(const Plaintext& value, std::size_t size, const char* primitive
     } else if (const Vector* vector = std::get_if<Vector>(&value)) {
         runs(*vector);
     } else if (const Deferred* deferred = std::get_if<Deferred>(&value)) {
+        repeats = deferred->repeats;
         std::visit(runs, deferred->make());
     } else {
         runs(std::get<ComplexVector>(value));

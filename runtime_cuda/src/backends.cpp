@@ -17,8 +17,8 @@ const Backend& backend_named(const std::string& name) {
         }
     }
     throw Error("this build has no engine " + name,
-                "it has " + std::string(built_backend().name) + " and sim",
-                "build it with -DATLASC_ENGINE=" + name);
+                "this build has " + std::string(built_backend().name) + " and sim",
+                "build the runtime with -DATLASC_ENGINE=" + name);
 }
 
 }  // namespace atlasc

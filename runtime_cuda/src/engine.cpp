@@ -1,7 +1,7 @@
 #include "atlasc/engine.hpp"
 
+#include <algorithm>
 #include <atomic>
-#include <set>
 
 namespace atlasc {
 
@@ -10,30 +10,20 @@ std::uint64_t new_identity() {
     return ++last;
 }
 
-Plaintext made(const Plaintext& plaintext) {
-    const Deferred* deferred = std::get_if<Deferred>(&plaintext);
-    if (deferred == nullptr) {
-        return plaintext;
-    }
-    return std::visit([](auto&& numbers) -> Plaintext { return std::move(numbers); },
-                      deferred->make());
-}
-
-std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps) {
-    std::set<std::size_t> amounts;
+std::set<BabyStep> baby_steps(const std::vector<GiantStep>& steps) {
+    std::set<BabyStep> found;
     for (const GiantStep& giant : steps) {
-        for (const auto& [rotation, factor] : giant.terms) {
-            amounts.insert(rotation);
+        for (const auto& [baby, factor] : giant.terms) {
+            found.insert(baby);
         }
     }
-    amounts.erase(0);
-    return {amounts.begin(), amounts.end()};
+    return found;
 }
 
 Ciphertext Engine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) {
     if (xs.empty() || xs.size() != values.size()) {
         throw Error("dot_plain is impossible",
-                    "it takes one pair of a ciphertext and a plaintext or more");
+                    "it needs at least one pair of a ciphertext and a plaintext");
     }
     Ciphertext total = mul_plain(xs[0], values[0]);
     for (std::size_t at = 1; at < xs.size(); ++at) {
@@ -42,27 +32,32 @@ Ciphertext Engine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>
     return total;
 }
 
-Ciphertext Engine::transform(const Ciphertext& x, const std::vector<GiantStep>& steps) {
-    const std::vector<std::size_t> amounts = baby_rotations(steps);
-    const Ciphertexts rotated = rotate_many(x, amounts);
-    std::map<std::size_t, Ciphertext> babies = {{0, x}};
-    for (std::size_t at = 0; at < amounts.size(); ++at) {
-        babies[amounts[at]] = rotated[at];
+Ciphertexts Engine::transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) {
+    std::map<std::size_t, std::vector<std::size_t>> amounts;
+    for (const BabyStep& baby : baby_steps(steps)) {
+        amounts[baby.operand].push_back(baby.rotation);
     }
-    Ciphertext total;
+    std::map<BabyStep, Ciphertext> babies;
+    for (const auto& [operand, rotations] : amounts) {
+        const Ciphertexts rotated = rotate_many(xs.at(operand), rotations);
+        for (std::size_t at = 0; at < rotations.size(); ++at) {
+            babies[{operand, rotations[at]}] = rotated[at];
+        }
+    }
+    Ciphertexts totals;
     for (const GiantStep& giant : steps) {
         Ciphertexts operands;
         std::vector<Plaintext> values;
-        for (const auto& [rotation, factor] : giant.terms) {
-            operands.push_back(babies.at(rotation));
+        for (const auto& [baby, factor] : giant.terms) {
+            operands.push_back(babies.at(baby));
             values.push_back(factor);
         }
-        const Ciphertext inner = dot_plain(operands, values);
-        const Ciphertext turned =
-            giant.rotation == 0 ? inner : rotate(inner, giant.rotation);
+        const Ciphertext turned = rotate(dot_plain(operands, values), giant.rotation);
+        totals.resize(std::max(totals.size(), giant.result + 1));
+        Ciphertext& total = totals[giant.result];
         total = total == nullptr ? turned : add(total, turned);
     }
-    return total;
+    return totals;
 }
 
 }  // namespace atlasc

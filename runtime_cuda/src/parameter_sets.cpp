@@ -16,7 +16,8 @@ ParameterSet read_parameter_set(const TensorFile& file) {
     const auto integers = [&file](const std::string& name, std::size_t least) {
         const Vector values = file.tensor(name).values;
         if (values.size() < least) {
-            throw Error(file.name() + " is damaged", "it has too few " + name, "write it again");
+            throw Error(file.name() + " is damaged", "the file has too few " + name,
+                        "write the file again");
         }
         return std::vector<int>(values.begin(), values.end());
     };

@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t most_roots = std::size_t{1} << 21;
 
 [[noreturn]] void fail() {
-    throw Error("the record of a program cannot be read", "it ends too early, or has a wrong number",
+    throw Error("the record of a program cannot be read",
+                "the record ends too early, or has a wrong number",
                 "emit the project again");
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
@@ -42,17 +43,6 @@ Grid common_grid(const SlotsRecord& slots, std::size_t size) {
         }
     }
     return {size, run, std::max(period, run)};
-}
-
-/// All numbers, of those of a period.
-template <typename Number>
-std::vector<Number> whole(std::vector<Number> numbers, const Grid& grid) {
-    const std::size_t count = numbers.size();
-    numbers.resize(grid.size / grid.run);
-    for (std::size_t at = count; at < numbers.size(); ++at) {
-        numbers[at] = numbers[at - count];
-    }
-    return numbers;
 }
 
 /// Where each run finds its element; `nowhere` for none.
@@ -129,17 +119,30 @@ void turn(ComplexVector& turned, Vector& product, const Lookup& lookup, const Gr
     }
 }
 
-/// The operand's rotations and their factors, by the rotation that follows them.
+/// The operands' rotations and their factors, by the rotation that follows them and its result: of
+/// `slots` numbers each, the first are those of the first operand or result.
 std::vector<GiantStep> steps_of(const Instruction& instruction,
-                                const std::vector<Plaintext>& plaintexts) {
+                                const std::vector<Plaintext>& plaintexts, std::size_t slots) {
     std::vector<GiantStep> steps;
+    std::set<std::size_t> results;
     for (std::size_t at = 0; at < plaintexts.size(); ++at) {
-        const std::size_t baby = instruction.numbers.at(2 * at);
-        const std::size_t giant = instruction.numbers.at(2 * at + 1);
-        if (steps.empty() || steps.back().rotation != giant) {
-            steps.push_back({giant, {}});
+        const std::size_t from = instruction.numbers.at(2 * at);
+        const std::size_t to = instruction.numbers.at(2 * at + 1);
+        const BabyStep baby{from / slots, from % slots};
+        const GiantStep giant{to / slots, to % slots, {}};
+        if (baby.operand >= instruction.operands.size() ||
+            giant.result >= instruction.results.size()) {
+            refuse("a transform has fewer ciphertexts than its steps name");
+        }
+        if (steps.empty() || steps.back().result != giant.result ||
+            steps.back().rotation != giant.rotation) {
+            steps.push_back(giant);
         }
         steps.back().terms.emplace(baby, plaintexts[at]);
+        results.insert(giant.result);
+    }
+    if (results.size() != instruction.results.size()) {
+        refuse("a transform has more results than its steps name");
     }
     return steps;
 }
@@ -154,9 +157,11 @@ std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Recor
             continue;
         }
         const auto& descriptor = std::get<SlotsRecord>(recorded);
-        result.emplace_back(Deferred{descriptor.identity, [&descriptor, slots, &arrays] {
-                                         return built(descriptor, slots, arrays);
-                                     }});
+        const auto make = [&descriptor, slots, &arrays] {
+            return built(descriptor, slots, arrays);
+        };
+        const std::size_t period = common_grid(descriptor, slots).period;
+        result.emplace_back(Deferred{descriptor.identity, make, slots / period});
     }
     return result;
 }
@@ -184,7 +189,7 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
         case Primitive::bootstrap_many:
             return engine.bootstrap_many(x, instruction.numbers.at(0));
         case Primitive::transform:
-            return {engine.transform(x.at(0), steps_of(instruction, plaintexts))};
+            return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()));
         case Primitive::raise_modulus: return {engine.raise_modulus(x.at(0))};
     }
     refuse("it has an unknown primitive");
@@ -267,13 +272,13 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
         }
     }
     if (imaginary.empty()) {
-        return whole(std::move(real), grid);
+        return real;
     }
     ComplexVector both(real.size());
     for (std::size_t at = 0; at < both.size(); ++at) {
         both[at] = {real[at], imaginary[at]};
     }
-    return whole(std::move(both), grid);
+    return both;
 }
 
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,

@@ -289,7 +289,7 @@ def test_client_and_server_refuse(
         ({"recipe": "is", "max_seconds": 3}, "--recipe and --max-seconds exclude each other"),
         ({"cost": "depth", "max_seconds": 3}, "--max-seconds and --cost depth exclude each other"),
         ({"key_memory": "lots"}, "no size of memory"),
-        ({"device_memory": "4G"}, "means nothing for the target sim"),
+        ({"device_memory": "4G"}, "has no effect on the target sim"),
         (
             {"device_memory": "4G", "key_memory": "1G", "target": "phantom"},
             "--device-memory and --key-memory exclude each other",

@@ -150,12 +150,12 @@ def test_labels_that_do_not_match(biased: tuple[Any, atlasc.Program]) -> None:
     found = program.evaluate(labelled)  # 3 is no class: the others are answered
     assert found.stage("model").labelled == 3 and found.stage("model").inputs == 4
     assert found.unlabelled == {"data[3]": "the model has no class 3; it has 0 to 2"}
-    assert "1 input has no label that can be used" in found.notes[0]
+    assert "1 input has no usable label" in found.notes[0]
     with pytest.raises(AtlasError, match="the labels do not match the model"):
         program.evaluate([{"input_ids": text, "label": 7} for text in texts])
     bare = program.evaluate(texts)
     assert bare.accuracy is None and bare.agreement == 1
-    assert "the inputs have no labels: accuracy is not measured" in bare.notes[0]
+    assert "the inputs have no labels, so only agreement" in bare.notes[0]
 
 
 def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:
     assert own["accuracy"] >= 0.9
     with pytest.raises(AtlasError, match="--min-accuracy needs labels"):
         compiled(model, min_accuracy=0.5)
-    with pytest.raises(AtlasError, match="no label that can be used in the labelled inputs"):
+    with pytest.raises(AtlasError, match="no label in the labelled inputs can be used"):
         compiled(model, labelled=texts)
     with pytest.raises(AtlasError, match=r"labelled inputs no\.jsonl not found"):
         compiled(model, labelled="no.jsonl")
@@ -273,8 +273,8 @@ def test_labels_are_numbers_names_or_values() -> None:
     assert bare.faults == {1: "the model has no class 2; it has 0 to 1"}
     assert found([0.5, "1.5", 2], "values", 1).values.tolist() == [0.5, 1.5, 2]
     assert found([10**400, "1e999", [1]]).known == 0
-    assert "is no number" in found(["much"], "values", 1).faults[0]
-    assert "says nothing of an answer of 8 numbers" in found([1], "values", 8).faults[0]
+    assert "is not a number" in found(["much"], "values", 1).faults[0]
+    assert "cannot be compared with an answer of 8 numbers" in found([1], "values", 8).faults[0]
 
 
 def test_intervals() -> None:

@@ -126,6 +126,7 @@ def test_nothing_in_a_manifest_becomes_a_part_of_its_report(tiny: Tiny) -> None:
             "location": "b",
             "op": "nn.gelu",
             "settings": "degree 3",
+            "evaluated": "3",
             "bases": "1 measured",
             "depth": 2,
         }

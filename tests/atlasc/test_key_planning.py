@@ -65,11 +65,11 @@ def test_what_is_no_size_is_refused_before_any_work(tmp_path: Path) -> None:
     assert parse_memory("4G") == 4 * 2**30
     assert options_of(CompileOptions, {"key_memory": "all"}).key_memory == ALL_MEMORY
     assert options_of(CompileOptions, {"key_memory": None}).key_memory is None
-    with pytest.raises(AtlasError, match="'lots' is no size of memory"):
+    with pytest.raises(AtlasError, match="'lots' is not a size of memory"):
         parse_memory("lots")
     data = Path(MODEL).parent / "calibration.npz"
     arguments = ("compile", MODEL, "--data", data, "-o", tmp_path / "x", "--key-memory", "lots")
-    assert "is no size of memory" in refused(*arguments)
+    assert "is not a size of memory" in refused(*arguments)
 
 
 def test_opt_knows_the_sizes_of_keys(tiny: Tiny) -> None:

@@ -130,7 +130,7 @@ def test_a_recipe_that_explodes_on_prefixes_is_refused(
     call = ("compile", folder / "model", "--data", folder / "long.jsonl", "--recipe", "is")
     call += ("--sequence-length", LENGTH, "--target", "sim", "-o")
     message = refused(*call, folder / "refused")
-    assert "explode on this model's own data, or on prefixes of them" in message
+    assert "explode on this model's own data, or on prefixes of its texts" in message
     assert "--no-prefixes" in message
     run(*call, folder / "compiled", "--no-prefixes")
 
@@ -178,6 +178,6 @@ def test_the_command_line_says_how_many_there_are(folder: Path) -> None:
     call = ("calibrate", folder / "model", "--data", folder / "long.jsonl")
     call += ("--sequence-length", LENGTH)
     out = run(*call).out
-    assert "32 inputs and a prefix of 32 of them" in out and "of 16 held-back inputs" in out
+    assert "32 inputs and prefixes of 32 of these texts" in out and "of 16 held-back inputs" in out
     plain = run(*call, "--no-prefixes").out
     assert "32 inputs, margins" in plain and "of 8 held-back inputs" in plain

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Engine, Vector
+from atlasc.program.engine import Engine, TransformTerm, Vector
 
 LEFT = (1, 5, 64)
 
@@ -266,6 +266,33 @@ class EngineConformance:
     def test_rotate_at_level_zero_and_after_products(self, engine: Engine[Any], x: Vector) -> None:
         ct = engine.rotate(engine.square(engine.encrypt(x, 1)), 64)
         self.check(engine, ct, np.roll(x * x, -64), 0, self.tolerance)
+
+    def transformed(self, engine: Engine[Any], x: Vector, y: Vector, period: int) -> None:
+        """Two blocks of rows by two of columns, whose diagonals repeat."""
+        rng = np.random.default_rng(3)
+        babies, giants = (0, 1, 5), ((64, 0, engine.slots // 2), (engine.slots // 2, 5))
+        expected = np.zeros((2, engine.slots), complex)
+        terms = []
+        for result in range(2):
+            for giant in giants[result]:
+                for operand, slots in enumerate((x, y)):
+                    for baby in babies[operand:]:
+                        numbers = rng.uniform(-0.1, 0.1, (2, period))
+                        value = np.tile(numbers[0] + 1j * numbers[1], engine.slots // period)
+                        terms.append(TransformTerm(baby, giant, value, operand, result))
+                        product = np.roll(slots, -baby) * value
+                        expected[result] += np.roll(product, -giant)
+        operands = [engine.encrypt(x, 2), engine.encrypt(y, 1)]
+        found = engine.transform(operands, terms)
+        assert len(found) == 2
+        for one, slots in zip(found, expected, strict=True):
+            self.check(engine, one, slots.real, 0, self.tolerance)
+            minus_i = engine.negate(engine.times_i(one))
+            self.check(engine, minus_i, slots.imag, 0, self.tolerance)
+
+    @pytest.mark.parametrize("copies", [1, 16, 64])
+    def test_transform(self, engine: Engine[Any], x: Vector, y: Vector, copies: int) -> None:
+        self.transformed(engine, x, y, engine.slots // copies)
 
     # --- levels
 

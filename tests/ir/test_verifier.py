@@ -56,7 +56,7 @@ def test_one_name_twice() -> None:
 def test_type_that_is_not_the_rule_s() -> None:
     module, _, y = build()
     y.type = TensorType((1, 4))
-    assert "has type tensor<1x4xf64, server>, its rule gives tensor<1x3" in fault(module).what
+    assert "has type tensor<1x4xf64, server>, but its rule gives tensor<1x3" in fault(module).what
 
 
 def test_attribute_that_was_spoiled() -> None:

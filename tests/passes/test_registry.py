@@ -70,7 +70,9 @@ def test_what_calibration_saw_is_removed_at_each_level() -> None:
         seen, bare = (program(level, body) for body in (SEEN, BARE))
         assert "magnitude" in short(seen) and "magnitude" not in short(bare)
         assert short(optimised(seen, step, find_target("sim"), ignore)) == short(bare)
-    with pytest.raises(AtlasError, match="works on poly and ckks modules, @m is at the nn level"):
+    with pytest.raises(
+        AtlasError, match="works on poly and ckks modules, but @m is at the nn level"
+    ):
         optimised(Module("m", "nn"), step, find_target("sim"), ignore)
 
 
@@ -90,7 +92,7 @@ def test_a_package_registers_a_pass(installed: list[Any]) -> None:
     [
         ("gone", "nowhere.to.be.found:Pass", "ModuleNotFoundError"),
         ("number", "math:pi", "no class of atlasc.passes.framework.pass_base.Pass"),
-        ("twice", "atlasc.passes.lowering.pack:Pack", "there is a pass pack already"),
+        ("twice", "atlasc.passes.lowering.pack:Pack", "its name pack is taken"),
     ],
 )
 def test_what_is_no_pass_is_said(installed: list[Any], name: str, value: str, why: str) -> None:

@@ -18,31 +18,32 @@ if TYPE_CHECKING:
     from atlasc.compare.compare import Comparison
 
 DIFFERENT = 1
-"""Exit code where the targets differ, as that of diff."""
+"""Exit code if the targets differ, as for diff."""
 
 
 def compare(
     bundle: BundleFolder,
     inputs: IndexedInputs,
-    against: str = option("The target that is right.", default="sim"),
+    against: str = option("The target that serves as reference.", default="sim"),
     target: str = TARGET,
     tolerance: float | None = option(
-        "Also bound the difference so far, for values up to 1.", minimum=0.0
+        "Also bound the difference of the whole program up to each op.",
+        minimum=0.0,
     ),
     keep_going: bool = switch("Do not stop at the first op that is wrong."),
     checkpoint: Path | None = option(
-        "File (.npz) that keeps the state: the same command goes on from it."
+        "File (.npz) for the state, so that the same command can continue."
     ),
     as_json: bool = JSON,
 ) -> None:
     """Run two targets op by op and find the first op that goes wrong.
 
-    The error of an op is what this op alone adds: its result on its own operands, against the
-    simulator's result on them. The noise model of the program's parameters says how large it may
-    be: at most four times the greatest error of three simulations, and three times their root mean
-    square. The difference is that of the whole program up to the op. The target sim adds the errors
-    of the noise model, except where it is the target that is right. At most one batch is compared,
-    by default the first. Exit code 1 says that an op is wrong.
+    The error of an op is what this op alone adds: its result on its own operands, compared with
+    the simulator's result on the same operands. The noise model of the program's parameters gives a
+    bound on this error: four times the greatest error of three simulations, and for the root mean
+    square three times theirs. The difference is that of the whole program up to the op. The target
+    sim adds the errors of the noise model, unless it is the reference. At most one batch is
+    compared, by default the first. Exit code 1 says that an op is wrong.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compare.checkpoint import Checkpoint, comparison_identity
@@ -68,7 +69,7 @@ def compare(
     with progress("generating keys") as step:
         reference = find_target(against).make_engine(program, parameters, step.report)
         examined = find_target(chosen).make_engine(program, parameters, step.report, noise=True)
-    resume = "" if state is None else f"the same command goes on from {checkpoint}"
+    resume = "" if state is None else f"the same command continues from {checkpoint}"
     with progress(f"comparing {chosen} with {against}", total=100, resume=resume) as step:
         result = compare_engines(
             program,
@@ -127,12 +128,13 @@ def _show(result: Comparison, against: str, target: str) -> None:
     first, worst = result.first, result.worst
     if first is not None:
         print(
-            f"they differ first at {first.op} %{first.value} in {first.location or 'the program'}, "
+            f"the targets first differ at {first.op} %{first.value} in "
+            f"{first.location or 'the program'}, "
             f"level {first.level}: error {first.error:.3g}, bound {first.bound:.3g}, difference so "
             f"far {first.difference:.3g}"
         )
     elif worst is not None and result.refused is None:
-        print(f"no op leaves its bound; the largest difference is {worst.difference:.3g}")
+        print(f"every op stays within its bound; the largest difference is {worst.difference:.3g}")
 
 
 def _remark(op: OpError, first: bool) -> str:

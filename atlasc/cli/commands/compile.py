@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from atlasc.simulation.agreement import Measure
 
 SHOWN_POINTS = 8
-"""Points of a front that are listed; ``--json`` and files have all of them."""
+"""How many points of a front are listed; ``--json`` and the files have all of them."""
 
 
 def compile(
@@ -40,12 +40,13 @@ def compile(
 ) -> None:
     """Compile a model and its data to a program on encrypted inputs.
 
-    Without --recipe and --front the settings of the polynomials are searched, with a modest budget.
-    The cheapest setting within --max-error, --min-accuracy and --agreement is taken; where only
-    --max-depth, --max-levels or --max-seconds are given, the most accurate one within these.
-    Without any limit it is the cheapest with an error of 0.2% of how the outputs vary, or the most
-    accurate one if none has. --max-depth implies --cost depth, and --max-levels --cost levels.
-    Settings under which held-back inputs get another answer than the model's are avoided.
+    Without --recipe and --front, the settings of the polynomials are searched with a modest budget.
+    compile takes the cheapest setting within --max-error, --min-accuracy and --agreement. If only
+    --max-depth, --max-levels or --max-seconds are given, it takes the most accurate setting within
+    them. Without any limit it takes the cheapest setting whose error is at most 0.2% of how the
+    outputs vary, or the most accurate one if none is that accurate. --max-depth implies --cost
+    depth, and --max-levels implies --cost levels. Settings that change the model's answer on a
+    held-back input are avoided.
     """
     from atlasc.compilation.checks import check_compile
     from atlasc.compilation.compile import compile_model
@@ -67,7 +68,7 @@ def compile(
 
 
 def _warn(bundle: Bundle, calibration: Calibration) -> None:
-    """Warn of what the data did not show, and of what would stop a run here."""
+    """Warn of gaps in the data, and of anything that would stop a run on this machine."""
     from atlasc.ir.errors import AtlasError
     from atlasc.targets import find_target
     from atlasc.targets.machine import available_bytes
@@ -83,12 +84,13 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
     costs: Any = bundle.manifest.costs
     if settings.get("agrees") is False:
         warn(
-            f"only {settings['agreement']:.2%} of the held-back inputs get the model's answer",
+            f"only {settings['agreement']:.2%} of the held-back inputs get the same answer as from "
+            "the model",
             f"  why: {settings['promise']['words']}; "
             f"{100 * settings['agreement_asked']:g}% of the answers should agree\n"
             "  what to do: give a smaller --max-error, more --max-levels or --max-seconds, or "
             f"--agreement {100 * settings['agreement_asked']:g}%; the manifest of the bundle says "
-            "that it disagrees",
+            "that this program disagrees with the model",
         )
     if settings.get("unsafe"):
         warn(
@@ -125,9 +127,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
     say(f"promised: {settings['promise']['words']}")
-    say(
-        f"what counts in an answer: {settings['promise']['agreement']}; --measure chooses otherwise"
-    )
+    say(f"agreement is judged by {settings['promise']['agreement']}; --measure chooses otherwise")
     if settings.get("agreement") is not None:
         say(f"agreement with the model on held-back inputs: {settings['agreement']:.2%}")
     if settings.get("accuracy") is not None:
@@ -167,14 +167,14 @@ def search(
         default="10",
     ),
     journal: Path | None = option(
-        "File that keeps evaluations, to go on after an interrupt [default: beside the output].",
+        "File for the evaluations, to continue after an interrupt [default: beside the output].",
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Search the polynomials' settings: a front of cost against error.
+    """Search settings of the polynomials: a Pareto front of cost against error.
 
-    Interrupted, it shows the front that it has; with -o or --journal the same command goes on,
-    whatever ended it.
+    If you interrupt the search, it shows the front found so far. With -o or --journal the same
+    command continues the search, whatever ended it.
     """
     from atlasc.compilation.checks import check_search
     from atlasc.compilation.fronts import journal_place, save_front
@@ -201,9 +201,9 @@ def search(
             _say_next(output, model, data, options)
     if not front.complete:
         raise KeyboardInterrupt(
-            "the front is that of the evaluations so far"
+            "this is the front of the evaluations so far"
             if place is None
-            else f"the same command goes on with what is in {place}"
+            else f"the same command continues from the evaluations in {place}"
         )
 
 
@@ -221,7 +221,7 @@ def _count(inputs: str) -> int | None:
 
 
 def accuracy_words(front: Front) -> str:
-    """On what the accuracy of a front's points was measured, and how sure that is."""
+    """Say on which inputs the accuracy of a front was measured, and how sure it is."""
     from atlasc.simulation.intervals import wilson
 
     model = front.model_accuracy

@@ -26,16 +26,16 @@ def emit(
     build: bool = switch("Build it too, with CMake and a C++17 compiler."),
     python: bool = switch("With --build: a Python module too, with pybind11."),
     engine: str | None = option(
-        "sim, which encrypts nothing; for programs that were compiled for cpu or phantom also cpu, "
-        "which encrypts on this machine, or phantom [default: as they were compiled]."
+        "sim, which encrypts nothing. Programs compiled for cpu or phantom may also use cpu, which "
+        "encrypts on this machine, or phantom [default: the target they were compiled for]."
     ),
     as_json: bool = JSON,
 ) -> None:
     """Write a compiled program as a C++ project that runs without Python.
 
     The server's part of the bundle is enough. The project has two executables, a client and a
-    server. They run on a GPU by Phantom-FHE, on this machine by our own CKKS engine, or on the
-    runtime's simulation engine, which encrypts nothing.
+    server. They run on a GPU with Phantom-FHE, on this machine with atlasc's own CKKS engine, or on
+    a simulation engine that encrypts nothing.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.checks import check_target
@@ -75,10 +75,10 @@ def embed(
     unchecked: bool = UNCHECKED,
     as_json: bool = JSON,
 ) -> None:
-    """Do the client's part in the clear: what the client of emit encrypts.
+    """Do the client's part in the clear: prepare what emit's client encrypts.
 
-    The client's part of the bundle is enough. Inputs that are not finite, or far larger than any
-    that calibration saw, are left out.
+    The client's part of the bundle is enough. Inputs that are not finite, or far larger than the
+    inputs of the calibration, are left out.
     """
     from atlasc.api.admission import admit, counted, require_polynomials
     from atlasc.bundle.folder import load_bundle

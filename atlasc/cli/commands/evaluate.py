@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from atlasc.evaluation.evaluate import Evaluation
 
 NAMED = 10
-"""Unsafe inputs that are named; ``--json`` has all."""
+"""How many unsafe inputs are named; ``--json`` has all."""
 
 
 def evaluate(
     bundle: BundleFolder,
     inputs: InputOptions,
     encrypted: int = option(
-        "Answer so many inputs, chosen at random, on ciphertexts too.", default=0, minimum=0
+        "Also answer this many inputs, chosen at random, on ciphertexts.", default=0, minimum=0
     ),
     simulated: int = option(
-        "Answer so many by the packed program on the simulator with the errors of CKKS too.",
+        "Also answer this many inputs on the simulator, with the errors of CKKS.",
         default=0,
         minimum=0,
     ),
     target: str = TARGET,
-    seed: int = option("Fixes which inputs are chosen, and the errors.", default=0),
+    seed: int = option("Seed for the choice of inputs and for the simulated errors.", default=0),
     output: Path | None = option("Write a page with the figures, an .html file.", "-o"),
     as_json: bool = JSON,
 ) -> None:
-    """Measure how often a program is right, on labelled inputs, beside its model.
+    """Measure how accurate a program is on labelled inputs, beside its model.
 
-    Labels are the classes of the model, by number or by name, or values for a model that gives one
+    Labels are classes of the model, by number or by name, or values if the model outputs one
     number. Each row of the table adds one source of error: the model in the clear, its polynomials,
-    the errors of encryption; with --encrypted N the ciphertexts themselves. Without labels it
-    measures the agreement with the model alone.
+    the errors of encryption and, with --encrypted N, ciphertexts. Without labels the command
+    measures only how often the program agrees with the model.
     """
     from atlasc.api.program import evaluate_inputs
     from atlasc.bundle.folder import load_bundle

@@ -51,8 +51,8 @@ def depth(
 ) -> None:
     """Print the multiplicative depth of a model under a recipe.
 
-    As papers count it: the depth of the Transformer blocks. What lies outside them (a final norm, a
-    pooler, a head) is listed apart. A config without weights is enough.
+    The depth is that of the Transformer blocks, as papers count it. Ops outside the blocks (a final
+    norm, a pooler, a head) are listed apart. A config without weights is enough.
     """
     from atlasc.polynomials.recipes import recipe as find_recipe
 
@@ -108,18 +108,18 @@ def inspect(
     options: InspectOptions,
     graph: Path | None = option("Write a drawing of the program (.svg)."),
     primitives: Path | None = option(
-        "Write the program in primitives (.txt): what every op asks an engine for.",
+        "Write the program in primitives (.txt): the calls of every op to an engine.",
     ),
     ops: bool = switch("List every module of the model, not only its layers."),
     timing: Path | None = option(
-        "Times of a run of this bundle (.timing.json; of a C++ server --timing), to show "
-        "beside the predicted ones.",
+        "Measured times of a run of this bundle (.timing.json; a C++ server writes it with "
+        "--timing), to show beside the predicted ones.",
     ),
     as_json: bool = JSON,
 ) -> None:
     """Print what a program or a model costs: levels, bootstraps, keys, memory.
 
-    A model or a bare config is lowered for it under a recipe with nominal ranges.
+    If PATH is a model or a bare config, it is first lowered under a recipe with nominal ranges.
     """
     from atlasc.bundle.folder import held_role, load_bundle
     from atlasc.compilation.single_stages import inspect as look
@@ -188,10 +188,10 @@ def _show(found: Inspection, modules: list[dict[str, Any]]) -> None:
 
 
 def _layers(layers: list[dict[str, Any]], keys: list[str]) -> list[list[Any]]:
-    """A row for each layer; neighbours with equal figures become one, ``1–10, each``."""
+    """A row for each layer. Neighbours with equal figures share a row: ``1–10, each``."""
 
     def figures(layer: dict[str, Any]) -> tuple[Any, ...]:
-        # Rounded: equal layers have equal figures but for the last digits.
+        # Rounded, because the figures of equal layers differ in their last digits.
         memory, seconds = layer["memory_bytes"], layer["seconds"]
         rounded = {"memory_bytes": memory and float(f"{memory / 2**30:.3g}")}
         rounded |= {"seconds": seconds and float(f"{seconds:.4g}")}
@@ -206,17 +206,17 @@ def _layers(layers: list[dict[str, Any]], keys: list[str]) -> list[list[Any]]:
 
 
 def calibrate_backend(
-    target: str = option("Whose primitives: cpu or desilo.", default=DEFAULT),
+    target: str = option("Target to measure: cpu or desilo.", default=DEFAULT),
     output: Path | None = option("Write this .json instead of the user's own table.", "-o"),
     quick: bool = switch("A minute: fewer parameter sets and levels."),
     bootstrap: bool = switch("Measure a bootstrap too: 6 GB; for desilo 16 GB and minutes."),
     note: str = option("A remark to keep in the table.", default=""),
 ) -> None:
-    """Measure what the primitives of a target cost on this machine.
+    """Measure the seconds of a target's primitives on this machine.
 
-    Predicted times follow the table from then on. Do it while the machine does nothing else: the
-    threads of a backend wait for each other. A table in another place is used with --costs FILE, or
-    where the environment variable ATLASC_COSTS names it.
+    From then on, predicted times use the measured table. Measure while the machine does nothing
+    else: the threads of a backend wait for each other. To use another table, give --costs
+    FILE or set the environment variable ATLASC_COSTS.
     """
     from atlasc.files import require_file_place, write_text
     from atlasc.targets import find_target

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from atlasc.client.sharing import SharedAnswers
     from atlasc.targets.base import Target
 
-CLIENT_KEYS = required("The client's keys: the folder client of keygen.", "--keys")
-SERVER_KEYS = required("The server's keys: the folder server of keygen.", "--keys")
+CLIENT_KEYS = required("The client's keys: the folder client that keygen wrote.", "--keys")
+SERVER_KEYS = required("The server's keys: the folder server that keygen wrote.", "--keys")
 
 
 def keygen(
@@ -35,10 +35,10 @@ def keygen(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Make the keys of a client, and those that its server computes with.
+    """Make a client's secret key, and the evaluation keys for its server.
 
     The client's part of the bundle is enough. The folder client holds the secret key and stays
-    where it is; the folder server goes to the server. Files are readable by their owner alone.
+    where it is. The folder server goes to the server. Only the owner can read the files.
     """
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
@@ -71,11 +71,11 @@ def encrypt(
 ) -> None:
     """Encrypt inputs into a query for the server.
 
-    Inputs that are not finite, or far larger than any that calibration saw, are left out: one that
-    explodes spoils the answers of its whole batch.
+    Inputs that are not finite, or far larger than the inputs of the calibration, are left out: one
+    exploding value spoils the answers of the whole batch.
 
-    Where the whole bundle is at hand, the inputs are first evaluated in the clear, and those whose
-    answers would be wrong are left out, too. A client without the server's part cannot check that.
+    If the whole bundle is here, the inputs are also evaluated in the clear first, and inputs whose
+    answers would be wrong are left out. A client without the server's part cannot check this.
     """
     from atlasc.api import roles
     from atlasc.api.admission import require_polynomials
@@ -112,8 +112,8 @@ def execute(
 ) -> None:
     """Run the program on an encrypted query; no secret key is needed.
 
-    The server's part of the bundle is enough. The seconds of each op go to a file beside the
-    answer, for inspect --timing.
+    The server's part of the bundle is enough. The seconds of each op are written beside the answer,
+    for inspect --timing.
     """
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
@@ -148,23 +148,23 @@ def decrypt(
     output: Path | None = option("Write the outputs to this .npz file.", "-o"),
     unchecked: bool = UNCHECKED,
     share: bool | None = option(
-        "Numbers that may be passed on, with noise and rounded; or exact ones, for your "
-        "own use alone [default: exact].",
+        "--share: numbers that may be passed on, with noise and rounded. --exact: exact numbers, "
+        "for your own use alone [default: exact].",
         "--share/--exact",
     ),
     bits: int = option("With --share: statistical security, at least 30.", default=30),
-    shares: int = option("With --share: answers that these keys are to share.", default=1),
+    shares: int = option("With --share: number of answers that these keys will share.", default=1),
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
     """Decrypt an answer for your own use, or with --share to pass it on.
 
-    Exact numbers tell something of the secret key. With --share they get noise that hides the key,
-    as much as the program's bound on the errors of encryption asks for, and are rounded to the
-    digits that remain (docs/security.md).
+    Exact numbers reveal something about the secret key. With --share, each number gets noise that
+    hides the key and is rounded to the digits that remain (docs/security.md). The program's bound
+    on the errors of encryption determines how much noise is needed.
 
-    Exit code 3 says that an input has no answer: the numbers are far outside what calibration saw
-    of the outputs, or copies of them differ. The others are shown.
+    Exit code 3 says that an input has no answer: its numbers are far outside the outputs seen in
+    calibration, or copies of the answer differ. The other answers are shown.
     """
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
@@ -185,7 +185,7 @@ def decrypt(
             remedy="leave one of them out",
         )
     if share:
-        # Or say so before the keys are loaded.
+        # Refuse before the keys are loaded.
         require_digits(loaded.client.interface, message.count, bits, shares)
     with progress("decrypting"):
         client = roles.Client(loaded, keys, target)
@@ -198,7 +198,7 @@ def decrypt(
         end_with(answers.refused)
         _say_of_sharing(answers, bits, shares)
     elif share is None:
-        show("note", "these numbers are for your own use; --share makes some that may be passed on")
+        show("note", "these numbers are for your own use; decrypt with --share to pass numbers on")
     if output is not None:
         save_arrays(output, answers.shown(unchecked))
     if as_json:
@@ -227,15 +227,16 @@ def _say_of_refusals(refusals: int) -> None:
 
     most = most_refusals()
     warn(
-        f"{refusals} of {most} answers that these keys may refuse",
-        "  why: each refusal may tell a server that sends false answers something of the key\n"
-        f"  what to do: nothing yet; after {most} these keys are not used any more, and "
-        "atlasc keygen makes new ones",
+        f"{refusals} of {most} refused answers that these keys allow",
+        "  why: each refusal may reveal something about the key to a server that sends false "
+        "answers\n"
+        f"  what to do: nothing yet; after {most} refused answers atlasc stops using these keys, "
+        "and atlasc keygen makes new ones",
     )
 
 
 def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
-    """Tables of the outputs that have a row of numbers for each input; else, if wanted, a hint."""
+    """Print a table per output with a row of numbers per input; for others a hint, if asked."""
     for name, values in answers.shown(True).items():
         if values.ndim == 2:
             columns = ["row", "answer", *map(str, range(values.shape[1]))]
@@ -250,10 +251,11 @@ def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
 
 
 def _warn_of_simulation(target: Target) -> None:
-    """Warn where nothing that is written is encrypted."""
+    """Warn if the target encrypts nothing."""
     if not target.encrypted:
         warn(
             f"the target {target.name} is a simulation: nothing is encrypted",
-            "  what to do: rehearse with it; for real data use keys of an encrypted target, such as"
+            "  what to do: use it to rehearse; for real data use keys of a target that encrypts, "
+            "such as"
             " cpu",
         )

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from atlasc.simulation.agreement import Promise
 
 UNSAFE = 1
-"""Exit code where an input is unsafe."""
+"""Exit code if an input is unsafe."""
 
 
 def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON) -> None:
-    """Say in the clear whether encrypted answers to inputs will be right.
+    """Check in the clear whether the encrypted answers to inputs will be right.
 
-    Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
-    keys. An answer is wrong where a bootstrap gets a value outside its range, or where it is not
-    the model's: another class, or values that differ by more than the program promises; nothing in
-    a ciphertext says so. Where the model's two best classes are nearer than that, the input is
-    undecided. Exit code: 0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
+    The command evaluates the program's polynomials without encryption. It needs the whole bundle
+    and no keys. An answer is wrong if a bootstrap gets a value outside its range, or if it is not
+    the model's answer: another class, or values that differ by more than the program promises.
+    Nothing in a ciphertext shows this. If the scores of the model's two best classes are closer
+    than the promised error, the input is undecided. Exit code: 0 if all inputs are safe, 1 if one
+    is not, 2 if they could not be checked.
     """
     from atlasc.api.admission import checked, require_polynomials
     from atlasc.bundle.folder import load_bundle
@@ -71,8 +72,8 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
         print(promise)
     if promise is not None and all(verdict.agreement is None for verdict in verdicts):
         print(
-            "the distance to the model is not known, because polynomials of this recipe name no "
-            "functions: safe means that an input stays in all ranges"
+            "the distance to the model is not known, because this recipe's polynomials do not name "
+            "the functions that they approximate; here safe means that an input stays in all ranges"
         )
     for verdict in verdicts:
         if verdict.disagrees or verdict.undecided:
@@ -82,7 +83,9 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
     if unsafe:
         print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
     if undecided:
-        print(f"{undecided} of {len(verdicts)} inputs are undecided: the class may be another one")
+        print(
+            f"{undecided} of {len(verdicts)} inputs are undecided: the class may not be the model's"
+        )
     if not unsafe and not undecided:
         print(f"{len(verdicts)} inputs, all safe")
 
@@ -95,19 +98,20 @@ def run(
     unchecked: bool = UNCHECKED,
     output: Path | None = option("Write the answers to this .npz file.", "-o"),
     project: Path | None = option(
-        "Run on the engine of this built project, by its Python module (emit --build "
-        "--python) [default: the bundle's own, where it was built].",
+        "Built project (emit --build --python) whose engine runs the program, through its Python "
+        "module [default: the project in the bundle, if it was built there].",
     ),
     as_json: bool = JSON,
 ) -> None:
     """Answer inputs on ciphertexts and compare with the cleartext polynomials.
 
-    Makes keys, encrypts, executes and decrypts in this one process. In a real deployment the roles
-    are apart: see keygen, encrypt, execute and decrypt. The errors are the differences from the
-    program's polynomials evaluated in the clear. On ciphertexts, the seconds of each kind of op are
-    shown beside the predicted ones; with -o, those of every op go to FILE.timing.json.
+    The command makes keys, encrypts, executes and decrypts in this one process. In a real
+    deployment the roles are apart: see keygen, encrypt, execute and decrypt. The errors shown are
+    differences from the program's polynomials, evaluated in the clear. On ciphertexts, the measured
+    seconds of each kind of op are shown beside the predicted ones; with -o, the seconds of every op
+    are written to FILE.timing.json.
 
-    A bundle for phantom runs by the Python module of its built project.
+    A bundle for phantom runs through the Python module of its built project.
 
     Inputs whose answers would be wrong are left out; the others are answered. Exit code 3 says that
     an input has no answer.

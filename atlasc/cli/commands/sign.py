@@ -15,8 +15,8 @@ from atlasc.compilation.declared import option, switch
 def sign(
     bundle: Annotated[Path, typer.Argument(help="Bundle.")],
     key: Path = required("Secret key, in the format of minisign."),
-    make_key: bool = switch("Make the key first; the public one is beside it."),
-    no_password: bool = switch("The key is not encrypted; nothing is asked."),
+    make_key: bool = switch("Make the key first; the public key is written beside it."),
+    no_password: bool = switch("The key is not encrypted; do not ask for a password."),
 ) -> None:
     """Sign a bundle, so that others can check who compiled it."""
     from atlasc.bundle import signing
@@ -34,12 +34,12 @@ def sign(
 
 def verify(
     bundle: Annotated[Path, typer.Argument(help="Bundle, or a role's part of it.")],
-    signed_by: Path | None = option("Public key of who must have signed it."),
+    signed_by: Path | None = option("Public key of the signer that you expect."),
 ) -> None:
     """Check that a bundle is whole, and who signed it.
 
-    Every command checks the files that it reads. Only this one checks signatures: once, when a
-    bundle comes from somebody else.
+    Every command checks the files that it reads. Only this command checks signatures: use it once
+    when you get a bundle from somebody else.
     """
     from atlasc.bundle import signing
     from atlasc.bundle.folder import held_role, load_bundle

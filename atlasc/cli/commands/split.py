@@ -15,8 +15,9 @@ def split(
 ) -> None:
     """Copy a bundle as two folders: one for the client, one for the server.
 
-    The folder client has what encrypts inputs and reads answers, and no weights of the server. The
-    folder server has what executes. Each command takes the part of its role in place of the bundle.
+    The folder client has everything to encrypt inputs and read answers, and no weights of the
+    server. The folder server has everything to execute the program. Each command accepts its role's
+    folder in place of the bundle.
     """
     from atlasc.bundle.folder import copy_part
     from atlasc.bundle.manifest import ROLES

@@ -31,9 +31,11 @@ def trace(
     model: Model,
     options: BatchOptions,
     output: Path = required("File to write, .air.", "-o"),
-    data: Path | None = option("Inputs, whose length a text model is traced for."),
+    data: Path | None = option("Inputs; a text model is traced for their length."),
     weights: bool = option(
-        "Shapes alone, from a config; no arrays.", "--weights/--no-weights", default=True
+        "Without weights: trace shapes from a config, write no arrays.",
+        "--weights/--no-weights",
+        default=True,
     ),
 ) -> None:
     """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
@@ -66,7 +68,7 @@ def calibrate(
     output: Path | None = option("File to write, .json.", "-o"),
     as_json: bool = JSON,
 ) -> None:
-    """Measure the ranges of all nonlinear ops; validate them on held-back inputs."""
+    """Measure the ranges of nonlinear ops; validate them on held-back inputs."""
     from atlasc.compilation.prepare import prepare
     from atlasc.files import require_file_place, write_text
 
@@ -87,7 +89,7 @@ def calibrate(
         [[row[key] for key in keys] for row in found.table()],
     )
     margin = "margins from the data" if found.margin is None else f"margin {found.margin:g}"
-    prefixes = f" and a prefix of {found.inputs - own} of them" if found.inputs > own else ""
+    prefixes = f" and prefixes of {found.inputs - own} of these texts" if found.inputs > own else ""
     print(f"{own} inputs{prefixes}, {margin}")
     say_of_ranges(found)
     list_held_back(found)
@@ -111,20 +113,20 @@ def opt(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help=".air file, or - for standard input.")
     ] = None,
-    passes: str = option("pass-a,pass-b{x=1}; none only checks the text.", "-p", default=""),
-    output: Path | None = option("File to write instead, .air.", "-o"),
+    passes: str = option("Passes: pass-a,pass-b{x=1}; without any, only check.", "-p", default=""),
+    output: Path | None = option("File to write, .air [default: standard output].", "-o"),
     print_ir_after_all: bool = switch("Print each pass's result on standard error."),
     verify_each: bool = switch(
-        "Also check that the text of each result reads back as the same module."
+        "Check that each result, printed and read back, is the same module."
     ),
-    explain: bool = switch("Print what each pass did, and did not, on standard error."),
+    explain: bool = switch("Print what each pass changed and what it left, on standard error."),
     target: str = FOR_TARGET,
     list_passes: bool = switch("List the passes and exit.", "--list"),
 ) -> None:
     """Run passes on IR text: text in, text out.
 
-    Arrays are read from the .safetensors beside FILE; without it they are zeros. The verifier runs
-    on the input and after every pass.
+    Arrays are read from the .safetensors beside FILE; without it, arrays are zeros. The verifier
+    runs on the input and after every pass.
     """
     if list_passes:
         _list()

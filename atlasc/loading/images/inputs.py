@@ -1,4 +1,4 @@
-"""Images to `pixel_values`: files, folders of them, and images in memory."""
+"""From images to `pixel_values`: files, folders of files, and images in memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 MAX_PIXELS = 1 << 30
-"""Numbers of all images together, scaled: 4 GiB."""
+"""Greatest number of pixel values of all scaled images together: 4 GiB."""
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels")
 Notes = list[tuple[str, str]]
 
 
 class _Item(NamedTuple):
-    """An image that is not read yet: its name for messages, what holds it, and its label."""
+    """An image before it is read: its name for messages, its source, and its label."""
 
     name: str
     source: Any
@@ -34,14 +34,18 @@ class _Item(NamedTuple):
 def load_images(
     source: Path, model: LoadedModel, choice: Callable[[int], Sequence[int]] = range
 ) -> Inputs:
-    """Read an image, or all images of a folder and of its folders one level down; with ``choice``
-    those of so many that it gives the numbers of.
+    """Read an image, or all images of a folder and of its subfolders one level down.
 
-    Names are relative to the source. Labels are the names of the folders that the images lie in,
-    or their numbers where the model has labels of all these names. Notes say what is not read.
+    Names are relative to the source. The label of an image is the name of its subfolder, or its
+    class number if the model knows all these names. Notes list files that are not read.
+
+    Args:
+        source: an image file or a folder.
+        model: the model that will read the images.
+        choice: given the number of images, the numbers of the wanted ones.
 
     Raises:
-        AtlasError: no image, or none that can be read; of `load_image_processor`.
+        AtlasError: there is no image, or no image can be read; or as `load_image_processor`.
     """
     if not source.is_dir():
         times = len(choice(1))
@@ -58,12 +62,12 @@ def load_images(
     notes = []
     others = [p for p in found if p.is_file() and p not in set(images)]
     deep = [p for p in found if p.is_dir() and p.parent != source]
-    for paths, why in ((others, "no image that is read"), (deep, "a folder in a folder")):
+    for paths, why in ((others, "not an image of a known kind"), (deep, "nested too deep")):
         if paths:
             names = [p.relative_to(source).as_posix() for p in paths]
             what = "file is" if len(names) == 1 else "files are"
             what = what if paths is others else what.replace("file", "folder")
-            details = f"  why: {why}: {named(names)}\n  what is read: {', '.join(SUFFIXES)}"
+            details = f"  why: {why}: {named(names)}\n  kinds that are read: {', '.join(SUFFIXES)}"
             notes.append((f"{len(names)} {what} left out", details))
     items = (
         _Item(p.relative_to(source).as_posix(), p, None if p.parent == source else p.parent.name)
@@ -73,7 +77,7 @@ def load_images(
 
 
 def images_in_memory(data: object, model: LoadedModel) -> Inputs | None:
-    """Images that the caller holds; None where data are something else, scaled pixels for example.
+    """Images in memory; None if the data is something else, for example scaled pixels.
 
     Args:
         data: an image (see `is_image`), or a sequence of images, of pairs (image, label) or of
@@ -81,7 +85,8 @@ def images_in_memory(data: object, model: LoadedModel) -> Inputs | None:
             [N, H, W, C] or [N, C, H, W].
 
     Raises:
-        AtlasError: a mapping has other members; no image can be read; of `load_image_processor`.
+        AtlasError: a mapping has other members, or no image can be read; or as
+            `load_image_processor`.
     """
     rows = _rows(data)
     if rows is None or _item(_row(rows, 0), "data[0]") is None:
@@ -100,7 +105,7 @@ def _row(rows: Any, number: int) -> Any:
 
 
 def _rows(data: Any) -> Any:
-    """A sequence of whatever may be images, at least one; None where data are none."""
+    """A non-empty sequence of possible images; None if the data is something else."""
     if not isinstance(data, str | Path) and is_image(data):
         return [data]
     if isinstance(data, Mapping):
@@ -116,7 +121,7 @@ def _rows(data: Any) -> Any:
 
 
 def _item(row: Any, name: str) -> _Item | None:
-    """An image with or without a label; None where it is none."""
+    """An image with or without a label; None if ``row`` is no image."""
     if is_image(row):
         return _Item(name, row)
     if isinstance(row, tuple) and len(row) == 2 and is_image(row[0]):
@@ -135,8 +140,9 @@ def _item(row: Any, name: str) -> _Item | None:
 
 
 def _inputs(items: Iterable[_Item], count: int, model: LoadedModel, notes: Notes) -> Inputs:
-    """So many images as inputs. One that cannot be read keeps its row, which has no numbers;
-    AtlasError where none can be read.
+    """The images as inputs. An image that cannot be read keeps its row, without numbers.
+
+    Raises AtlasError if no image can be read.
     """
     processor = load_image_processor(model)
     mode = "L" if model.image_shape[0] == 1 else "RGB"
@@ -169,7 +175,8 @@ def _inputs(items: Iterable[_Item], count: int, model: LoadedModel, notes: Notes
     for number, row in rows.items():
         pixels[number] = row
     why = {
-        number: f"it cannot be read: {fault.why or fault.what}" for number, fault in faults.items()
+        number: f"this image cannot be read: {fault.why or fault.what}"
+        for number, fault in faults.items()
     }
     return Inputs(
         {PIXELS: pixels},
@@ -188,7 +195,7 @@ def _require_fit(
         raise AtlasError(
             f"image {name} has another size than {first}",
             where=name,
-            why=f"{shape} and {known}; the model's preprocessing does not make them equal",
+            why=f"after the model's preprocessing the shapes {shape} and {known} differ",
         )
     if count * int(np.prod(shape)) > MAX_PIXELS:
         raise AtlasError(
@@ -198,14 +205,15 @@ def _require_fit(
 
 
 def _labels(labels: Sequence[Any], model: LoadedModel, notes: Notes) -> np.ndarray | None:
-    """Labels of all images: int64, or names, of which one that is missing is empty. Names that the
-    model knows are numbers.
+    """Labels of all images: int64, or names; a missing name is empty.
+
+    Names that the model knows become class numbers.
     """
     missing = sum(label is None for label in labels)
     if missing == len(labels):
         return None
     if missing:
-        why = "no folder or member names it"
+        why = "they lie in no labelled folder and have no member label"
         notes.append((f"{missing} of {len(labels)} images have no label", f"  why: {why}"))
     names = ["" if label is None else label for label in labels]
     if all(isinstance(name, str) for name in names):

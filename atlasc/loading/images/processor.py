@@ -1,9 +1,9 @@
 """The image processor of a model: from an image to `pixel_values`, as transformers computes them.
 
-`preprocessor_config.json` names a class of transformers, whose own code with pillow is called. Each
-class has its own steps and defaults, so there is no second version of them here. The file is
-checked before: sizes and numbers have bounds, and a member that is not known, or that the class
-does not read, is refused.
+`preprocessor_config.json` names a class of transformers. This module calls that class's own code
+with pillow, because each class has its own steps and defaults, and a second version could differ.
+The file is checked first: sizes and numbers have bounds, and a member that is unknown, or that the
+class does not read, is refused.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 FILES = ("processor_config.json", "preprocessor_config.json")
-"""Where transformers looks, in this order; the first one counts if it has an `image_processor`."""
+"""Where transformers looks for the file, in order; the first with an `image_processor` counts."""
 MAX_FILE = MIB
 LARGEST_SCALED = 2**24
-"""Pixels of an image after it is resized: a narrow one can grow to more than memory holds."""
+"""Greatest number of pixels of a resized image: a narrow image can grow beyond memory."""
 PIXELS = "pixel_values"
 SCALED = f"give scaled images: an .npz with an array {PIXELS}"
 UNREAD = {
@@ -42,7 +42,7 @@ UNREAD = {
     "reduce_labels",
     "do_reduce_labels",
 }
-"""Members that change no pixel: they name the class, or are about labels."""
+"""Members that change no pixel: they name the class, or concern labels."""
 
 _Extent = Annotated[int, Field(ge=1, le=4096)]
 _SizeName = Literal["height", "width", "shortest_edge", "longest_edge", "max_height", "max_width"]
@@ -52,7 +52,7 @@ _Class = Annotated[str, Field(pattern=r"^\w{1,80}(ImageProcessor(Fast|Pil)?|Feat
 
 
 class Members(Schema):
-    """The members of preprocessor_config.json that are known."""
+    """The known members of preprocessor_config.json."""
 
     image_processor_type: _Class | None = None
     feature_extractor_type: _Class | None = None
@@ -94,8 +94,8 @@ class ImageProcessor:
     """An image processor of transformers that computes with pillow.
 
     Attributes:
-        path: of its file.
-        processor: an object of transformers.
+        path: path of the preprocessor file.
+        processor: image processor of transformers.
     """
 
     def __init__(self, path: Path, processor: Any) -> None:
@@ -105,7 +105,7 @@ class ImageProcessor:
         """`pixel_values` of one image, float32 [channels, height, width].
 
         Raises:
-            AtlasError: the steps do not fit the image, or give something else.
+            AtlasError: the steps do not fit the image, or return something else than pixels.
         """
         what = f"{self.path.name} does not fit the image"
         with explained(what, self.path, SCALED), quiet_transformers():
@@ -113,15 +113,15 @@ class ImageProcessor:
             found = self.processor(images=image, return_tensors="np")
         if set(found) != {PIXELS} or np.ndim(found[PIXELS]) != 4 or len(found[PIXELS]) != 1:
             raise AtlasError(
-                f"{type(self.processor).__name__} gives more than the pixels of one image",
+                f"{type(self.processor).__name__} returns more than the pixels of one image",
                 where=str(self.path),
-                why=f"it gives {', '.join(f'{k} {np.shape(v)}' for k, v in found.items())}",
+                why=f"it returns {', '.join(f'{k} {np.shape(v)}' for k, v in found.items())}",
                 remedy=SCALED,
             )
         return np.ascontiguousarray(found[PIXELS][0], dtype=np.float32)
 
     def _require_small(self, image: Image) -> None:
-        """A ValueError for an image that resizing makes larger than memory."""
+        """Raise ValueError for an image that resizing would make larger than memory."""
         size = self.processor.size
         edge = getattr(size, "shortest_edge", None)
         if not (self.processor.do_resize and edge) or getattr(size, "longest_edge", None):
@@ -139,8 +139,8 @@ def load_image_processor(model: LoadedModel) -> ImageProcessor:
     """The image processor beside a model.
 
     Raises:
-        AtlasError: its file is missing or malformed, has members that are not known, or names no
-            class that computes with pillow.
+        AtlasError: the file is missing or malformed, has unknown members, or names no class that
+            computes with pillow.
     """
     path, members = _read(model.directory)
     kind = getattr(model.config, "model_type", None)
@@ -149,10 +149,10 @@ def load_image_processor(model: LoadedModel) -> ImageProcessor:
         named = members.get("image_processor_type") or members.get("feature_extractor_type")
         if not known and named is None:
             raise AtlasError(
-                f"{path.name} does not say which image processor it is of",
+                f"{path.name} does not name its image processor",
                 where=str(path),
                 why="each class of transformers has its own steps and defaults",
-                remedy='add it, for example "image_processor_type": "ViTImageProcessor"',
+                remedy='add a member, for example "image_processor_type": "ViTImageProcessor"',
             )
         what = f"the image processor of {path.name} cannot be used"
         remedy = "use a class of transformers that computes with pillow; or " + SCALED
@@ -175,7 +175,9 @@ def load_image_processor(model: LoadedModel) -> ImageProcessor:
 
 
 def _without_variant(name: str) -> str:
-    """The class of today: ViTImageProcessor of ViTFeatureExtractor or ViTImageProcessorFast."""
+    """The name of the current class: ViTImageProcessor for ViTFeatureExtractor and other
+    variants.
+    """
     name = name.removesuffix("Fast").removesuffix("Pil")
     return name.replace("FeatureExtractor", "ImageProcessor")
 
@@ -201,8 +203,8 @@ def _read(directory: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _checked(path: Path, raw: Any) -> dict[str, Any]:
-    """The members, without those that are neither known nor anything but null. Raises AtlasError
-    for others that are not known, and for values out of bounds.
+    """The members, without unknown members that are null. Raises AtlasError
+    for other unknown members, and for values out of bounds.
     """
     try:
         if not isinstance(raw, Mapping):

@@ -1,6 +1,7 @@
 """One image, from a file or from memory, as HuggingFace's `load_image` reads it.
 
-It is turned as its EXIF orientation says, then made RGB, or gray for a model of one channel.
+The image is rotated by its EXIF orientation, then converted to RGB, or to gray for a model with one
+channel.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LARGEST_IMAGE = 2**25
-"""Pixels: a file of some kilobytes can expand to more than the machine's memory."""
+"""Greatest number of pixels: a file of some kilobytes can expand beyond the machine's memory."""
 MAX_FILE = 256 * MIB
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp", ".tif", ".tiff", ".gif")
 CHANNELS = (1, 3, 4)
-REMEDY = "save it again as a .png, or leave it out"
+REMEDY = "save the image again as a .png, or leave it out"
 FRAMES, DEEP, TRANSPARENT = (
     "more than one frame: only the first one is read",
     "more than 8 bits a channel: values above 255 become 255, as in HuggingFace's load_image",
-    "transparent pixels: their colour is read as if they were not, as in HuggingFace's load_image",
+    "transparent pixels: transparency is ignored, as in HuggingFace's load_image",
 )
-"""What is said of an image of which something is lost."""
+"""Notes on images of which something is lost."""
 
 
 def is_image(value: Any) -> bool:
-    """Whether a value in memory is an image: of pillow, bytes [H, W], [H, W, C] or [C, H, W] in an
-    array or a tensor, the path of an image, or a file as `datasets` holds it.
+    """Whether a value in memory is an image.
+
+    Images are: objects of pillow; arrays or tensors of bytes [H, W], [H, W, C] or [C, H, W]; paths
+    of image files; files as `datasets` holds them.
     """
     from PIL.Image import Image as PillowImage
 
@@ -50,15 +53,16 @@ def is_image(value: Any) -> bool:
 
 
 def read_image(source: Any, name: str, mode: str, say: Callable[[str], object]) -> Image:
-    """An image in one of pillow's modes.
+    """Read an image in one of pillow's modes.
 
     Args:
         source: see `is_image`.
-        name: for messages.
-        say: called with what is lost of the image, if something is.
+        name: name of the image for messages.
+        mode: mode of pillow, such as "RGB".
+        say: called with a note if something of the image is lost.
 
     Raises:
-        AtlasError: it cannot be read, or has too many pixels.
+        AtlasError: the image cannot be read, or has too many pixels.
     """
     from PIL import Image as pillow
     from PIL import ImageOps
@@ -81,23 +85,23 @@ def read_image(source: Any, name: str, mode: str, say: Callable[[str], object]) 
 
 
 def _opened(source: Any) -> Image:
-    """An image that is not decoded yet, from whatever holds it. A ValueError where it is none."""
+    """An image that is not decoded yet, from any source; raises ValueError for other objects."""
     from PIL import Image as pillow
     from PIL import UnidentifiedImageError
 
     if isinstance(source, Mapping) and source.keys() == {"bytes", "path"}:
         source = source["bytes"] or source["path"]
     if isinstance(source, pillow.Image):
-        return source.copy()  # the caller's own is not closed
+        return source.copy()  # the caller's own image stays open
     if isinstance(source, str | Path):
-        # Not the file itself: a read of more bytes than it has would allocate memory for them.
+        # Not the file itself: reading beyond its end would allocate memory for the missing bytes.
         source = read_bytes(Path(source).expanduser(), MAX_FILE)
     if isinstance(source, bytes):
         try:
             return pillow.open(io.BytesIO(source), formats=FORMATS)
         except UnidentifiedImageError:
-            raise ValueError(f"it is no image of the kinds {', '.join(FORMATS)}") from None
-    if isinstance(source, Exception):  # of a data set that decodes images itself
+            raise ValueError(f"the file is no image of the kinds {', '.join(FORMATS)}") from None
+    if isinstance(source, Exception):  # from a data set that decodes images itself
         raise source
     if not is_image(source):
         raise ValueError(f"a {type(source).__name__} is no image, and no array of bytes (uint8)")

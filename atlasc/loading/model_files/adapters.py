@@ -1,4 +1,4 @@
-"""Folders with an adapter (LoRA and the like): small matrices that change another model."""
+"""Folders with an adapter (such as LoRA): small matrices that change another model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ MERGE = (
 
 
 def check_adapter(directory: Path, note: Callable[[str, str], object]) -> None:
-    """Whether a folder can be read as a whole model although it speaks of an adapter; a note says
-    that a merged model is taken.
+    """Check that a folder with files of an adapter can be read as a whole, merged model.
+
+    A note says that the weights count as merged.
 
     Raises:
-        AtlasError: it holds an adapter alone, or a model and an adapter beside it.
+        AtlasError: the folder holds only an adapter, or a model and an adapter beside it.
     """
     if not (directory / CONFIG).exists():
         return
@@ -33,9 +34,9 @@ def check_adapter(directory: Path, note: Callable[[str, str], object]) -> None:
     whole = any(directory.glob("model*.safetensors")) or any(directory.glob("pytorch_model*.bin"))
     if not whole or not (directory / "config.json").exists():
         raise AtlasError(
-            "the model directory holds an adapter alone",
+            "the model directory holds only an adapter",
             where=str(directory),
-            why=f"the model that it changes lies elsewhere{_base(directory)}",
+            why=f"the model that the adapter changes lies elsewhere{_base(directory)}",
             remedy=MERGE,
         )
     if adapter is not None:
@@ -46,7 +47,7 @@ def check_adapter(directory: Path, note: Callable[[str, str], object]) -> None:
             remedy=f"if it is merged, delete {CONFIG} and {adapter}; if it is not, {MERGE}",
         )
     note(
-        f"{CONFIG} is not read: the weights beside it are taken for the merged model",
+        f"{CONFIG} is not read: the weights beside it count as the merged model",
         "  why: the folder has the weights of a whole model and none of an adapter",
     )
 
@@ -59,7 +60,9 @@ def _base(directory: Path) -> str:
 
 @contextmanager
 def without_adapter(directory: Path) -> Iterator[Path]:
-    """The folder as libraries see it that would look for an adapter in it."""
+    """The folder without its adapter config, for libraries that would otherwise load the
+    adapter.
+    """
     if not (directory / CONFIG).exists():
         yield directory
         return

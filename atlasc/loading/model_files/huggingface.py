@@ -1,6 +1,6 @@
 """HuggingFace directories: config, weights and tokenizer, read without running their code.
 
-Every call is told to use local files alone, so that nothing is fetched.
+Every call is restricted to local files, so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-SAVE_REMEDY = "write it with model.save_pretrained(directory)"
+SAVE_REMEDY = "write the directory with model.save_pretrained(directory)"
 MAX_CONFIG = 16 * MIB
 LIMITS = (
     (re.compile(r"layers?$|depths?$|blocks$|stages?$"), 1_000),
@@ -30,7 +30,7 @@ LIMITS = (
     (re.compile(r"image|patch|channels|frames"), 1 << 15),
     (re.compile(r""), 1 << 20),
 )
-"""The greatest number of a member, by the first pattern found in the member's name."""
+"""Pattern of member names -> greatest allowed number; the first matching pattern counts."""
 IDS = re.compile(r"ids?$|label2id|seed|theta")
 """Members whose numbers are no sizes."""
 COUNTS = re.compile(r"^(num|n|max)_|_size$")
@@ -44,9 +44,9 @@ REFUSED = {
         "delete the member, and rename that file to model.safetensors",
     ),
 }
-"""Members of config.json that make transformers read other weights than those that were checked."""
+"""Members of config.json that make transformers read other weights than the checked ones."""
 ATTENTION = "sdpa"
-"""How the models of HuggingFace compute attention: `torch.export` makes one op of it."""
+"""Implementation of attention in HuggingFace models; `torch.export` turns it into one op."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
 FURTHER_FILES = (
     "tokenizer_config.json",
@@ -59,8 +59,10 @@ LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
-    """The config and the architecture class that it names. Raises AtlasError where it is no JSON
-    object, has sizes that no model has, or names an unknown model.
+    """The config of a directory, and the architecture class that the config names.
+
+    Raises AtlasError if config.json is no JSON object, has sizes that no model has, or names an
+    unknown model.
     """
     import transformers
 
@@ -78,9 +80,9 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
     names = named if isinstance(named, list) else [named]
     if raw["model_type"] not in transformers.CONFIG_MAPPING:
         raise _unknown_architecture(f"model_type {raw['model_type']!r}", path)
-    with explained("config.json has values that do not make a model", path):
+    with explained("config.json has values that describe no model", path):
         config = transformers.AutoConfig.from_pretrained(str(directory), **LOCAL)
-        if contradictory_labels(raw):  # as transformers before its version 5
+        if contradictory_labels(raw):  # like transformers before version 5
             config.id2label = {int(number): name for number, name in raw["id2label"].items()}
     base = transformers.AutoModel._model_mapping.get(type(config), None)
     model_class = getattr(transformers, str(names[0]), None) if names else base
@@ -99,7 +101,7 @@ def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:
 
 
 def contradictory_labels(raw: dict[str, Any]) -> tuple[int, int] | None:
-    """How many classes `id2label` and `num_labels` of config.json tell, where they differ."""
+    """The numbers of classes by `id2label` and by `num_labels`; None if they agree."""
     names, number = raw.get("id2label"), raw.get("num_labels")
     if not isinstance(names, dict) or type(number) is not int or len(names) == number:
         return None
@@ -107,7 +109,7 @@ def contradictory_labels(raw: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def labels_note(directory: Path, counts: tuple[int, int], found: int) -> tuple[str, str]:
-    """What is said of such a config: which number the weights have."""
+    """A note on contradicting numbers of classes: ``found`` is the number in the weights."""
     return (
         f"config.json says both {counts[0]} and {counts[1]} classes; the weights have {found}",
         f"  why: id2label names {counts[0]}, and num_labels is {counts[1]}\n"
@@ -122,9 +124,9 @@ def _check_sizes(raw: dict[str, Any], path: Path) -> None:
         limit = next(limit for pattern, limit in LIMITS if pattern.search(name))
         if not IDS.search(name) and abs(value) > limit:
             raise AtlasError(
-                f"config.json asks for more than a model has: {name} is {value}",
+                f"config.json has a size that is too large: {name} is {value}",
                 where=str(path),
-                why=f"it may be at most {limit}",
+                why=f"at most {limit} is allowed",
                 remedy=SAVE_REMEDY,
             )
         if value < -1 and COUNTS.search(name):  # some models write -1 for "no limit"
@@ -147,7 +149,7 @@ def _unknown_architecture(what: str, path: Path) -> AtlasError:
 
 
 def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn.Module:
-    """The architecture with random weights, or without any on the `meta` device."""
+    """The architecture with random weights; with ``meta``, on the `meta` device without weights."""
     import torch
 
     what = f"{model_class.__name__} cannot be built from its config"
@@ -165,7 +167,7 @@ def quiet_transformers() -> Iterator[Any]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():  # torch's, of layers without elements for example
+        with warnings.catch_warnings():  # from torch, for example about layers without elements
             warnings.simplefilter("ignore")
             yield transformers
     finally:
@@ -175,8 +177,9 @@ def quiet_transformers() -> Iterator[Any]:
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenizer | None:
-    """The tokenizer of a directory, or of the client of a compiled program; None where there is
-    none. Raises AtlasError where its files cannot be read.
+    """The tokenizer of a directory, or of the client of a compiled program; None if there is none.
+
+    Raises AtlasError if its files cannot be read.
     """
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         return None
@@ -193,6 +196,6 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
 
 
 def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:
-    """Errors of a tokenizer, as an AtlasError that names its directory."""
+    """A context that turns errors of a tokenizer into AtlasErrors that name its directory."""
     remedy = "copy the tokenizer files of the original model again"
     return explained("the model's tokenizer cannot be read", directory, remedy)

@@ -1,8 +1,8 @@
-"""Folders of sentence-transformers: what follows the Transformer, which a program does not compute.
+"""Folders of sentence-transformers: the steps after the Transformer, which a program leaves out.
 
 Such a folder lists its modules in `modules.json`: the Transformer, a pooling of its tokens, and
-perhaps linear layers and a normalisation. A program computes the Transformer alone. The others are
-cheap in the clear, and the client computes them from the decrypted answer; a note says which.
+perhaps linear layers and a normalisation. A program computes only the Transformer. The other steps
+are cheap in the clear: the client computes them from the decrypted answer. A note names them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ PAGE = "docs/model-files.md#sentence-embeddings"
 
 
 def left_to_the_client(directory: Path) -> list[tuple[str, str]]:
-    """A note on the modules that follow the Transformer in a directory, or in the one above it;
-    none where there are none. Raises AtlasError where a file is malformed.
+    """Notes on the modules that follow the Transformer; [] if there are none.
+
+    They are listed in the directory or in its parent. Raises AtlasError if a file is malformed.
     """
     root = next((one for one in (directory, directory.parent) if _lists(one, directory)), None)
     if root is None:
@@ -34,10 +35,10 @@ def left_to_the_client(directory: Path) -> list[tuple[str, str]]:
         return []
     return [
         (
-            "the program gives the embeddings of tokens, not of sentences",
-            f"  why: the folder is one of sentence-transformers, whose further steps are not "
-            f"computed: {', '.join(steps)}\n"
-            f"  what to do: compute them from the decrypted answer ({PAGE})",
+            "the program computes the embeddings of tokens, not of sentences",
+            f"  why: this folder of sentence-transformers has further steps, which atlasc does not "
+            f"compute: {', '.join(steps)}\n"
+            f"  what to do: compute these steps from the decrypted answer ({PAGE})",
         )
     ]
 
@@ -47,7 +48,7 @@ def _modules(root: Path) -> list[dict[str, Any]]:
 
 
 def _lists(root: Path, directory: Path) -> bool:
-    """Whether a root has a list of modules that the directory is one of."""
+    """Whether ``root`` has a list of modules with ``directory`` in it."""
     if not (root / MODULES).is_file():
         return False
     return root == directory or any(one.get("path") == directory.name for one in _modules(root))
@@ -62,7 +63,7 @@ def _is_transformer(module: dict[str, Any]) -> bool:
 
 
 def _described(root: Path, module: dict[str, Any]) -> str:
-    """A module in words: its kind, and of what kind a pooling or a linear layer is."""
+    """A module in words: its kind, and the modes of a pooling or the sizes of a linear layer."""
     kind, path = _kind(module), str(module.get("path", ""))
     inside = Path(path).name == path and path not in ("", ".", "..")
     facts = _settings(root / path / "config.json") if inside else {}

@@ -3,7 +3,8 @@
 `torch.export.load` unpickles parts of an archive, loads compiled libraries from it, evaluates
 symbolic sizes and guards as Python, imports classes that it names, and writes the names of nodes
 into Python source that it executes. An archive is therefore checked first, record by record, and
-refused unless all that it holds is tensors and a graph whose every string is known to be harmless.
+into Python source that it executes. An archive is therefore checked first, record by record. It is
+refused unless it holds only tensors and a graph in which every string is known to be harmless.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 
 ZIP = b"PK\x03\x04"
 TWO_SAFE_WAYS = (
-    "save it in one of the two safe ways: model.save_pretrained(directory), or torch.export.save("
-    "torch.export.export(model, args, strict=False), 'model.pt2')"
+    "save the model in one of two safe ways: model.save_pretrained(directory), or "
+    "torch.export.save(torch.export.export(model, args, strict=False), 'model.pt2')"
 )
-EXPORT_AGAIN = "export it again with this torch version: torch.export.save(program, 'model.pt2')"
+EXPORT_AGAIN = (
+    "export the model again with this torch version: torch.export.save(program, 'model.pt2')"
+)
 MAX_RECORDS = 1 << 17
 MAX_GRAPH = 512 * MIB
-"""Bytes of the JSON that describes a graph."""
+"""Greatest number of bytes of the JSON that describes a graph."""
 GRAPH, SAMPLE = "models/model.json", "data/sample_inputs/model.pt"
 FOLDERS = {"data/weights": "weights", "data/constants": "constants"}
 RECORD = re.compile(
@@ -45,11 +48,11 @@ RECORD = re.compile(
     re.ASCII | re.DOTALL,
 )
 NAME = re.compile(r"[\w.-]{0,1000}", re.ASCII)
-"""Names become source text; text of this form is nothing but a name."""
+"""Form of a name: text of this form is harmless when torch writes it into Python source."""
 PLAIN = re.compile(r"[\w.,>() +-]{0,1000}", re.ASCII)
-"""String arguments: "none", "bij,bjk->bik"; and versions."""
-# Sympy's text form of sizes; no attribute access, no string but a symbol's name; of powers
-# `has_small_powers` says more.
+"""Form of string arguments such as "none" and "bij,bjk->bik", and of versions."""
+# Form of sizes as sympy writes them: no attribute access, and no strings but names of symbols.
+# `has_small_powers` checks powers.
 EXPRESSION = re.compile(
     r"(?=.{1,2000}$)(?:\b(?:Symbol|Integer|Add|Mul|Mod|FloorDiv|Max|Min|Pow|True|False"
     r"|positive|nonnegative|integer|[su]\d{1,4}|\d{1,12})\b|'[su]\d{1,4}'"
@@ -57,7 +60,7 @@ EXPRESSION = re.compile(
 )
 SMALL_EXPONENTS = {f"Integer({number})" for number in (2, 3, 4)}
 SYMBOL = re.compile(r"[su]\d{1,4}")
-# Nothing that calls what it is given, sets attributes, or opens files.
+# Nothing in this list calls its arguments, sets attributes, or opens files.
 TARGET = re.compile(
     r"torch\.ops\.aten\.(?!from_file\b|save\b)[\w.]+|torch\.ops\.prims\.[\w.]+"
     r"|torch\.ops\.higher_order\.wrap_with_(set_grad_enabled|autocast)"
@@ -69,7 +72,7 @@ SHOWN = (
     "guards_code", "stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node",
     "custom",
 )  # fmt: skip
-"""Members whose text is only shown, or never used."""
+"""Members whose text is only displayed, or never used."""
 STRINGS = {
     "expr_str": EXPRESSION,
     "target": TARGET,
@@ -78,7 +81,7 @@ STRINGS = {
     "torch_version": PLAIN,
     **dict.fromkeys(SHOWN, re.compile(r".*", re.DOTALL)),
 }
-"""Strings by the member that they stand under; all others are names."""
+"""Member -> form of its strings; strings of all other members must be names."""
 SPECS = ("in_spec", "out_spec")
 OBJECTS = ("as_operator", "as_custom_obj", "class_fqn")
 """Members that name functions and classes."""
@@ -86,13 +89,14 @@ STRUCTURE = re.compile(
     r"builtins\.(tuple|list|dict)|collections\.OrderedDict|transformers\.[\w.]+", re.ASCII
 )
 Shape = tuple[int | None, ...]
-"""Of an input: None at an axis that is free."""
+"""Shape of an input; None at an axis of any length."""
 _Extent = dict[Literal["as_int"], Annotated[int, Field(ge=0, lt=1 << 40)]]
 
 
 def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
-    """Content of a `.pt` file: a dictionary of tensors, or a module if the pickle is trusted.
-    Raises AtlasError where the file would run code, is damaged, or holds something else.
+    """The content of a `.pt` file: a dictionary of tensors, or a module if the pickle is trusted.
+
+    Raises AtlasError if the file would run code, is damaged, or holds something else.
     """
     import torch
 
@@ -101,7 +105,7 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
         warnings.catch_warnings(),
         explained(f"{path.name} cannot be read as a torch file", path, TWO_SAFE_WAYS),
     ):
-        warnings.simplefilter("ignore")  # odd content is refused, or does no harm
+        warnings.simplefilter("ignore")  # odd content is refused or harmless
         check_records(file)
         try:
             content = torch.load(file, map_location="cpu", weights_only=not trust_pickle)
@@ -111,7 +115,7 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
             raise AtlasError(
                 f"{path.name} is a pickled object, not a file of weights",
                 where=str(path),
-                why="to load it would run code from the file; it asks for " + ", ".join(names[:3]),
+                why="loading it would run code from the file, which calls " + ", ".join(names[:3]),
                 remedy=TWO_SAFE_WAYS + "; or give --trust-pickle if you made the file yourself",
             ) from error
     if isinstance(content, torch.nn.Module):
@@ -123,33 +127,33 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
         raise AtlasError(
             f"{path.name} holds neither a module nor a dictionary of tensors",
             where=str(path),
-            why=f"it holds a {type(content).__name__}",
+            why=f"the file holds a {type(content).__name__}",
             remedy=TWO_SAFE_WAYS,
         )
     return content
 
 
 def check_records(file: BinaryIO) -> None:
-    """Raise ValueError for a zip whose records are compressed or overlap.
+    """Raise ValueError if the records of a zip are compressed or overlap.
 
-    Afterwards the file is at its beginning.
+    The file is then positioned at its beginning.
     """
     import torch
 
     start = file.read(4)
     file.seek(0)
     if start != ZIP:
-        return  # a format of older versions, which is read from front to back
+        return  # an older format, read from front to back
     reader = torch._C.PyTorchFileReader(file)
     names = reader.get_all_records()
     held, size = sum(map(reader.get_record_size, names)), file.seek(0, io.SEEK_END)
     file.seek(0)
     if held > size or len(set(names)) < len(names):
-        raise ValueError("its records are packed or overlap; torch stores them as they are")
+        raise ValueError("its records are compressed or overlap; torch stores records uncompressed")
 
 
 def _pickled_names(file: BinaryIO) -> list[str]:
-    """Classes and functions that a pickle asks for, read from its opcodes without running it."""
+    """The classes and functions that a pickle asks for, read from its opcodes."""
     import torch
 
     names: dict[str, None] = {}
@@ -176,18 +180,19 @@ class _Payload(BaseModel):
 
 
 class _Refusal(Exception):
-    """Why an archive carries more than tensors and a graph."""
+    """Why an archive is refused: it holds more than tensors and a graph."""
 
 
 class _UnknownSize(_Refusal):
-    """A size of a tensor that is computed in a way that is not read."""
+    """A size of a tensor in a form that atlasc does not read."""
 
 
 def load_exported_program(
     path: Path,
 ) -> tuple[ExportedProgram, torch.nn.Module, dict[str, Shape | None]]:
-    """A program that `torch.export.save` wrote, its module, and the shapes of its inputs. Raises
-    AtlasError where the file is not such an archive, is damaged, or carries executable content.
+    """A program that `torch.export.save` wrote, its module, and the shapes of its inputs.
+
+    Raises AtlasError if the file is no such archive, is damaged, or carries executable content.
     """
     from torch.export.pt2_archive._package import load_pt2
 
@@ -209,14 +214,14 @@ def load_exported_program(
                 raise AtlasError(
                     f"{path.name} carries more than tensors and a graph, and is refused",
                     where=str(path),
-                    why=f"{refusal}; to load it could run code from the file",
+                    why=f"{refusal}; loading the archive could run code from it",
                     remedy="export the model with tensor arguments only, and give the archive of "
                     "torch.export.save",
                 ) from refusal.__cause__
             file.seek(0)
-            # Not torch.export.load: it tries another format where this one fails.
+            # Not torch.export.load, which tries another format if this one fails.
             program = load_pt2(file).exported_programs["model"]
-            program.example_inputs = None  # with these, guards would be compiled as Python
+            program.example_inputs = None  # otherwise guards would be compiled as Python
             nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
             shapes: dict[str, Shape | None] = {
                 name: tuple(
@@ -224,7 +229,7 @@ def load_exported_program(
                     for n in getattr(nodes[name].meta["val"], "shape", ())
                 )
                 for name in program.graph_signature.user_inputs
-                if isinstance(name, str)  # constants are not
+                if isinstance(name, str)  # constants have no name
             }
             return program, program.module(), shapes
 
@@ -272,7 +277,7 @@ def _check_tensors(folder: str, config: bytes, sizes: dict[str, int]) -> None:
         for extent, stride in zip(shape, strides, strict=True):
             reach, elements = reach + (extent - 1) * stride, elements * extent
         held = sizes.get(f"{folder}/{payload.path_name}", 0)
-        if elements and max(reach + 1, elements) > held:  # an element has a byte at least
+        if elements and max(reach + 1, elements) > held:  # an element has at least one byte
             raise _Refusal(f"tensor {name} of shape {shape} is larger than its record")
 
 
@@ -288,16 +293,14 @@ def _check_graph(graph: Any) -> None:
             what = {"target": "an op of a model"}
             raise _Refusal(f"{text[:200]!r} is not {what.get(member, 'a plain name')}")
         elif text in OBJECTS:
-            raise _Refusal("it uses an object that is no tensor")
+            raise _Refusal("its graph uses an object that is no tensor")
     for symbol in graph["range_constraints"]:
         if not SYMBOL.fullmatch(symbol):
-            raise _Refusal(f"{symbol!r} is no symbolic size")
+            raise _Refusal(f"{symbol!r} is not a symbolic size")
 
 
 def has_small_powers(text: str) -> bool:
-    """Whether no power in a size grows without end: the exponents are small numbers, and no base
-    has a power in it.
-    """
+    """Whether powers in a size stay small: exponents are small numbers, and no base has a power."""
     if "Pow" not in text:
         return True
     try:
@@ -320,7 +323,7 @@ def _is_power(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def _check_structure(spec: Any) -> None:
-    """Refuse a nesting of inputs or outputs that names anything but containers and their keys."""
+    """Refuse nested inputs or outputs that name anything but containers and their keys."""
     _, root = spec
     left = [root]
     while left:
@@ -329,9 +332,9 @@ def _check_structure(spec: Any) -> None:
         if node["type"] is None and node["context"] is None:
             continue
         if not STRUCTURE.fullmatch(node["type"]):
-            raise _Refusal(f"it nests its values in {node['type']}")
+            raise _Refusal(f"its inputs or outputs are nested in {node['type']}")
         if node["type"].startswith("transformers."):
-            import transformers.modeling_outputs  # noqa: F401  # torch knows them from then on
+            import transformers.modeling_outputs  # noqa: F401  # registers its outputs with torch
         for key in json.loads(node["context"]) or []:
             if not isinstance(key, str) or not NAME.fullmatch(key):
-                raise _Refusal(f"it nests its values under {key}")
+                raise _Refusal(f"its inputs or outputs are nested under {key}")

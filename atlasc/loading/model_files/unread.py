@@ -1,9 +1,9 @@
-"""Weights that a file has and the architecture does not read: which of them change an answer.
+"""Weights in a file that the architecture does not read: whether they would change an answer.
 
-A head of another task changes nothing: a note says that it is not computed. Everything else does,
-such as a layer beyond those of the config, or the matrices of an adapter beside the weights that
-they belong to: it is refused. A head is what some architecture of the same model has at its end
-and the one that is loaded has not.
+The head of another task changes nothing, so a note says that it is not computed. Any other unread
+weight is refused: a layer beyond those of the config, or the matrices of an adapter beside the
+weights that they change. A weight counts as a head if some architecture of the same model has it
+after its base, and the loaded architecture does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def require_read(
     """Notes on weights that are not read, by their names in the file.
 
     Raises:
-        AtlasError: one of them belongs to what the model computes.
+        AtlasError: one of these weights belongs to the computation of the model.
     """
     names = sorted(names)
     if not names:
@@ -37,17 +37,18 @@ def require_read(
         raise AtlasError(
             f"the file has {_counted(inside)} that {type(module).__name__} does not read",
             where=str(source),
-            why=f"{named(inside)}: without them the answers are those of another model",
+            why=f"{named(inside)}: without these weights the answers would differ from the model's",
             remedy="use the config.json that was saved with these weights; merge an adapter into "
             "its model first: model.merge_and_unload().save_pretrained(directory)",
         )
     return [
         (
             f"{_counted(names)} of the file {'is' if len(names) == 1 else 'are'} not read",
-            f"  why: {type(module).__name__}, which config.json names, has no part for them: "
+            f"  why: {type(module).__name__}, which config.json names, has no part for these "
+            "weights: "
             f"{named(names)}\n"
-            "  what to do: nothing, if you want what this architecture gives; else name another "
-            'one in config.json: "architectures"',
+            "  what to do: nothing, if you want the outputs of this architecture; otherwise name "
+            'another one in config.json: "architectures"',
         )
     ]
 
@@ -57,7 +58,7 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _parts(module: torch.nn.Module) -> set[str]:
-    """Names of the parts of a model: those of its base, and those after it."""
+    """Names of the parts of a model: the parts of its base, and the parts after the base."""
     prefix = str(getattr(module, "base_model_prefix", ""))
     base = getattr(module, prefix, module) if prefix else module
     own = {name for name, _ in (*module.named_children(), *module.named_parameters(recurse=False))}
@@ -77,5 +78,5 @@ def _architectures(config: Any) -> Iterator[torch.nn.Module]:
     for one in sorted(classes, key=lambda one: str(one.__name__)):
         try:
             yield build(config, one, meta=True)
-        except AtlasError:  # of a task that needs more than the config has
+        except AtlasError:  # for a task whose settings the config lacks
             continue

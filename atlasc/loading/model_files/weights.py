@@ -33,10 +33,10 @@ WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-"""Files of weights, the first one that is there counts; an index names several others."""
+"""Files of weights; the first that exists counts. An index names several files."""
 MAX_INDEX = 64 * MIB
 SLACK = 1 << 26
-"""Numbers of a model that are not in the files of its weights: masks, positions."""
+"""Numbers of a model that its weight files leave out: masks, positions."""
 
 
 class _WeightsIndex(BaseModel):
@@ -49,9 +49,11 @@ def load_weights(
     model_class: Any,
     tensors: dict[str, torch.Tensor] | None = None,
 ) -> tuple[torch.nn.Module, list[tuple[str, str]]]:
-    """The architecture with the weights of a directory, or with the tensors of a `.pt` file; and
-    notes on what of the files is not read. Raises AtlasError where weights are missing, damaged, of
-    another size than in the config, or not read although they change answers.
+    """The architecture with the weights of a directory, or with the tensors of a `.pt` file.
+
+    Returns the module, and notes on the parts of the files that are not read. Raises AtlasError if
+    weights are missing, damaged, of another size than in the config, or unread although they would
+    change answers.
     """
     files = _weights_files(source) if tensors is None else [source]
     size = sum(_check_weights_file(file) for file in files)
@@ -61,7 +63,7 @@ def load_weights(
         raise AtlasError(
             "config.json describes a larger model than its weights",
             where=str(source),
-            why=f"it asks for {wanted} numbers, and the files have {size} bytes",
+            why=f"the config asks for {wanted} numbers, but the files have {size} bytes",
             remedy="use the config.json that was saved with these weights",
         )
     safe = all(file.suffix == ".safetensors" for file in files)
@@ -106,10 +108,10 @@ def _read_weights(
     safe: bool,
     **extra: Any,
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The module, and which weights are missing, unexpected, or of another size."""
+    """The module, and the names of weights that are missing, unexpected, or of another size."""
     import torch
 
-    remedy = "copy the files again; a .bin file must hold tensors only"
+    remedy = "copy the files again; a .bin file must hold only tensors"
     what = "the model's weights cannot be read"
     with explained(what, source, remedy), without_adapter(source) as place:
         module, info = model_class.from_pretrained(
@@ -129,7 +131,7 @@ def _read_weights(
 
 
 def _weights_files(directory: Path) -> list[Path]:
-    """The files of weights; raises AtlasError if one lies in another folder, or there is none."""
+    """The files of weights; raises AtlasError if a file lies in another folder or there is none."""
     found = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
     if found is None:
         raise AtlasError(
@@ -146,13 +148,13 @@ def _weights_files(directory: Path) -> list[Path]:
             raise AtlasError(
                 f"weights index {found.name} names {name}, which is not in its folder",
                 where=str(found),
-                remedy="copy or download it again",
+                remedy="copy or download the index again",
             )
     return [directory / name for name in names]
 
 
 def _check_weights_file(path: Path) -> int:
-    """Bytes of a file of weights; raises AtlasError if it is missing or damaged."""
+    """Size in bytes of a file of weights; raises AtlasError if it is missing or damaged."""
     from safetensors import safe_open
 
     try:
@@ -172,6 +174,6 @@ def _check_weights_file(path: Path) -> int:
             f"weights file {path.name} is missing or damaged",
             where=str(path),
             why=first_line(error),
-            remedy="copy or download it again",
+            remedy="copy or download the file again",
         ) from error
     return size

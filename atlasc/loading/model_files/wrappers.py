@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     import torch
 
 WRAPPED = ("_orig_mod", "module")
-"""Under these names the wrappers hold the model."""
+"""Attributes under which the wrappers hold the model."""
 
 
 def named_inputs(module: Any) -> dict[str, inspect.Parameter]:
-    """What the forward of a module takes by name."""
+    """The parameters of a module's forward, by name."""
     try:
         every = inspect.signature(module.forward).parameters
-    except (AttributeError, TypeError, ValueError):  # a module of torch.jit tells nothing
+    except (AttributeError, TypeError, ValueError):  # a module of torch.jit has no signature
         return {}
     return {
         name: one
@@ -27,7 +27,7 @@ def named_inputs(module: Any) -> dict[str, inspect.Parameter]:
 
 
 def unwrapped(model: torch.nn.Module, note: Callable[[str, str], object]) -> torch.nn.Module:
-    """The model inside of wrappers; the module itself where it is none. A note says so."""
+    """The model inside of wrappers, with a note; a module without wrappers is returned as it is."""
     inner: Any = model
     while not named_inputs(inner):
         parts = [part for name, part in inner.named_children() if name in WRAPPED]

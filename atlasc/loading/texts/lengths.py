@@ -1,5 +1,6 @@
-"""One length for all texts: shorter ones are padded, longer ones are cut, divided or refused.
-Calibration adds prefixes.
+"""One length for all texts: shorter texts are padded, longer texts are cut, divided or refused.
+
+For calibration, prefixes of texts are added.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 MAX_TOKENS = 1 << 29
-"""Of all inputs together, padding included: 4 GiB."""
+"""Greatest number of tokens of all inputs together, padding included: 4 GiB."""
 SHOWN_WORDS = 6
-"""Of a text that is refused."""
+"""Number of words that a message shows of a refused text."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Texts:
     """Texts of any length, as tokens.
 
     Attributes:
-        channels: the model inputs that have a number for each token; first `input_ids` and
-            `attention_mask` (1 keep, 0 padding).
-        tokens: [channels, m] of each text, at least one text.
+        channels: model inputs with one number per token; first `input_ids` and `attention_mask` (1
+            keep, 0 padding).
+        tokens: one array [channels, m] for each text; at least one text.
         inputs: names, labels, notes and faults of the texts, without arrays.
-        words: the texts themselves, one of each or the two of a pair; None where ids were given.
+        words: each text, or both texts of a pair, as strings; None if ids were given.
     """
 
     channels: tuple[str, ...]
@@ -43,21 +44,22 @@ class Texts:
 
 
 def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: str) -> Inputs:
-    """The channels [N, n], padded on the right: the model then gives what it gives for the text
+    """The channels [N, n], padded on the right, so that the model's result is that of the text
     alone.
 
-    A text that is too long loses the padding at its end first. What is left over is cut or divided.
-    Every part keeps the special tokens that the tokenizer put at the beginning and at the end of
-    the text. A pair is cut by its tokenizer, which shortens the longer of the two texts.
+    A text that is too long first loses the padding at its end. The rest is cut or divided. Every
+    part keeps the special tokens that the tokenizer put at the beginning and at the end of the
+    text. A pair is cut by its tokenizer, which shortens the longer of the two texts.
 
     Args:
-        texts: a text that is divided gives its name and label to all its parts.
+        texts: a divided text passes its name and label on to all its parts.
+        model: the model that will read the texts.
         sequence_length: n; None for the longest text, or for as much as the model takes.
         long: see ``LONG``.
 
     Raises:
-        AtlasError: a text is too long and refused; the model has another length, or too few
-            positions; more tokens than fit into memory.
+        AtlasError: a text is too long and ``long`` refuses it; the model has another length, or too
+            few positions; or there are more tokens than fit into memory.
     """
     if long not in LONG:
         raise AtlasError(f"--long cannot be {long!r}", remedy=f"use one of {', '.join(LONG)}")
@@ -91,13 +93,13 @@ def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: 
 
 
 def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Generator) -> Inputs:
-    """The texts, and after them a prefix of each: new texts may be shorter than all of them.
+    """The texts, followed by a prefix of each, because new texts may be shorter than all of these.
 
-    A prefix has one token or more beside the special ones, and lacks one or more of its text. The
-    logarithm of the number is uniform: the fewer tokens there are, the more does one change. The
+    A prefix has at least one token beside the special tokens, and at least one token less than its
+    text. The logarithm of its length is uniform, because one token changes a short text more. The
     special tokens at the end of the text are kept, and padding follows as after any short text. A
-    text of one token has no prefix. Of a pair both texts become shorter; segments stay with their
-    tokens, and positions that were given with their place.
+    text of one token has no prefix. In a pair, both texts become shorter; segments stay with their
+    tokens, and given positions with their place.
     """
     special, channels = special_of(model), tuple(inputs.arrays)
     keep = inputs.arrays[MASK] > 0
@@ -119,7 +121,7 @@ def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Gener
 
 
 def _without_end(text: np.ndarray) -> np.ndarray:
-    """A text without the padding behind its last token. Padding elsewhere has positions too."""
+    """A text without the padding behind its last token. Padding elsewhere occupies positions."""
     kept = np.flatnonzero(text[1])
     return text[:, : kept[-1] + 1] if len(kept) else text[:, :1]
 
@@ -133,15 +135,15 @@ def _divided(
     length: int,
     windows: bool,
 ) -> list[np.ndarray]:
-    """A text that is too long, cut or as windows."""
+    """A text that is too long, cut or divided into windows."""
     text, pair = texts.tokens[row], texts.words is not None and len(texts.words[row]) == 2
     fault = ""
     if pair and windows:
         fault = "windows of a pair are not defined"
     elif texts.words is None and text[2:].any():
-        fault = f"it has {' and '.join(texts.channels[2:])}, which a shorter text would not have"
+        fault = f"the text has {' and '.join(texts.channels[2:])}, which a shorter text would lack"
     elif not text[1].all():
-        fault = "padding in front of its tokens or among them has positions"
+        fault = "padding in front of its tokens or among them occupies positions"
     if fault:
         raise AtlasError(
             f"a text of {text.shape[1]} tokens cannot be "
@@ -167,7 +169,7 @@ def _divided(
 def _parts(
     text: np.ndarray, length: int, special: Special, windows: bool, left: bool
 ) -> list[np.ndarray]:
-    """The beginning of a text (``left``: its end), or all its windows one after the other."""
+    """The beginning of a text (``left``: its end), or all its windows in order."""
     head, tail = special.ends(text[0])
     end, room = text.shape[1] - tail, length - head - tail
     if room < 1:
@@ -190,7 +192,7 @@ def _no_room(length: int, special: int, least: int) -> AtlasError:
 def _joined(
     parts: Sequence[np.ndarray], length: int, channels: Sequence[str], model: LoadedModel
 ) -> dict[str, np.ndarray]:
-    """The channels [N, n] of all parts, padded on the right."""
+    """Model input -> [N, n]: all parts, padded on the right."""
     fill: Mapping[str, int] = {IDS: _padding(model), SEGMENTS: _segment_of_padding(model)}
     joined = {}
     for at, name in enumerate(channels):
@@ -201,15 +203,16 @@ def _joined(
 
 
 def _length(model: LoadedModel, wanted: int | None, longest: int, bounded: bool) -> int:
-    """Tokens of a padded text: as wanted, as exported, or as the longest text, which is bounded by
-    what the model takes if it may be cut.
+    """Number of tokens of a padded text: as wanted, as exported, or as the longest text.
+
+    If texts may be cut (``bounded``), the longest text counts only as far as the model takes it.
     """
     exported = model.shapes.get(IDS)
     fixed = exported[1] if exported is not None and len(exported) == 2 else None
     positions = model.size("max_position_embeddings")
     length = wanted or fixed or longest
     if bounded and not (wanted or fixed) and positions and longest > positions:
-        # Of some models a few positions are not for tokens; their tokenizer knows.
+        # Some models reserve a few positions; their tokenizer knows the number for tokens.
         most = getattr(model.tokenizer, "model_max_length", None)
         length = min(most, positions) if type(most) is int and most > 0 else positions
     if fixed is not None and length != fixed:
@@ -236,7 +239,7 @@ def _require_memory(inputs: int, length: int) -> None:
 
 
 def _padding(model: LoadedModel) -> int:
-    """Id of the padding; 0 where nobody says."""
+    """Id of the padding token; 0 if neither config nor tokenizer names one."""
     known = getattr(model.tokenizer, "pad_token_id", None)
     if known is None:
         known = getattr(model.config, "pad_token_id", None)
@@ -255,6 +258,6 @@ def _too_long(where: str, tokens: int, length: int, model: LoadedModel) -> Atlas
         f"a text of {tokens} tokens is longer than the compiled length {length}",
         where=where,
         why=f"the model itself takes at most {positions} tokens" if beyond else "",
-        remedy="shorten it"
+        remedy="shorten the text"
         + ("" if beyond else f", or compile with --sequence-length {tokens} or more"),
     )

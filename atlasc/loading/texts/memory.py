@@ -1,6 +1,6 @@
-"""What people hold in their hands: the objects of other libraries as lists and mappings.
+"""Objects of other libraries, turned into lists and mappings.
 
-pandas, polars and datasets are no dependencies: their objects are known by what they can do.
+pandas, polars and datasets are no dependencies: their objects are recognised by their methods.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 
 MAX_ROWS = 1 << 24
-"""Of data that are iterated over, which may have no end."""
+"""Greatest number of rows of iterated data, which may have no end."""
 
 
 def plain(data: object) -> object:
-    """Data as a list, a dictionary, or an array: of a DataFrame, a Series, a data set or a loader;
-    other data as they are.
+    """Turn a DataFrame, a Series, a data set or a loader into a list, a dictionary or an array.
+
+    Other data is returned as it is.
 
     Raises:
-        AtlasError: several data sets at once, or data without end.
+        AtlasError: the data is several data sets at once, or has no end.
     """
     known: Any = data
     if isinstance(data, str | np.ndarray) or hasattr(data, "detach"):
@@ -36,7 +37,7 @@ def plain(data: object) -> object:
         if split is not None:
             raise AtlasError(
                 f"data has several data sets: {', '.join(map(str, data))}",
-                remedy=f"give one of them: data[{split!r}]",
+                remedy=f"give one data set: data[{split!r}]",
             )
         return dict(data)
     if hasattr(data, "to_list"):  # a Series
@@ -45,15 +46,15 @@ def plain(data: object) -> object:
         rows = list(itertools.islice(data, MAX_ROWS + 1))
         if len(rows) > MAX_ROWS:
             raise AtlasError(
-                f"data has more than {MAX_ROWS} rows, or no end", remedy="give a part of it"
+                f"data has more than {MAX_ROWS} rows, or no end", remedy="give a part of the data"
             )
         return rows
     return data
 
 
 def stacked(rows: Sequence[Mapping[str, Any]], main: str) -> dict[str, Any] | None:
-    """Rows or batches of arrays, such as a loader of images gives, as arrays by name; None where
-    they do not have the same members.
+    """Rows or batches of arrays, such as a loader of images yields, as arrays by name; None if the
+    rows have different members.
     """
     if any(row.keys() != rows[0].keys() or main not in row for row in rows):
         return None
@@ -66,9 +67,9 @@ def stacked(rows: Sequence[Mapping[str, Any]], main: str) -> dict[str, Any] | No
 
 
 def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | None:
-    """Texts and ids as rows; None where data are something else.
+    """Rows of texts or ids; None if the data is something else.
 
-    A mapping is a row, or the columns of rows (what a tokenizer returns, or a batch of a loader). A
+    A mapping is one row, or columns of rows (the output of a tokenizer, or a batch of a loader). A
     row in a sequence is a mapping, a text, a pair of texts, or a list of ids.
     """
     if isinstance(data, Mapping):
@@ -91,7 +92,7 @@ def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | N
 
 
 def _divided(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of columns; a mapping that is a row already, as it is."""
+    """The rows of columns; a mapping that is a single row already is returned as it is."""
     values = {str(name): simple(value) for name, value in columns.items()}
     wide = {n: v for n, v in values.items() if isinstance(v, list)}
     ids = values.get("input_ids")
@@ -114,7 +115,7 @@ def _has_texts(column: list[Any]) -> bool:
 
 
 def simple(value: Any) -> Any:
-    """A value as lists and numbers of Python: arrays, tensors, tuples and numbers of NumPy."""
+    """A value as Python lists and numbers; takes arrays, tensors, tuples and NumPy numbers."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if hasattr(value, "detach"):

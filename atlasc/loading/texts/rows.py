@@ -1,7 +1,7 @@
-"""Texts, pairs of texts and token ids, row by row, by the names that data sets give them.
+"""Texts, pairs of texts and token ids, row by row, under the names that data sets use.
 
-One rule for a member that is not known here: it is refused, by name. Nothing that could change an
-answer is left out.
+An unknown member is always refused, by name, so that nothing that could change an answer is left
+out.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ TEXTS = (
     ("text",),
     ("sentence",),
 )
-"""Names of the two texts of a pair, and of a text, in the order in which they are looked for."""
+"""Names of the two texts of a pair, and of a single text, in the order of precedence."""
 IGNORED = ("idx", "id", "index", "guid", "uid", "pairID", "label_text", "__index_level_0__")
-"""Members of data sets that say nothing to a model; a note tells that they are not read."""
-REMEDY = "rename it, or remove it (a data set of HuggingFace: dataset.remove_columns)"
+"""Members of data sets that mean nothing to a model; a note says that they are not read."""
+REMEDY = "rename the member, or remove it (a data set of HuggingFace: dataset.remove_columns)"
 
 
 def texts_of(
     rows: Mapping[str, Mapping[str, Any]], model: LoadedModel, *, partial: bool = False
 ) -> Texts:
-    """Texts, pairs or token ids, all of one kind; rows have names for messages.
+    """Texts, pairs or token ids, all rows of one kind.
 
     Args:
-        partial: a row that cannot be read becomes a fault of this row, if others can.
+        rows: row name for messages -> row.
+        model: the model that will read the rows.
+        partial: a row that cannot be read becomes a fault of this row, if others can be read.
 
     Raises:
-        AtlasError: of the first row that cannot be read; a member that is not known.
+        AtlasError: a row cannot be read, or has an unknown member.
     """
     members = dict.fromkeys(key for row in rows.values() for key in row)
     kind = next((keys for keys in TEXTS if members.keys() >= set(keys)), None)
@@ -61,7 +63,7 @@ def texts_of(
             'each line needs either "text" or "input_ids"',
             where=next(iter(rows)),
             why=f"has {sorted(map(str, members))[:10]}",
-            remedy="a pair has one of these members: " + "; ".join(map(_both, TEXTS)),
+            remedy="a pair has one of these sets of members: " + "; ".join(map(_both, TEXTS)),
         )
     notes = _require_known(rows, kind, model)
     channels = () if kind else _channels(members, model)
@@ -93,7 +95,7 @@ def without_ignored(members: Sequence[str]) -> tuple[list[str], list[tuple[str, 
     """The members that are read, and a note on those that are not."""
     left = [member for member in members if member in IGNORED]
     note = f"{', '.join(left)} of the data {'is' if len(left) == 1 else 'are'} not read"
-    why = "  why: such members number the rows, and say nothing to a model"
+    why = "  why: these members number the rows, and mean nothing to a model"
     return [one for one in members if one not in left], [(note, why)] if left else []
 
 
@@ -108,11 +110,11 @@ def _said(error: AtlasError) -> str:
 def _require_known(
     rows: Mapping[str, Mapping[str, Any]], kind: Sequence[str] | None, model: LoadedModel
 ) -> list[tuple[str, str]]:
-    """Notes on what is ignored; raises AtlasError for a member that is not known."""
+    """Notes on ignored members; raises AtlasError for an unknown member."""
     inputs = list(dict.fromkeys([IDS, MASK, *model.input_names, *model.optional_names]))
     members = dict.fromkeys(key for row in rows.values() for key in row)
     wanted = {*(kind or inputs), *LABEL_KEYS, *IGNORED}
-    # Of texts and ids in one file, the rows tell more than the members do.
+    # If a file mixes texts and ids, a row shows the mistake better than the members do.
     wanted |= {IDS} if kind else set()
     for name, row in rows.items():
         if kind and IDS in row and any(key in row for key in kind):
@@ -120,7 +122,7 @@ def _require_known(
                 'each line needs either "text" or "input_ids"',
                 where=name,
                 why=f"has {sorted(map(str, row))[:10]}",
-                remedy=f"keep one of them, for example without {_both(kind)}: {REMEDY}",
+                remedy=f"keep one of the two, for example without {_both(kind)}: {REMEDY}",
             )
         if all(key in row for key in LABEL_KEYS):
             raise AtlasError("a row has two labels", where=name, remedy="keep label or labels")
@@ -138,7 +140,7 @@ def _require_known(
 
 
 def _words(row: Mapping[str, Any], name: str, kind: Sequence[str]) -> tuple[str, ...]:
-    """The text or the two texts of a row."""
+    """The text of a row, or its two texts."""
     for key in kind:
         value = row.get(key)
         if not (isinstance(value, str) and value.strip()):
@@ -152,7 +154,7 @@ def _words(row: Mapping[str, Any], name: str, kind: Sequence[str]) -> tuple[str,
 
 
 def _channels(members: Mapping[str, Any], model: LoadedModel) -> tuple[str, ...]:
-    """The inputs that rows of ids supply: those that are given, and those that the model needs."""
+    """The model inputs that rows of ids supply: given members, and inputs that the model needs."""
     given = [name for name in model.optional_names if name in members]
     return tuple(dict.fromkeys([IDS, MASK, *model.input_names, *given]))
 
@@ -161,9 +163,7 @@ def _tokens(row: Mapping[str, Any], name: str, channels: Sequence[str]) -> np.nd
     """The channels [k, m] of a row of token ids."""
     ids = row.get(IDS)
     if not is_integers(ids) or not ids:
-        raise AtlasError(
-            '"input_ids" must be a list of integers of 64 bits, at least one', where=name
-        )
+        raise AtlasError('"input_ids" must be a non-empty list of 64-bit integers', where=name)
     found = [ids]
     for channel in channels[1:]:
         values = row.get(channel, [int(channel == MASK)] * len(ids))
@@ -171,8 +171,8 @@ def _tokens(row: Mapping[str, Any], name: str, channels: Sequence[str]) -> np.nd
             raise AtlasError(
                 f'the row has no "{channel}"',
                 where=name,
-                why="the other rows have it, or the model reads it",
-                remedy="give it to every row",
+                why="other rows have this member, or the model reads it",
+                remedy="give it in every row",
             )
         if not is_integers(values) or len(values) != len(ids):
             raise AtlasError(
@@ -187,12 +187,12 @@ def _tokens(row: Mapping[str, Any], name: str, channels: Sequence[str]) -> np.nd
 def _tokenized(
     words: Mapping[str, tuple[str, ...]], model: LoadedModel, pairs: bool
 ) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
-    """The channels of texts or pairs, and their tokens [k, m] by row."""
+    """The channels of texts or pairs, and row name -> tokens [k, m]."""
     if pairs and model.tokenizer is not None and not len(special_of(model).pair):
         raise AtlasError(
             "the model reads no pairs of texts",
             where=str(model.directory),
-            why="its tokenizer puts nothing between two texts",
+            why="its tokenizer puts no token between two texts",
             remedy="join the two texts in one, as the model was trained, and give it as text",
         )
     firsts, *seconds = (list(column) for column in zip(*words.values(), strict=True))
@@ -201,12 +201,12 @@ def _tokenized(
         where = list(words)[encoded[IDS].index([])]
         raise AtlasError("the tokenizer finds no token in a text", where=where)
     made = [SEGMENTS] if SEGMENTS in encoded and SEGMENTS in model.optional_names else []
-    plain = getattr(model.config, "type_vocab_size", 0) == 1  # its segments are all the same
+    plain = getattr(model.config, "type_vocab_size", 0) == 1  # there is only one segment
     channels = tuple(dict.fromkeys([IDS, MASK, *model.input_names, *([] if plain else made)]))
     missing = [name for name in channels if name not in (IDS, MASK, SEGMENTS)]
     if missing:
         raise AtlasError(
-            f"the model reads {', '.join(missing)}, which a text does not tell",
+            f"the model reads {', '.join(missing)}, which a text does not give",
             remedy=f"give token ids: input_ids, {', '.join(missing)}",
         )
     tokens = {}
@@ -224,7 +224,7 @@ def _padding_note(model: LoadedModel) -> list[tuple[str, str]]:
     return [
         (
             "the tokenizer pads on the left, texts are padded on the right",
-            "  why: the model then gives what it gives for the text alone, without padding\n"
+            "  why: with padding on the right, the model's result is that of the text alone\n"
             "  what to do: nothing, or give input_ids and attention_mask that are padded as you "
             "want",
         )
@@ -234,7 +234,7 @@ def _padding_note(model: LoadedModel) -> list[tuple[str, str]]:
 def _labels(
     rows: Mapping[str, Mapping[str, Any]],
 ) -> tuple[np.ndarray | None, list[tuple[str, str]]]:
-    """The labels [N], and a note where there are some that are not read."""
+    """The labels [N], and a note if labels are not read."""
     values: dict[str, Any] = {
         name: next((row[key] for key in LABEL_KEYS if key in row), None)
         for name, row in rows.items()
@@ -253,17 +253,17 @@ def _labels(
         return np.array(list(values.values())), []
     first = next(type(value) for value in values.values())
     other = next((n for n, v in values.items() if type(v) is not first), next(iter(values)))
-    why = f"that of {other} is {values[other]!r}"[:200]
+    why = f"the label of {other} is {values[other]!r}"[:200]
     return None, [
         ("labels are not read: they must all be integers, or names, or numbers", f"  why: {why}")
     ]
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer of 64 bits."""
+    """Whether a value is a 64-bit integer."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
 def is_integers(value: Any) -> bool:
-    """Whether a value is a list of integers of 64 bits."""
+    """Whether a value is a list of 64-bit integers."""
     return isinstance(value, list) and all(map(is_integer, value))

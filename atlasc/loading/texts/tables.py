@@ -15,20 +15,20 @@ from atlasc.ir.files import GIB, MIB, open_plain, parse_json, read_text
 from atlasc.loading.texts.rows import LABEL_KEYS
 
 MAX_TEXTS = 256 * MIB
-"""Bytes of a file of texts; a tokenizer needs about fifty times as many."""
+"""Greatest size in bytes of a file of texts; a tokenizer needs about fifty times its size."""
 MAX_TABLE = 4 * GIB
-"""Bytes of a .parquet or .arrow, and of what it expands to."""
+"""Greatest size in bytes of a .parquet or .arrow file, also after expansion."""
 MAX_LINE = MIB
-"""Characters of one input."""
+"""Greatest number of characters of one input."""
 MAX_SHARDS = 1 << 16
 LISTED = 10
-"""Blank lines that a note names."""
+"""Number of blank lines that a note names."""
 STATE, SPLITS = "state.json", "dataset_dict.json"
-"""In a folder that `datasets` wrote: of a data set, and of several."""
+"""Files in a folder that `datasets` wrote: of one data set, and of several."""
 
 Row = dict[str, Any]
 Rows = tuple[dict[str, Row], list[tuple[str, str]]]
-"""Rows under a name such as "texts.txt:3", and notes on what was left out."""
+"""Rows under names such as "texts.txt:3", and notes on what was left out."""
 
 
 def is_dataset(folder: Path) -> bool:
@@ -40,7 +40,7 @@ def read_rows(source: Path) -> Rows:
     """The rows of a file or folder.
 
     Raises:
-        AtlasError: it cannot be read, is too large, or is empty; pyarrow is missing.
+        AtlasError: the file cannot be read, is too large, or is empty; or pyarrow is missing.
     """
     read = read_dataset if source.is_dir() else READERS[source.suffix.lower()]
     rows, notes = read(source)
@@ -79,7 +79,7 @@ def _require_short(length: int, where: str) -> None:
         raise AtlasError(
             f"a line of {length} characters is longer than any input",
             where=where,
-            why=f"it may have {MAX_LINE} at most",
+            why=f"a line may have at most {MAX_LINE}",
             remedy="write one input a line",
         )
 
@@ -93,13 +93,13 @@ def _blank(source: Path, blank: list[int]) -> list[tuple[str, str]]:
         (
             f"{count} of {source.name} {'is' if len(blank) == 1 else 'are'} left out",
             f"  why: a blank line is no text: {numbers}\n"
-            "  what to do: nothing, unless you count rows: --index and answers count without them",
+            "  what to do: nothing, unless you count rows: --index and answers skip blank lines",
         )
     ]
 
 
 def _read_table(source: Path) -> Rows:
-    """A file with the names of its columns in the first line."""
+    """A table whose first line names its columns."""
     dialect = csv.excel_tab if source.suffix.lower() == ".tsv" else csv.excel
     text = io.StringIO(read_text(source, MAX_TEXTS).removeprefix("\ufeff"), newline="")
     reader, rows, blank, start = csv.reader(text, dialect, strict=True), {}, [], 1
@@ -116,7 +116,8 @@ def _read_table(source: Path) -> Rows:
                 continue
             if len(fields) != len(names):
                 raise AtlasError(
-                    f"a row has {len(fields)} fields, the first line names {len(names)} columns",
+                    f"a row has {len(fields)} fields, but the first line names {len(names)} "
+                    "columns",
                     where=name,
                     remedy="quote fields that hold the separator",
                 )
@@ -126,20 +127,20 @@ def _read_table(source: Path) -> Rows:
 
 
 def _column_names(fields: list[str], where: str) -> list[str]:
-    """The names of columns; that of the first one may be blank, where pandas wrote the index."""
+    """The names of the columns. The first may be blank, because pandas writes the index so."""
     names = [field.strip() for field in fields]
     if "" in names[1:] or len(set(names)) < len(names):
         raise AtlasError(
             "the first line must name the columns, each once",
             where=where,
-            why=f"it is {', '.join(names)[:100]}",
+            why=f"the first line is {', '.join(names)[:100]}",
             remedy="write for example: text,label",
         )
     return ["index" if at == 0 and not name else name for at, name in enumerate(names)]
 
 
 def _number_labels(rows: dict[str, Row]) -> None:
-    """Labels of a table are numbers where all of them read as numbers."""
+    """Turn the labels of a table into numbers if all of them read as numbers."""
     for key in LABEL_KEYS:
         labelled = [row for row in rows.values() if key in row]
         for kind in (int, float):
@@ -171,7 +172,7 @@ def read_dataset(folder: Path) -> Rows:
         splits = sorted(path.name for path in folder.iterdir() if (path / STATE).is_file())
         raise AtlasError(
             f"data {folder} has several data sets: {', '.join(splits)}",
-            remedy=f"give one of them: {folder / (splits[0] if splits else 'train')}",
+            remedy=f"give one data set: {folder / (splits[0] if splits else 'train')}",
         )
     with explained(f"{STATE} of a data set cannot be read", folder / STATE):
         state = parse_json(read_text(folder / STATE, MIB), dict[str, Any])
@@ -197,7 +198,7 @@ def _pyarrow(source: Path) -> Iterator[None]:
     except ImportError as error:
         raise AtlasError(
             f"data {source} cannot be read",
-            why="that needs pyarrow, which is not installed",
+            why="reading it needs pyarrow, which is not installed",
             remedy="pip install 'atlasc[data]', or write the data as .csv or .jsonl",
         ) from error
     with explained(f"data {source} cannot be read", remedy="write the file again"):
@@ -208,8 +209,8 @@ def _require_size(size: int, source: Path) -> None:
     if size > MAX_TABLE:
         raise AtlasError(
             f"data {source} is too large",
-            why=f"it expands to {size / GIB:.1f} GiB; {MAX_TABLE // GIB} GiB at most are read",
-            remedy="give a part of it",
+            why=f"the file expands to {size / GIB:.1f} GiB; the limit is {MAX_TABLE // GIB} GiB",
+            remedy="give a part of the data",
         )
 
 
@@ -220,4 +221,4 @@ READERS: dict[str, Callable[[Path], Rows]] = {
     ".tsv": _read_table,
     ".parquet": _read_parquet,
 }
-"""By the suffix of the file."""
+"""Suffix of a file -> function that reads it."""

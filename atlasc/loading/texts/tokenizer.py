@@ -1,8 +1,8 @@
-"""The tokenizer of a compiled program: that of the model, read without transformers.
+"""The tokenizer of a compiled program: the model's tokenizer, read without transformers.
 
-A tokenizer of transformers hands texts to one of the library ``tokenizers``, and has a few facts
-beside it. A bundle keeps both, so that a client needs ``tokenizers`` alone. A tokenizer that is no
-such one stays as it is, and its client needs transformers.
+A tokenizer of transformers wraps a tokenizer of the library ``tokenizers`` and adds a few facts. A
+bundle keeps both, so that a client needs only ``tokenizers``. A tokenizer of another kind is kept
+as it is, and its client needs transformers.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 BACKEND, FACTS = "tokenizer.json", "tokenizer_facts.json"
 MAX_TOKENIZER = 256 * MIB
-"""Bytes of one of its files."""
+"""Greatest size in bytes of a file of a tokenizer."""
 _REMEDY = "copy the tokenizer files of the original model again"
 _SAMPLES = ("a cat, a café\tand 12 [MASK] <s> of them!", "", "  Two words ", "x" * 40)
 """Texts on which the two tokenizers are compared."""
 
 
 class TokenizerFacts(Schema):
-    """What a tokenizer of transformers has beside the other library's.
+    """Facts that transformers adds to a tokenizer of the library ``tokenizers``.
 
     Attributes:
-        names: what it gives of a text.
-        splits_special: whether special tokens in a text are text.
-        truncation_side: which end longer pairs lose.
+        names: names of the arrays that it makes of a text.
+        splits_special: whether special tokens inside a text are treated as plain text.
+        truncation_side: the end at which longer pairs lose tokens.
         padding_side, pad_token_id, pad_token_type_id, model_max_length: see transformers.
     """
 
@@ -47,7 +47,7 @@ class TokenizerFacts(Schema):
 
 
 class ProgramTokenizer:
-    """Token ids of texts and of pairs, as transformers gives them.
+    """Token ids of texts and of pairs, equal to those of transformers.
 
     Attributes:
         facts: see :class:`TokenizerFacts`.
@@ -70,11 +70,11 @@ class ProgramTokenizer:
         max_length: int | None = None,
         verbose: bool = True,
     ) -> dict[str, list[list[int]]]:
-        """As the tokenizer of transformers, with these arguments."""
+        """Tokenize as the tokenizer of transformers does, with these arguments."""
         given: list[Any] = (
             list(texts) if seconds is None else list(zip(texts, seconds, strict=True))
         )
-        with self._lock:  # how texts are cut is a state
+        with self._lock:  # the settings for cutting are shared state
             self._backend.encode_special_tokens = self.facts.splits_special
             if truncation and max_length is not None:
                 self._backend.enable_truncation(
@@ -88,7 +88,7 @@ class ProgramTokenizer:
 
 
 def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
-    """The tokenizer that :func:`write_tokenizer` wrote; None where there is none.
+    """The tokenizer that :func:`write_tokenizer` wrote; None if there is none.
 
     Raises:
         AtlasError: its files cannot be read, or the library ``tokenizers`` is missing.
@@ -102,7 +102,7 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise AtlasError(
-            "the model reads texts, and the library tokenizers is not here",
+            "the model reads texts, but the library tokenizers is not installed",
             why=str(error),
             remedy="pip install tokenizers, or give token ids",
         ) from None
@@ -113,8 +113,10 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
 
 
 def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
-    """Write the tokenizer of a model for its client, and whether that was possible: it works on a
-    tokenizer of the other library, and both give the same tokens.
+    """Write the tokenizer of a model for its client, and return whether that was possible.
+
+    It is possible if the tokenizer wraps one of the library ``tokenizers``, and both give the same
+    tokens.
     """
     from tokenizers import Tokenizer
 
@@ -150,7 +152,7 @@ def _agree(first: Any, second: ProgramTokenizer) -> bool:
     for arguments, options in calls:
         try:
             expected = first(*arguments, verbose=False, **{"truncation": False, **options})
-        except Exception:  # it need not know pairs
+        except Exception:  # it may not support pairs
             continue
         found = second(*arguments, **options)
         names = [name for name in (IDS, SEGMENTS) if name in expected]

@@ -1,4 +1,4 @@
-"""What a tokenizer adds to texts, and which parts a text of a pair has."""
+"""The tokens that a tokenizer adds to texts, and the parts that a text or a pair consists of."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Special:
     """The tokens that a tokenizer adds; none without a tokenizer.
 
     Attributes:
-        single: [k] to every text.
-        pair: [k] to every pair of texts; empty where it puts nothing between them.
+        single: [k] ids added to every text.
+        pair: [k] ids added to every pair of texts; empty if nothing is put between them.
     """
 
     single: np.ndarray
     pair: np.ndarray
 
     def ends(self, ids: np.ndarray) -> tuple[int, int]:
-        """How many of a text's tokens [m], at its beginning and at its end, were added."""
+        """Numbers of added tokens at the beginning and at the end of a text with tokens [m]."""
         return special_ends(ids, self.single)
 
     def parts(self, ids: np.ndarray) -> list[range]:
-        """Where the words of a text [m] stand: of a pair in two places, else in one."""
+        """The places of the words in a text [m]: two ranges for a pair, otherwise one."""
         head, tail = self.ends(ids)
         end = len(ids) - tail
         middle = self.pair[head : len(self.pair) - tail]
@@ -45,21 +45,21 @@ class Special:
 
 
 def special_of(model: LoadedModel) -> Special:
-    """What the model's tokenizer adds to texts."""
+    """The tokens that the model's tokenizer adds to texts."""
     none = np.empty(0, np.int64)
     if model.tokenizer is None:
         return Special(none, none)
     single = np.array(model.tokenize([""])[0], np.int64)
     pair = none
-    with suppress(AtlasError):  # a tokenizer need not know pairs
+    with suppress(AtlasError):  # a tokenizer may not support pairs
         pair = np.array(model.encode([""], [""])[IDS][0], np.int64)
     return Special(single, pair if len(pair) > len(single) else none)
 
 
 def special_ends(ids: np.ndarray, special: np.ndarray) -> tuple[int, int]:
-    """How many of a text's tokens [m], at its beginning and at its end, the tokenizer added.
+    """Numbers of tokens [m] of a text that the tokenizer added at the beginning and at the end.
 
-    The mask of special tokens of a tokenizer does not tell: an unknown word is special there.
+    The tokenizer's own mask of special tokens is no help: it also marks unknown words.
     """
     m, k = len(ids), len(special)
     head = max(n for n in range(k + 1) if np.array_equal(ids[:n], special[:n]))
@@ -68,10 +68,12 @@ def special_ends(ids: np.ndarray, special: np.ndarray) -> tuple[int, int]:
 
 
 def shortened(ids: np.ndarray, special: Special, draw: float) -> np.ndarray | None:
-    """Which tokens [m] of a text a shorter one keeps, in order; None where there is none.
+    """Positions of the tokens [m] of a text that a shorter text keeps, in order; None if it has
+    none.
 
-    The number is between one token a text, beside the special ones, and all but one; its logarithm
-    grows with ``draw`` in [0, 1). A pair loses tokens at the end of both texts, in proportion.
+    A shorter text keeps, beside the special tokens, from one token (two for a pair) to all but one.
+    The logarithm of this number grows with ``draw`` in [0, 1). A pair loses tokens at the end of
+    both texts, in proportion.
     """
     parts = [part for part in special.parts(ids) if len(part)]
     words = sum(map(len, parts))

@@ -1,8 +1,8 @@
-"""Chebyshev fits right to double precision, kept on disk, and their fused evaluation on arrays.
+"""Chebyshev fits that are right to double precision, kept on disk, and their fused evaluation.
 
-A fit is a JSON file under $ATLASC_CACHE, or else under ~/.cache/atlasc. A file is written aside and
-then renamed, so concurrent writers are harmless. A folder that cannot be written, or a damaged
-file, only costs the time of fitting again.
+A fit is a JSON file under $ATLASC_CACHE, or else under ~/.cache/atlasc. A file is written elsewhere
+and then renamed, so concurrent writers are harmless. If the folder cannot be written or a file is
+damaged, the fit is computed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from atlasc.ir.scalar_functions import function as named_function
 Interval = tuple[float, float]
 
 _BITS = 160
-"""Binary digits carried while fitting: 120 of the samples and cosines survive the products."""
+"""Binary digits of computations of a fit: 120 digits of samples and cosines survive the
+products.
+"""
 _FIXED_POINT = 1 << 128
 _FALLBACK_BLOCK = 4096
 
@@ -35,12 +37,12 @@ _FALLBACK_BLOCK = 4096
 def levels_of_degree(degree: int) -> int:
     """Levels of a polynomial whose argument is in [-1, 1]: ceil(log2(degree + 1))."""
     if degree < 0:
-        raise ValueError("a degree is not negative")
+        raise ValueError("a degree cannot be negative")
     return degree.bit_length()
 
 
 def check_domain(function: str, degree: int, interval: Interval) -> Interval:
-    """The interval of a fit; AtlasError where it is empty or the function is not defined on it."""
+    """The interval of a fit; AtlasError if it is empty or the function is not defined on it."""
     low, high = float(interval[0]), float(interval[1])
     if degree < 0 or not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise AtlasError(
@@ -50,7 +52,7 @@ def check_domain(function: str, degree: int, interval: Interval) -> Interval:
     if named_function(function).positive_domain and low <= 0:
         raise AtlasError(
             f"{function} is not defined on all of ({low:g}, {high:g})",
-            why="its argument must be positive",
+            why="the argument of this function must be positive",
             remedy="check the calibrated range, or its margin",
         )
     return low, high
@@ -83,9 +85,9 @@ def _fit_named(name: str, degree: int, low: float, high: float) -> NDArray[np.fl
 def _interpolate(
     precise: Callable[[Any, Any], Any], degree: int, low: float, high: float
 ) -> NDArray[np.float64]:
-    """The cosine transform in exact integers, each coefficient rounded to double once.
+    """The cosine transform in exact integers; each coefficient is rounded to double once.
 
-    So the absolute error of a coefficient is one rounding, whatever the degree.
+    So the absolute error of a coefficient is one rounding, for every degree.
     """
     from mpmath import mp
 
@@ -130,13 +132,13 @@ class _Fit(Schema):
 
 
 def cache_directory() -> Path:
-    """Where fits are kept."""
+    """The folder in which fits are kept."""
     root = os.environ.get("ATLASC_CACHE")
     return (Path(root) if root else Path.home() / ".cache" / "atlasc") / "chebyshev"
 
 
 def load(function: str, degree: int, interval: Interval) -> NDArray[np.float64] | None:
-    """The coefficients on disk; None where there is no readable file for exactly this fit."""
+    """The coefficients on disk; None if there is no readable file for exactly this fit."""
     try:
         found = read_json(_path(function, degree, interval), _Fit, "the fit", MIB)
     except (AtlasError, RuntimeError):
@@ -147,7 +149,7 @@ def load(function: str, degree: int, interval: Interval) -> NDArray[np.float64] 
 
 
 def store(function: str, degree: int, interval: Interval, c: NDArray[np.float64]) -> bool:
-    """Write a fit, numbers with all their digits; False where the folder cannot be written."""
+    """Write a fit, with all digits of its numbers; False if the folder cannot be written."""
     values = tuple(c.tolist())
     found = _Fit(function=function, degree=degree, interval=interval, coefficients=values)
     try:
@@ -176,13 +178,13 @@ def evaluate(
 ) -> NDArray[Any]:
     """sum_k coefficients[k] T_k(t), where t maps `interval` to [-1, 1], elementwise, in one pass.
 
-    Computed in float64 whatever the dtype; outside the interval it grows as the polynomial does.
+    Computed in float64 for every dtype; outside the interval it grows as the polynomial does.
 
     Args:
         x: of any shape; float32 stays float32, everything else becomes float64.
-        coefficients: shape (degree + 1,), or (C, degree + 1) for C places of the last axis.
+        coefficients: shape (degree + 1,), or (C, degree + 1) for the C channels of the last axis.
         interval: (low, high) of the argument.
-        threads: how many to use at most; None for the number of processors.
+        threads: greatest number of threads; None for the number of processors.
     """
     low, high = float(interval[0]), float(interval[1])
     x = np.asarray(x)
@@ -211,13 +213,14 @@ def evaluate(
 
 @lru_cache(maxsize=1)
 def native_library() -> Any:
-    """The compiled kernels; None, with a warning, where they were not built."""
+    """The compiled kernels; None, with a warning, if they were not built."""
     try:
         return importlib.import_module("atlasc.polynomials._native")
     except ImportError as error:
         warnings.warn(
-            f"the native Chebyshev kernel is missing ({error}); numpy is used, many times slower. "
-            "Install the package from its wheel, or with a C++ compiler present.",
+            f"the native Chebyshev kernel is missing ({error}); NumPy is used instead, which is "
+            "many times slower. "
+            "Install the package from its wheel, or with a C++ compiler.",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,9 +1,9 @@
-"""Chebyshev sums, whose coefficients are computed when they are first asked for, and where they
-are right.
+"""Chebyshev sums, whose coefficients are computed on first use, and the ranges where they are
+right.
 
-A fit does not end at its domain. An exponential of degree 15 on (-8, 0) is right to 1.6e-5 of its
-value at +1.5, while a 1/sqrt of degree 511 is wrong just outside its domain. How far a fit holds
-depends on the fit, not on the domain.
+A fit stays right for some way outside its domain. An exponential of degree 15 on (-8, 0) is right
+to 1.6e-5 of its value at +1.5, while a 1/sqrt of degree 511 is wrong just outside its domain. How
+far a fit stays right depends on the fit, not on the domain.
 """
 
 from __future__ import annotations
@@ -18,31 +18,43 @@ from numpy.polynomial.chebyshev import chebval
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.scalar_functions import function as named_function
-from atlasc.polynomials.fits.chebyshev import Interval, fit
+from atlasc.polynomials.fits.chebyshev import Interval, fit, levels_of_degree
 
 Array = NDArray[np.float64]
 UNIT: Interval = (-1.0, 1.0)
 
 RELATIVE_ERROR = 0.5
-"""Of 1/sqrt and 1/x: they stay positive, and at most half as large again."""
+"""Allowed relative error of 1/sqrt and 1/x, which so stay positive and at most half as large
+again.
+"""
 ABSOLUTE_ERROR = 0.05
-"""Of other functions, of the greatest magnitude on the domain, or of the value where that is
-greater. Weighted fits keep both bounds on all of their domain."""
+"""Allowed error of other functions, as a share of the greatest magnitude on the domain, or of the
+value if that is greater. Weighted fits keep both bounds on all of their domain."""
 FARTHEST, NEAREST, STEPS = 1.0, 1e-6, 400
-"""Points beyond a domain that are examined: the farthest and the nearest, in halves of its width,
+"""Points beyond a domain that are checked: the farthest and the nearest, in halves of its width,
 and their number."""
 POINTS = 256
+NEGLIGIBLE = 2.0**-40
+"""Share of the greatest coefficient by which the omitted terms of a sum may change it. The errors
+of encryption are greater by far: 2^-30 without a bootstrap, 2^-20 with one. At a scale of 2^40 a
+smaller coefficient is encoded as 0."""
 SLACK, SLACK_OF_SINGLE = 1e-6, 1e-5
-"""Rounding within this share of half a range's width is no violation; for values of float32 the
-second."""
+"""Excess that counts as rounding and not as a violation, as a share of half a range's width; the
+second is for float32."""
 
 
 def valid_domain(function: str, interval: Interval, coefficients: Array) -> Interval:
-    """The widest interval around the domain on which a sum for a function is right, the domain
-    being [-1, 1]: its error is no greater than anywhere in the domain, or than any fit may have.
+    """The widest interval around the domain on which a sum approximates a function rightly.
 
-    The domain is mapped to `interval`, in the function's own units. Coefficients are [degree + 1].
+    The result is in units in which the domain is [-1, 1]. A sum counts as right at a point if its
+    error is no greater than anywhere in the domain, or than every fit may have.
+
+    Args:
+        function: name of the function.
+        interval: the domain, in the function's own units.
+        coefficients: [degree + 1].
     """
     return _valid(function, interval, np.asarray(coefficients, dtype=np.float64).tobytes())
 
@@ -52,7 +64,7 @@ def _valid(function: str, interval: Interval, coefficients: bytes) -> Interval:
     series = np.frombuffer(coefficients)
     known = named_function(function)
     grid = -np.cos(np.pi * np.linspace(0, 1, max(POINTS, 4 * len(series))))
-    with np.errstate(divide="ignore"):  # of an interval of many magnitudes the low end rounds to 0
+    with np.errstate(divide="ignore"):  # the low end of a very wide interval rounds to 0
         top = np.abs(known.numpy(from_unit(grid, interval))).max()
 
     def errors(t: Array) -> Array:
@@ -81,7 +93,7 @@ def from_unit(t: Array, interval: Interval) -> Array:
 
 
 def valid_range(domain: Sequence[float], valid: Sequence[float]) -> Interval:
-    """`valid`, which takes the domain for [-1, 1], in the units of the domain."""
+    """`valid`, given in units in which the domain is [-1, 1], in the units of the domain."""
     middle, half = (domain[0] + domain[1]) / 2, (domain[1] - domain[0]) / 2
     return middle + half * valid[0], middle + half * valid[1]
 
@@ -96,13 +108,14 @@ def widened(low: float, high: float, dtype: Any) -> Interval:
 class ChebyshevSum:
     """sum_k coefficients[..., k] T_k(t), where t is the affine map of `domain` onto [-1, 1].
 
-    Depth and levels need the degree alone, so nothing is fitted for them.
+    Depth and levels need only the degree, so nothing is fitted for them.
 
     Attributes:
-        compute: gives the coefficients.
+        compute: computes the coefficients.
         calibrated: the domain, (low, high) of the argument; None before calibration.
-        meaning: the function that the sum approximates, and the interval in its own units that the
-            domain is mapped to, [2], or [C, 2] for C channels; None where it approximates none.
+        meaning: the function that the sum approximates, and the interval, in its own units, that
+            the domain is mapped to: [2], or [C, 2] for C channels. None if it approximates no
+            function.
         of_probabilities: whether the argument is a sum of squares of K probabilities, which lies
             between 1 / K and 1 for every input (Cauchy and Schwarz).
     """
@@ -138,11 +151,14 @@ class ChebyshevSum:
         domain: Interval | None = None,
         of_probabilities: bool = False,
     ) -> ChebyshevSum:
-        """The sum for a function on (low, high) in its own units, None before calibration.
+        """The sum for a function on (low, high) in its own units; None before calibration.
 
         Args:
-            given: coefficients in place of the interpolant's.
-            domain: what the argument has in place of the interval, where they differ.
+            function: name of the function.
+            degree: degree of the sum.
+            interval: (low, high) in the function's own units.
+            given: coefficients to use instead of the interpolant's.
+            domain: range of the argument, if it differs from the interval.
             of_probabilities: see the attribute.
         """
         if interval is None:
@@ -157,8 +173,20 @@ class ChebyshevSum:
 
     @cached_property
     def coefficients(self) -> Array:
-        """float64 [degree + 1], or [C, degree + 1] for the C places of the last axis."""
-        return self.compute()
+        """float64 [terms], or [C, terms] for the C channels of the last axis: at most degree + 1
+        terms. A sum for a known function has no negligible terms (`without_negligible`).
+        """
+        found = np.asarray(self.compute(), dtype=np.float64)
+        if self.meaning is None:
+            return found
+        return without_negligible(found, _precision(*self.meaning))
+
+    @property
+    def levels(self) -> int:
+        """Levels that the sum consumes; before calibration, the levels of its degree."""
+        if self.calibrated is None:
+            return levels_of_degree(self.degree)
+        return levels_of_degree(self.coefficients.shape[-1] - 1)
 
     @property
     def domain(self) -> Interval:
@@ -173,8 +201,9 @@ class ChebyshevSum:
 
     @property
     def valid(self) -> Interval:
-        """Where the sum is right, the domain being [-1, 1]; see `valid_domain`. Sums of several
-        channels are looked at on their domains alone.
+        """The range where the sum is right, in units in which the domain is [-1, 1].
+
+        See `valid_domain`. Sums of several channels are only checked on their domains.
         """
         if self.meaning is None or self.coefficients.ndim > 1:
             return UNIT
@@ -183,24 +212,57 @@ class ChebyshevSum:
 
     @property
     def middle(self) -> float:
-        """The sum in the middle of its domain."""
+        """Value of the sum in the middle of its domain."""
         return float(chebval(0.0, self.coefficients))
+
+
+def without_negligible(coefficients: Array, precision: float = 1.0) -> Array:
+    """Coefficients [..., terms] without negligible terms.
+
+    Together the omitted terms change the sum on its domain by less than `NEGLIGIBLE` · `precision`
+    times its greatest coefficient, since no |T_k| exceeds 1 there. A smooth function has many such
+    terms: an interpolant of GELU of degree 511 on (-10, 14) has 87 others. Trailing terms are cut
+    off, which saves levels. The other negligible terms become 0, which saves products.
+    """
+    size = np.abs(coefficients).reshape(-1, coefficients.shape[-1])  # [C, terms]
+    greatest = size.max(axis=1, keepdims=True)
+    share = (size / np.where(greatest > 0, greatest, 1)).max(axis=0)  # [terms]
+    most, terms = NEGLIGIBLE / 2 * precision, len(share)
+    tails = np.cumsum(share[::-1])[::-1]  # of each term and all terms after it
+    kept = max(1, int((tails > most).sum()))
+    found = coefficients[..., :kept].copy()
+    found[..., share[:kept] < most / terms] = 0.0
+    return found
+
+
+def _precision(function: str, interval: Interval | Array) -> float:
+    """The precision that a sum for a function needs, for `without_negligible`.
+
+    An activation needs the precision of its greatest value. Exponentials and inverses are factors
+    of products, so their small values count as much as their large ones.
+    """
+    if function in ACTIVATIONS:
+        return 1.0
+    with np.errstate(all="ignore"):  # in a range that reaches 0 every term counts
+        values = named_function(function).numpy(np.asarray(interval, dtype=np.float64))
+        least = float(values.min() / values.max())
+    return least if least > 0 else 0.0
 
 
 def _missing(function: str) -> Any:
     raise AtlasError(
         f"the polynomial for {function} has no range yet",
-        why="it needs the range of its argument",
+        why="its range follows from the range of its argument",
         remedy="calibrate first",
     )
 
 
 def checked(given: Any, degree: int) -> tuple[float, ...]:
-    """Coefficients as floats; raises AtlasError where they are not finite or too few or many."""
+    """Coefficients as floats; AtlasError if they are not finite or their number is wrong."""
     values = tuple(float(value) for value in given)
     if len(values) != degree + 1 or not np.isfinite(values).all():
         raise AtlasError(
             f"a polynomial of degree {degree} has {degree + 1} finite coefficients",
-            why=f"there are {len(values)}",
+            why=f"{len(values)} are given",
         )
     return values

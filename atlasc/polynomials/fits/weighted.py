@@ -1,23 +1,23 @@
-"""Least-squares fits that are best where arguments were seen, and bounded on the whole interval.
+"""Least-squares fits that are best for seen arguments, and bounded on the whole interval.
 
-A Chebyshev interpolant spends its degree evenly on the interval, but arguments do not lie evenly: a
-GELU on (-17, 25) gets most of them from (-3, 3). A weighted fit minimises
+A Chebyshev interpolant spends its degree evenly on the interval, but arguments are not spread
+evenly: a GELU on (-17, 25) gets most of them from (-3, 3). A weighted fit minimises
 
-    mean over what was seen of e(x)^2  +  lambda * mean over the interval of e(x)^2.
+    mean over seen arguments of e(x)^2  +  lambda * mean over the interval of e(x)^2.
 
 Here e is the error relative to the function (1/sqrt, 1/x), or to its greatest magnitude
-(activations). Lambda is the least of a geometric grid for which |e| stays bounded on the whole
-interval. One bound is a number, the other a few times the greatest error of the interpolant. So an
-argument that was never seen gets a coarse value, but no explosion.
+(activations). Lambda is the least value of a geometric grid for which |e| stays bounded on the
+whole interval. One bound is a number, another a few times the greatest error of the interpolant. So
+an argument that was never seen gets a coarse value, but no explosion.
 
-The exponential of a softmax is judged by what its errors do to probabilities. With k halvings a
-softmax computes y = exp(x / 2^k) of shifted scores x <= 0, and then y^(2^k) over the row's sum
-exp(s). An error d in y becomes one of
+The exponential of a softmax is judged by the effect of its errors on probabilities. With k halvings
+a softmax computes y = exp(x / 2^k) of shifted scores x <= 0, and then y^(2^k) over the row's sum
+exp(s). An error d in y becomes an error
 
     2^k y^(2^k - 1) d exp(-s)
 
-in the probability: what matters depends on the row sums that a model has, not on exp alone.
-Besides, errors of many small y must not move the first sum of a row, which would leave its range.
+in the probability. So the best fit depends on the row sums of a model, not on exp alone. Also,
+errors of many small y must not move the first sum of a row, which would leave its range.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ from atlasc.polynomials.fits.chebyshev_sum import (
 )
 
 HIGHEST_WEIGHTED_DEGREE = 127
-"""Above it an interpolant is right to what a ciphertext can show, and least squares are slow."""
+"""Degree above which an interpolant is as right as a ciphertext can show, and least squares are
+slow."""
 HIGHEST_CHANNEL_DEGREE = 63
-"""Above it one polynomial for all channels has a smaller error than other approximations."""
+"""Degree above which one polynomial for all channels errs less than other approximations do."""
 FLOORS = tuple(10.0**exponent for exponent in range(-9, 4))
 """The grid of lambda."""
 POINTS_OF_CELL = 4
 LEAST_GRID, CHANNEL_GRID, EXP_GRID = 256, 257, 512
 CHANNELS_AT_ONCE = 256
 NEGLIGIBLE = 1e-4
-"""Error of a probability that a y so small that it does not count may make."""
+"""Error of a probability up to which a small y may be wrong, because it does not count."""
 
 
 class Bound(NamedTuple):
-    """How far a fit may be off where arguments were hardly seen.
+    """Greatest error of a fit where few or no arguments were seen.
 
     Attributes:
         error: greatest error on the interval.
@@ -66,25 +67,27 @@ class Bound(NamedTuple):
 
 
 RELATIVE = Bound(RELATIVE_ERROR, 8.0)
-"""Of 1/sqrt and 1/x, which so stay positive and at most half as large again."""
+"""Bound for 1/sqrt and 1/x, which so stay positive and at most half as large again."""
 ABSOLUTE = Bound(ABSOLUTE_ERROR, 1.5)
-"""Of activations. Their rare large arguments decide what a layer adds to its hidden states."""
+"""Bound for activations. Their rare large arguments matter most for the hidden states."""
 OF_CHANNEL = Bound(ABSOLUTE_ERROR, 4.0)
-"""Of an activation in one channel; looser, since few channels have rare large arguments."""
+"""Bound for an activation in one channel; looser, because few channels have rare large
+arguments.
+"""
 FOLLOWED = Bound(RELATIVE_ERROR, 2.0)
-"""Of 1/sqrt in an iteration that others follow: they need ranges for the greatest of its errors."""
+"""Bound for 1/sqrt in an iteration before others, whose ranges must cover its greatest error."""
 
 
 class JudgedFit(NamedTuple):
-    """A fit and how good it is; errors are relative as the module says.
+    """A fit and its quality; errors are relative in the sense of the module.
 
     Attributes:
         coefficients: [degree + 1], read-only, as `chebyshev.fit` returns them.
         floor: lambda; None for the interpolant.
-        seen_error: root mean square over what was seen.
+        seen_error: root mean square error over the seen arguments.
         least, greatest: the extreme errors on the whole interval.
-        bounded: whether these are within the bound. Otherwise the degree is too low for any lambda,
-            and this is the fit whose greatest error is least.
+        bounded: whether these are within the bound. Otherwise the degree is too low for every
+            lambda, and this is the fit with the least greatest error.
     """
 
     coefficients: Array
@@ -109,30 +112,30 @@ def weighted_fit(
     bound: Bound | None = None,
     weighted: bool = True,
 ) -> JudgedFit:
-    """The weighted fit of a function; the interpolant where that is better on what was seen.
+    """The weighted fit of a function; the interpolant if it is better on the seen arguments.
 
     Args:
-        name: in `scalar_functions.FUNCTIONS`.
+        name: name in `scalar_functions.FUNCTIONS`.
         degree: above `HIGHEST_WEIGHTED_DEGREE` the interpolant is returned.
-        interval: on which the fit is bounded.
-        quantiles: evenly spaced ones of the arguments that were seen, rising, at least two.
-        bound: None for `RELATIVE` or `ABSOLUTE`, as the function is.
+        interval: interval on which the fit is bounded.
+        quantiles: evenly spaced quantiles of the seen arguments, ascending, at least two.
+        bound: None for `RELATIVE` or `ABSOLUTE`, depending on the function.
         weighted: False for the interpolant.
 
     Raises:
-        AtlasError: no such function, or an interval on which it is not defined.
+        AtlasError: the function is unknown, or not defined on the interval.
     """
     low, high = check_domain(name, degree, interval)
     known = function(name)
     bound = bound or (RELATIVE if known.positive_domain else ABSOLUTE)
-    # Dense enough for a sum of that degree, ends included.
+    # Dense enough for a sum of this degree, ends included.
     angles = np.pi * np.linspace(0, 1, max(LEAST_GRID, 4 * (degree + 1)))
     points = low + (high - low) * (0.5 - 0.5 * np.cos(angles))
     greatest = np.abs(known.numpy(points)).max()
 
     def rows(x: Array) -> tuple[Array, Array]:
-        """Chebyshev polynomials [points, degree + 1] and the function, over what errors are
-        relative to.
+        """Chebyshev polynomials [points, degree + 1] and the function [points], both divided by the
+        reference of relative errors.
         """
         values = known.numpy(x)
         scale = values if known.positive_domain else np.full_like(values, greatest)
@@ -178,7 +181,7 @@ def _triangle(rows: Array) -> Array:
 
 
 def between(quantiles: Array, logarithmic: bool = False) -> Array:
-    """[..., points] of equal weight: a few spread evenly between each two of [..., quantiles], or
+    """[..., points] of equal weight: a few between each two of [..., quantiles], evenly spaced, or
     evenly in the logarithm.
     """
     ends = np.log(quantiles) if logarithmic else quantiles
@@ -191,10 +194,10 @@ def between(quantiles: Array, logarithmic: bool = False) -> Array:
 def channel_fits(name: str, degree: int, ranges: ChannelRanges, weighted: bool = True) -> Array:
     """Coefficients [C, degree + 1] of each channel's Chebyshev sum on its own range.
 
-    All channels are solved at once, by normal equations. These lose digits, but far fewer than a
-    fit of such a degree can show.
+    All channels are solved at once, by normal equations. These lose digits, but far fewer than
+    matter for fits of such degrees.
 
-    The degree is `HIGHEST_CHANNEL_DEGREE` at most. Without `weighted` these are the interpolants.
+    The degree is at most `HIGHEST_CHANNEL_DEGREE`. Without `weighted` these are the interpolants.
     """
     low, high, seen = (np.asarray(part) for part in (ranges.low, ranges.high, ranges.quantiles))
     found = []
@@ -208,7 +211,7 @@ def channel_fits(name: str, degree: int, ranges: ChannelRanges, weighted: bool =
 def _some_channels(
     exact: Callable[[Any], Any], degree: int, low: Array, high: Array, quantiles: Array | None
 ) -> Array:
-    """The fits of some channels, of interpolants where quantiles [C, Q] are None.
+    """The fits [C, degree + 1] of some channels; interpolants if the quantiles [C, Q] are None.
 
     Values and errors are shares of the greatest magnitude in a channel. The argument is mapped to
     [-1, 1], so that all channels share the Chebyshev polynomials on the grid.
@@ -256,9 +259,9 @@ class Exponential(NamedTuple):
 
     Attributes:
         coefficients: [degree + 1].
-        error: the greatest that it makes in a probability: of all scores, root mean square over the
-            rows that were seen.
-        greatest: error of y.
+        error: greatest error in a probability, over all scores; root mean square over the seen
+            rows.
+        greatest: greatest error of y.
     """
 
     coefficients: Array
@@ -278,17 +281,17 @@ def exponential(
     """The exponential of one softmax.
 
     Args:
-        exp_range: (low, 0) of the shifted scores over 2^halvings.
+        degree: degree of the sum.
+        exp_range: (low, 0), range of the shifted scores over 2^halvings.
         halvings: k.
-        log_sums: s of the rows that were seen, as evenly spaced quantiles.
+        log_sums: s of the seen rows, as evenly spaced quantiles.
         allowed: error of y that does not move a row's first sum.
-        weighted: least squares of the errors in probabilities, instead of the interpolant.
+        weighted: minimise the errors in probabilities, instead of interpolating.
     """
     t = -np.cos(np.pi * np.linspace(0, 1, max(EXP_GRID, 4 * (degree + 1))))
     exact = np.exp(from_unit(t, exp_range))
-    # The error in a probability for an error of one in y. A row that holds a score x has a sum of
-    # exp(x) or more. Where y is so small that it does not count, an error must still not grow into
-    # something that does.
+    # The error in a probability for an error of one in y. A row with a score x has a sum of
+    # at least exp(x). Where y is too small to count, an error must still not make it count.
     power, sums = 2**halvings, np.asarray(log_sums, dtype=np.float64)
     scores = power * np.log(exact)
     inverse = np.exp(-2 * np.maximum(sums[None, :], scores[:, None])).mean(axis=1)
@@ -314,8 +317,8 @@ def least_exponential(
     allowed: float,
     weighted: bool,
 ) -> Exponential:
-    """The exponential of the least of rising degrees that is within the tolerance, and y within
-    what is allowed; else that of the greatest.
+    """The exponential of the least degree whose error is within the tolerance, and whose y errs at
+    most as allowed; otherwise that of the greatest degree. ``degrees`` ascend.
     """
     for degree in degrees:
         found = exponential(degree, exp_range, halvings, log_sums, allowed, weighted)

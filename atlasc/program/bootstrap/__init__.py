@@ -1,4 +1,4 @@
-"""The bootstrap of the project's engines: its parameters, its polynomial, its matrices, its record.
+"""The bootstrap of atlasc's engines: its parameters, polynomial, matrices and primitives.
 
 See docs/bootstrapping.md.
 """

@@ -1,14 +1,14 @@
 """The bootstrap in primitives: recorded once, replayed by every engine.
 
-ModRaise, CoeffsToSlots (CtS), the modular reduction of real and imaginary parts (EvalMod),
-SlotsToCoeffs (StC). A raised ciphertext has the scale q0, where its slots are U (I + e), I random
-integers and e the message's coefficients times scale/q0.
+The steps are ModRaise, CoeffsToSlots (CtS), the modular reduction of real and imaginary parts
+(EvalMod), and SlotsToCoeffs (StC). A raised ciphertext has the scale q0, and its slots are U (I +
+e): I are random integers, and e are the message's coefficients times scale/q0.
 
-Slots that repeat after p of them, half of all or less, are bootstrapped narrowly (Cheon, Han, Kim,
-Kim, Song, EUROCRYPT 2018; there "sparsely packed"). The sum of all blocks of p slots removes the
-coefficients that are not the message's, which are integers I alone. What is left has 2p
-coefficients. They fit into the slots of one ciphertext, real parts beside imaginary ones, for one
-modular reduction.
+A narrow bootstrap is for slots that repeat after p slots, which is half of all or less (Cheon, Han,
+Kim, Kim, Song, EUROCRYPT 2018; there "sparsely packed"). The sum of all blocks of p slots removes
+the coefficients that hold only integers I and nothing of the message. 2p coefficients are left.
+They fit into the slots of one ciphertext, real parts beside imaginary parts, for one modular
+reduction.
 """
 
 from __future__ import annotations
@@ -43,29 +43,30 @@ class Circuit(NamedTuple):
 
 @lru_cache(maxsize=64)
 def circuit(name: str, slots: int, period: int) -> Circuit:
-    """The bootstrap by a set of ``SETS``: of one ciphertext, and of two as the parts of a complex
-    one.
+    """The bootstrap of a set of ``SETS``: for one ciphertext, and for two as one complex
+    ciphertext.
 
-    What a ciphertext has in its imaginary part spoils its partner; one without a partner loses it.
+    The imaginary part of a ciphertext is lost, or spoils the partner if there is one.
 
     One real ciphertext takes one modular reduction instead of two. The coefficient of X^(N - k) is
-    that of X^k, negated. So the lower coefficients h tell all: m = h + conj(h), if h has half the
-    coefficient of X^0.
+    the negated coefficient of X^k, so the lower coefficients h determine all of them: m = h +
+    conj(h), if h has half the coefficient of X^0.
 
     Args:
-        slots: half the ring degree, a power of two, from 8 on. Another number than 2^15 is for
-            tests, not for secrets.
-        period: the slots of the ciphertexts repeat after so many, a power of two. What does not is
-            lost.
+        name: name of the set.
+        slots: half the ring degree, a power of two from 8 on. Other numbers than 2^15 are for tests
+            and protect no secrets.
+        period: number of slots after which the slots of the ciphertexts repeat, a power of two.
+            Slots that do not repeat are lost.
     """
     chosen = SETS[name]
     reduction = reduction_of(chosen, slots)
-    # The factor of CtS holds the half of both parts, c + conj c and i (conj c - c); the factor of
-    # StC that of the message and its conjugate.
+    # CtS takes the half of both parts, c + conj c and i (conj c - c), into its factor; StC that of
+    # the message and its conjugate.
     into = coeffs_to_slots(slots, chosen.cts_stages, 0.5 * _unit(reduction), period)
     out = slots_to_coeffs(slots, chosen.stc_stages, 0.5 * chosen.ratio / reduction.gain, period)
     narrow = is_narrow(period, slots)
-    if narrow:  # imaginary parts become real ones of every other block, and come back
+    if narrow:  # imaginary parts move into the real parts of every other block, and back
         into[-1] = _turned(into[-1], slots, period, 3)
         out[0] = _turned(out[0], slots, period, 1)
 
@@ -87,7 +88,7 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
 
 @lru_cache(maxsize=16)
 def reduction_of(chosen: BootstrapSet, slots: int) -> Reduction:
-    """The modular reduction of a set, for the coefficients of so many slots."""
+    """The modular reduction of a set, for the coefficients behind ``slots`` slots."""
     bound = choose_bound(2 * slots, chosen.secret_weight, chosen.log2_failure)
     return make_reduction(chosen.degree, bound, chosen.double_angles)
 
@@ -100,13 +101,13 @@ def _refreshed(
     out: list[Stage | float],
     period: int | None,
 ) -> list[Register]:
-    """The operands at ``levels_left``. ``period``: of a narrow bootstrap."""
+    """The operands at level ``levels_left``. ``period``: for a narrow bootstrap."""
     both, real = operands[0], len(operands) == 1
     if not real:
         both = engine.add(both, engine.times_i(operands[1]))
     x = engine.raise_modulus(both)
     if period:
-        numbers = sum(isinstance(stage, float) for stage in into)  # the first ones
+        numbers = sum(isinstance(stage, float) for stage in into)  # the first stages
         x = _transformed(engine, x, into[:numbers])
         for power in range((engine.slots // period).bit_length() - 1):
             x = engine.add(x, engine.rotate(x, period << power))
@@ -133,7 +134,7 @@ def _refreshed(
 
 
 def _turned(stage: Stage | float, slots: int, period: int, quarters: int) -> Stage:
-    """A stage that multiplies its result by i^quarters in every other block of ``period`` slots."""
+    """A stage that also multiplies by i^quarters in every other block of ``period`` slots."""
     blocks = Table("blocks", lambda: np.array([0, quarters * slots]), slots // (2 * period))
     turn = Slots.of(Root(4 * slots), (blocks, 0))
     return Stage({0: turn * stage}, 1) if isinstance(stage, float) else stage.times(turn)
@@ -144,7 +145,7 @@ def _transformed(engine: Recorder, x: Register, stages: list[Stage | float]) -> 
         if isinstance(stage, float):
             x = engine.mul_plain(x, stage)
         else:
-            x = engine.transform(x, baby_giant(stage))
+            [x] = engine.transform([x], baby_giant(stage))
     return x
 
 
@@ -154,8 +155,9 @@ def _unit(reduction: Reduction) -> float:
 
 
 def _reduced(engine: Recorder, x: Register, reduction: Reduction, first_halved: bool) -> Register:
-    """EvalMod. ``first_halved``: the result has half in slot 0, which holds the coefficient of X^0:
-    a factor of all coefficients of the sum is one of the sum, and a double angle squares it.
+    """EvalMod. ``first_halved``: slot 0, which holds the coefficient of X^0, gets half its result.
+    A factor of all coefficients in this slot is a factor of the sum, and each double angle squares
+    it.
     """
     first = Table("first", lambda: np.arange(engine.slots) == 0)
 

@@ -1,4 +1,4 @@
-"""The modular reduction of a bootstrap (EvalMod): a polynomial that takes x = I + e to e, for
+"""The modular reduction of a bootstrap (EvalMod): a polynomial that maps x = I + e to e, for
 integers |I| <= K and small e.
 
 e is about sin(2 pi x) / (2 pi). It comes in one of two forms.
@@ -37,17 +37,18 @@ ACCURATE = 2.0**-44
 
 
 def log2_failure(ring_degree: int, weight: int, bound: int) -> float:
-    """log2 of the probability that any of the coefficients of a ciphertext, raised from q0, exceeds
-    q0 · bound, for a ternary secret of this Hamming weight.
+    """log2 of the probability that some coefficient of a ciphertext, raised from q0, exceeds q0 ·
+    bound, for a ternary secret of this Hamming weight.
 
     A coefficient over q0 is a sum of weight + 1 numbers that are uniform in [-1/2, 1/2]
-    (Irwin-Hall). Both signs, every coefficient; the union bound is tight where it matters.
+    (Irwin-Hall). The bound is the union over both signs and all coefficients, which is tight where
+    it matters.
     """
     count = weight + 1
     x = Fraction(count, 2) - bound
     terms = ((-1) ** k * comb(count, k) * (x - k) ** count for k in range(int(x) + 1))
     tail = sum(terms, Fraction(0)) / factorial(count) if x > 0 else Fraction(0)
-    # The logarithm of a ratio of integers that may be beyond the range of floats.
+    # The integers may exceed the range of floats, so their logarithms are subtracted.
     found = log2(tail.numerator) - log2(tail.denominator) if tail else -inf
     return min(0.0, found + 1 + log2(ring_degree))
 
@@ -103,26 +104,30 @@ class Reduction:
         return np.asarray(value / self.gain, dtype=np.float64)
 
     def error_bound(self, ring_degree: int, ratio: float, amplitude: float = 1.0) -> float:
-        """The largest error of a slot that the reduction causes, in exact arithmetic, whatever the
-        message: any slots of absolute value up to the amplitude A, complex or not, any |I| <= K.
+        """The largest error of a slot that the reduction causes, in exact arithmetic.
+
+        It holds for every message with slots (complex or real) of absolute value up to the
+        amplitude A, and for all |I| <= K.
 
         A slot is the sum of N coefficients m_k times numbers of absolute value 1, and sum m_k^2 <=
         A^2 (Parseval). So an error of a coefficient of at most E0 + E1 |m| + E2 m^2 becomes an
         error of a slot of at most N E0 + sqrt(N) A E1 + A^2 E2. The sine's own error is all E2.
 
         Args:
+            ring_degree: N.
             ratio: q0 / scale.
+            amplitude: A.
         """
         integers = np.arange(-self.bound, self.bound + 1.0)[:, None]
 
         def added(m: Reals) -> Reals:
-            """What the Chebyshev sum adds to the sine's error, in units of the message."""
+            """Error of the Chebyshev sum beyond the sine's error, in units of the message."""
             e = m / ratio
             return ratio * (self(integers + e) - np.sin(2 * pi * e) / (2 * pi))
 
         step = np.array([amplitude / 64])
         value, slope = added(0 * step), (added(step) - added(-step)) / (2 * step)
-        # Nearer to 0 this is rounding errors, divided by m^2.
+        # Closer to 0, rounding errors divided by m^2 would dominate.
         away = amplitude * np.linspace(1 / 8, 1, 29)
         m = np.concatenate([-away, away])
         curved = np.abs(added(m) - value - slope * m) / m**2
@@ -171,7 +176,7 @@ def _sine(degree: int, bound: int) -> Reduction | None:
     def sine(t: Any) -> Any:
         return np.sin(2 * pi * domain * t)
 
-    # Far more nodes than coefficients: what is left is the truncated series.
+    # With far more nodes than coefficients, the fit is the truncated series.
     found = chebyshev.chebinterpolate(sine, 8 * (degree + 1))[odd]
     if abs(found[-1]) > CONVERGED:
         return None

@@ -7,29 +7,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BootstrapSet:
-    """A chain of moduli, from what a ciphertext has left when it is bootstrapped to the top::
+    """A chain of moduli, from the modulus of a ciphertext before its bootstrap up to the top::
 
         q0 | primes of the program | StC | EvalMod | CtS      beside: special primes
 
-    EvalMod's primes are large, because its errors are amplified by q0/scale. StC's may be small,
-    because it handles nothing but the message. CtS's need to keep the rounding of its matrices
-    below EvalMod's errors. Sizes of primes are in bits.
+    EvalMod's primes are large, because its errors are amplified by q0/scale. StC's primes may be
+    small, because StC handles only the message. CtS's primes must keep the rounding of its matrices
+    below EvalMod's errors. All sizes of primes are in bits.
 
     Attributes:
-        base_bits: what is left at level 0, q0.
-        scale_bits: the program's scale and its primes.
-        levels_left: products after a bootstrap.
-        stc_stages, stc_bits: SlotsToCoeffs, one prime a stage.
-        degree: of the modular reduction's Chebyshev sum, which is odd, or even with double angles.
-        eval_bits: its primes.
-        cts_bits: of each stage of CoeffsToSlots, from its last one upwards.
-        special_primes, special_bits: of key switching.
-        secret_weight: of the sparse secret around the raising of the modulus. 32 has 164 bits of
+        base_bits: bits of q0, the modulus at level 0.
+        scale_bits: log2 of the program's scale, and bits of its primes.
+        levels_left: level after a bootstrap.
+        stc_stages, stc_bits: stages of SlotsToCoeffs, and bits of the prime of each stage.
+        degree: degree of the modular reduction's Chebyshev sum, which is odd, or even with double
+            angles.
+        eval_bits: bits of the primes of EvalMod.
+        cts_bits: bits of the prime of each stage of CoeffsToSlots, from the last stage upwards.
+        special_primes, special_bits: number and bits of the special primes of key switches.
+        secret_weight: Hamming weight of the sparse secret around ModRaise. 32 has 164 bits of
             security at N = 2^16 and q0 times one special prime (``atlasc/targets/estimates``).
-        log2_failure: at most, that one bootstrap fails.
-        double_angles: that follow the sum, a level each.
-        square_bits: by which the scale of the square that begins an even sum is larger. Its
-            rounding is multiplied by up to (pi K / 2^r)^2, which is more than by all that follows.
+        log2_failure: log2 of the greatest probability that one bootstrap fails.
+        double_angles: number of double angles after the sum; each consumes a level.
+        square_bits: log2 of the factor by which the scale of the first square of an even sum is
+            larger. The rounding of that square is multiplied by up to (pi K / 2^r)^2, more than all
+            later ones.
     """
 
     base_bits: int
@@ -79,9 +81,9 @@ class BootstrapSet:
     def log_scales(self) -> tuple[float, ...]:
         """log2 of the scale at each level, from 0 upwards.
 
-        The scales of the transforms' levels go from one part's to the next in equal steps: a
-        plaintext may have any scale. A raised ciphertext has the scale q0, at which it holds
-        coefficients over q0.
+        The scales at the levels of a transform go in equal steps from one part's scale to the next
+        part's, because a plaintext may have any scale. A raised ciphertext has the scale q0, at
+        which its slots hold coefficients over q0.
         """
         up = (self.eval_bits - self.scale_bits) / self.stc_stages
         down = (self.base_bits - self.eval_bits) / self.cts_stages
@@ -96,7 +98,7 @@ class BootstrapSet:
 
     @property
     def ratio(self) -> float:
-        """q0 / scale: how small the message is beside what the modular reduction takes away."""
+        """q0 / scale: the ratio of what the modular reduction removes to the message."""
         return 2.0 ** (self.base_bits - self.scale_bits)
 
 
@@ -106,4 +108,4 @@ SETS = {
         50, 40, 14, 3, 40, 56, 60, (50, 50, 50), 7, 50, double_angles=2, square_bits=3
     ),
 }
-"""By name."""
+"""The bootstrap sets by name."""

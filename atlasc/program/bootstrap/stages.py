@@ -6,14 +6,14 @@ With the complex coefficients c_k = m_k + i m_(k + n) that is z = U c, because z
 a bit reversal and log2(n) butterflies of two or three diagonals each.
 
 SlotsToCoeffs (StC) is the product of the butterflies, CoeffsToSlots (CtS) that of their inverses.
-Neither does the bit reversal: between the two, the slots hold c in bit-reversed order, and the
-modular reduction, which is the same in every slot, does not care. Neighbouring butterflies are
-multiplied together, so that a transform costs few levels. Every entry of such a product is a power
-of zeta, or zero; so a diagonal is a sum of lookups of powers.
+Neither does the bit reversal. Between the two, the slots hold c in bit-reversed order, which does
+not matter to the modular reduction, because it is the same in every slot. Neighbouring butterflies
+are multiplied together, so that a transform takes few levels. Every entry of such a product is a
+power of zeta, or zero; so a diagonal is a sum of lookups of powers.
 
-Slots that repeat after p of them belong to a polynomial in a power of X, of which one in n/p
-coefficients is not zero. The butterflies on blocks of p slots and less are then enough: a stage
-that has none of these is a number.
+Slots that repeat after p slots belong to a polynomial in a power of X, in which one of n/p
+coefficients is not zero. The butterflies on blocks of at most p slots are then enough. A stage
+without such butterflies is a number.
 
 Sources: Cheon, Han, Kim, Kim, Song, EUROCRYPT 2018 (transforms by diagonals, on encrypted slots);
 Chen, Chillotti, Song, EUROCRYPT 2019 (butterflies, grouped); Bossuat, Mouchet, Troncoso-Pastoriza,
@@ -28,6 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from atlasc.program.engine import TransformTerm
 from atlasc.program.plaintexts import (
     NOWHERE,
     Lookup,
@@ -39,39 +40,43 @@ from atlasc.program.plaintexts import (
 )
 
 Diagonals: TypeAlias = dict[int, Slots]
-"""A matrix M by offsets d >= 0: (M z)_p is the sum of diagonal_d[p] z_(p + d)."""
+"""A matrix M as offset d >= 0 -> diagonal_d ``[slots]``: (M z)_p = sum_d diagonal_d[p] z_(p +
+d).
+"""
 
 
 class Stage(NamedTuple):
     """One level of a transform.
 
     Attributes:
-        diagonals: its matrix.
-        babies: baby steps of a product with it, with that by 0; a power of two.
+        diagonals: diagonals of its matrix.
+        babies: number of baby steps, the rotation by 0 included; a power of two.
     """
 
     diagonals: Diagonals
     babies: int
 
     def times(self, factor: Slots) -> Stage:
-        """The stage whose result is multiplied, slot by slot."""
+        """The stage whose result is also multiplied by ``factor``, slot by slot."""
         return Stage({at: one * factor for at, one in self.diagonals.items()}, self.babies)
 
 
 Paths: TypeAlias = list[tuple[int, tuple[TableRotation, ...]]]
-"""Offset, and places whose sum is the exponent of the entry: one for each way through the
+"""Offset -> tables whose sum is the exponent of the entry, one sum for each path through the
 butterflies of a stage."""
 
 
 def coeffs_to_slots(slots: int, stages: int, factor: float, period: int) -> list[Stage | float]:
-    """Stages to be applied in this order, one level each, or numbers to multiply by; together
-    ``factor`` times CtS. Where slots repeat, they take the sum of all blocks of ``period`` slots:
-    the number of blocks and the halves of the butterflies that are left out cancel.
+    """Stages of ``factor`` times CtS, to be applied in order: matrices, one level each, or numbers.
+
+    If slots repeat, the stages take the sum of all blocks of ``period`` slots: the number of blocks
+    and the halves of the omitted butterflies cancel.
 
     Args:
         slots: n, a power of two.
-        stages: 1 to log2(slots). The factor is spread evenly, which keeps the sizes of the
-            plaintexts alike, and with them their rounding errors.
+        stages: 1 to log2(slots).
+        factor: spread evenly over the stages, which keeps the sizes of the plaintexts alike, and so
+            their rounding errors.
         period: p, a power of two up to n.
     """
     each = factor ** (1 / stages)
@@ -82,8 +87,9 @@ def coeffs_to_slots(slots: int, stages: int, factor: float, period: int) -> list
 
 
 def slots_to_coeffs(slots: int, stages: int, factor: float, period: int) -> list[Stage | float]:
-    """The same for StC: the stages of CtS in reverse. The first one works on each block of
-    ``period`` slots by itself.
+    """Stages of ``factor`` times StC: those of CtS in reverse.
+
+    The first stage works on each block of ``period`` slots separately.
     """
     each = factor ** (1 / stages)
     first, *others = reversed(_blocks(slots, stages))
@@ -94,9 +100,10 @@ def slots_to_coeffs(slots: int, stages: int, factor: float, period: int) -> list
 
 
 def _blocks(slots: int, stages: int) -> list[list[int]]:
-    """The blocks of the butterflies of each stage of CtS, in slots. The first stages have most:
-    the very first butterfly wraps around the slots, so that g of them have 2^g diagonals there and
-    2^(g + 1) - 1 elsewhere."""
+    """The block sizes, in slots, of the butterflies in each stage of CtS. The first stages have
+    most
+    butterflies: the very first butterfly wraps around the slots, so that g of them have 2^g
+    diagonals there, and 2^(g + 1) - 1 elsewhere."""
     numbers = np.array_split(np.arange(slots.bit_length() - 1), stages)
     return [[slots >> int(number) for number in group] for group in numbers]
 
@@ -124,10 +131,10 @@ def _butterfly(slots: int, block: int, inverse: bool) -> Paths:
 def _stage(
     slots: int, blocks: list[int], period: int, inverse: bool, factor: float, alone: bool = False
 ) -> Stage | float:
-    """``factor`` times the product of the butterflies on those blocks that a period has, the first
-    one applied first. ``alone``: every block of a period by itself.
+    """``factor`` times the product of the butterflies whose blocks fit the period, the first block
+    applied first. ``alone``: whether every block of a period is separate.
     """
-    # A narrow bootstrap has the baby steps of a whole stage, and with them its rotation keys.
+    # A narrow bootstrap uses the baby steps, and so the rotation keys, of a whole stage.
     babies = _babies(_offsets(slots, blocks), slots)
     used = [block for block in blocks if block <= period]
     if not used:
@@ -149,7 +156,7 @@ def _stage(
 
 
 def _offsets(slots: int, blocks: list[int]) -> list[int]:
-    """Those of the diagonals of a product of butterflies."""
+    """The offsets of the diagonals of a product of butterflies."""
     found = {0}
     for block in blocks:
         found = {(one + by) % slots for one in found for by in (-block // 2, 0, block // 2)}
@@ -157,8 +164,8 @@ def _offsets(slots: int, blocks: list[int]) -> list[int]:
 
 
 def _babies(offsets: list[int], slots: int) -> int:
-    """The number of baby steps, a power of two, that makes the rotations fewest; of two such
-    numbers the larger, whose rotations share one decomposition (hoisting).
+    """The number of baby steps, a power of two, with the fewest rotations. Of two such numbers it
+    is the larger one, because its rotations share one decomposition (hoisting).
     """
 
     def rotations(babies: int) -> int:
@@ -170,21 +177,21 @@ def _babies(offsets: list[int], slots: int) -> int:
 
 
 def _split(offset: int, babies: int, offsets: Iterable[int]) -> tuple[int, int]:
-    """The baby and the giant step of an offset. All offsets are multiples of one step; baby steps
-    are step · (0 .. babies - 1), giant steps multiples of step · babies."""
+    """The baby step and the giant step of an offset. All offsets are multiples of one step; baby
+    steps are step · (0 .. babies - 1), giant steps multiples of step · babies."""
     step = math.gcd(*offsets) or 1
     baby = (offset // step & (babies - 1)) * step
     return baby, offset - baby
 
 
-def baby_giant(stage: Stage) -> list[tuple[int, int, Slots]]:
-    """(baby, giant, plaintext): M z is the sum over giants of rotate(sum over babies of plaintext ·
-    rotate(z, baby), giant). The plaintexts are rotated back by the giant step.
+def baby_giant(stage: Stage) -> list[TransformTerm]:
+    """A term for each diagonal: M z is the sum over giant steps of rotate(sum over baby steps of
+    plaintext · rotate(z, baby), giant). The plaintexts are rotated back by the giant step.
     """
     diagonals, babies = stage
     steps = [_split(offset, babies, diagonals) for offset in diagonals]
     terms = [
-        (baby, giant, plaintext.rolled(giant))
+        TransformTerm(baby, giant, plaintext.rolled(giant))
         for (baby, giant), plaintext in zip(steps, diagonals.values(), strict=True)
     ]
-    return sorted(terms, key=lambda term: (term[1], term[0]))
+    return sorted(terms, key=lambda term: (term.giant, term.baby))

@@ -2,21 +2,22 @@
 
 The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i. The
 diagonal takes the place of the feature d; its high bits number ciphertexts. So a row sum of the
-softmax is a sum over the top slot bits, which wraps around and needs no mask.
+softmax is a sum over the top slot bits, which wraps around the ciphertext and needs no mask.
 
 With cycle(x, r)[t] = x[t + r mod n] over the n tokens, diagonal s of the scores is
-Σ_d q[d, t] · k[d, t + s], and the context is Σ_s p[s, t] · v[d, t + s]. Three things make them
+Σ_d q[d, t] · k[d, t + s], and the context is Σ_s p[s, t] · v[d, t + s]. Three tricks make them
 cheap:
 
 * *Skewed copies.* B diagonals, s = start + baby, are computed together; ``baby`` takes the place of
   the low bits of d. Copy r of k has its feature d cycled by (d − r) mod B tokens. Its product with
   q holds one feature of each of the B diagonals. The sum of all B products, each rotated by r along
-  d, holds the B diagonals. They take B products and one relinearisation; a diagonal at a time would
-  take B of both, and B sums over d.
+  d, holds the B diagonals. This takes B products and one relinearization. One diagonal at a time
+  would take B of both, and B sums over d.
 * *Two halves of the diagonals in one ciphertext*: s in the real and s + n/2 in the imaginary part.
 * Only ``start`` cycles q (and p), so n/2B cycles are enough.
 
 A cycle is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
+The cycle back uses the same masks as the packing of the diagonals.
 The cycle back shares its masks with the packing of the diagonals.
 """
 
@@ -34,15 +35,15 @@ from atlasc.program.record import Register
 
 
 class _Diagonals(Scores):
-    """Scores, with the moves of queries, keys and values to where their diagonals want them."""
+    """Scores, and the rotations that bring queries, keys and values to their diagonals."""
 
     def __init__(self, ctx: Context, layout: Layout) -> None:
         super().__init__(ctx, layout)
         self.engine = ctx.engine
 
     def skewed(self, x: Register, direction: int, unit: complex) -> list[Register]:
-        """B copies of x, halved: in the real part of copy r, token t of feature d is token t + j of
-        x with j = (d + direction · r) mod B, and in the imaginary part ``unit`` times token
+        """B copies of x, halved. In the real part of copy r, token t of feature d is token t + j of
+        x, with j = (d + direction · r) mod B. In the imaginary part it is ``unit`` times token
         t + j + n/2.
         """
         moves = [
@@ -68,7 +69,7 @@ class _Diagonals(Scores):
         ]
 
     def cycle(self, x: Register, amount: int, start: int | None = None) -> Register:
-        """cycle(x, amount); with ``start`` only of the diagonals from there on, 0 elsewhere."""
+        """cycle(x, amount); with ``start`` only of the diagonals from ``start`` on, 0 elsewhere."""
         if amount == 0 and start is None:
             return x
         turns = self.token_rotations(amount)
@@ -90,14 +91,14 @@ class _Diagonals(Scores):
         return self.engine.rotate_many(x, amounts)
 
     def sum_over_groups(self, x: Register) -> Register:
-        """Σ over the features that are equal modulo B, in all of them."""
+        """Σ over the features that are equal modulo B; all of these get the sum."""
         groups, stride = self.width // self.baby, self.top_stride
         return self.ctx.double_and_add(x, stride * self.baby, groups.bit_length() - 1)
 
     def placed(self, op: Op, total: Register, start: int) -> Register:
-        """The diagonals from ``start`` on, cycled back; 0 in other places and for masked keys.
+        """The diagonals from ``start`` on, cycled back; 0 elsewhere and for masked keys.
 
-        Where the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
+        If the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
         """
         full = self.layout.extent("t") == self.tokens
         alike = not has_mask(op) and not op.attributes.get("causal") and full
@@ -117,7 +118,7 @@ class _Diagonals(Scores):
         return self.ctx.total(terms)
 
     def apart(self, first: int, both: Register) -> list[tuple[int, Register]]:
-        """(first diagonal, ciphertext) of what lies in the two parts of a ciphertext."""
+        """(first diagonal, ciphertext) of the real and the imaginary part of a ciphertext."""
         if len(self.halves) == 1:
             return [(first, both)]
         half, other = self.halves[1], self.engine.conjugate(both)
@@ -128,7 +129,9 @@ class _Diagonals(Scores):
         return [(first, low), (first + half, high)]
 
     def together(self, weights: list[Register], index: dict[str, int], first: int) -> Register:
-        """The inverse of ``apart``: weights of two halves of the diagonals in one ciphertext."""
+        """The inverse of ``apart``: one ciphertext with two halves of the diagonals as its
+        parts.
+        """
         low = weights[self.number(index, first)]
         if len(self.halves) == 1:
             return low
@@ -141,7 +144,7 @@ class _Diagonals(Scores):
 
 
 def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.ct_matmul_qk``."""
+    """Kernel of ``ckks.ct_matmul_qk``: scores [batch, heads, diagonals, tokens] of q and k."""
     engine, at = ctx.engine, _Diagonals(ctx, layout_of(op.value))
     result: dict[int, Register] = {}
     for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
@@ -151,10 +154,10 @@ def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> 
         ]
         packed: dict[int, Register] = {}
         for start in at.starts:
-            query = at.cycle(q[column], -start)
-            product = engine.dot(at.by_feature(query), copies)
-            total = at.sum_over_groups(product)
-            placed = at.placed(op, total, start)
+            query = at.cycle(q[column], -start)  # [batch, tokens, heads, features]
+            product = engine.dot(at.by_feature(query), copies)  # [batch, tokens, heads, features]
+            total = at.sum_over_groups(product)  # [batch, tokens, heads, (groups), B diagonals]
+            placed = at.placed(op, total, start)  # [batch, tokens, heads, diagonals]
             first = start - start % at.inner
             packed[first] = engine.add(packed[first], placed) if first in packed else placed
         for first, both in packed.items():
@@ -165,9 +168,11 @@ def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> 
 
 
 def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Where the query may not see the key, add the ``fill`` of scores, and elsewhere what
-    ``poly.mask_fill`` adds; or (the kernel of ``ckks.mask_zero``) subtract the ``value`` that
-    masked and padding keys are known to hold.
+    """Add the ``fill`` of scores where the query may not see the key, and elsewhere the number that
+    ``poly.mask_fill`` adds.
+
+    As the kernel of ``ckks.mask_zero``, it instead subtracts the known ``value`` of masked and
+    padding keys.
     """
     scores, flags = Scores(ctx, layout_of(op.value)), op.attributes
     fill = flags["fill"] if "fill" in flags else -number(flags["value"])
@@ -184,7 +189,7 @@ def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def ct_matmul_pv(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.ct_matmul_pv``."""
+    """Kernel of ``ckks.ct_matmul_pv``: the context [batch, tokens, heads, features] of p and v."""
     engine, at, result = ctx.engine, _Diagonals(ctx, layout_of(op.operands[0])), []
     for column, index in enumerate(layout_of(op.operands[1]).ciphertext_index):
         copies = at.skewed(v[column], 1, -1j)
@@ -195,6 +200,7 @@ def ct_matmul_pv(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> 
             if first not in both:
                 both[first] = at.together(p, index, first)
             group = at.sum_over_groups(at.cycle(both[first], -start, start))
+            # group: [batch, tokens, heads, (groups), B diagonals]; product: [..., features]
             product = engine.dot(at.by_feature(group), copies)
             terms.append(at.cycle(product, start))
         total = ctx.total(terms)

@@ -1,4 +1,4 @@
-"""What all kernels share: the recorder, a program's constants, and how tensors become slots."""
+"""The common parts of all kernels: recorder, constants, and the map from tensors to slots."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
 Key = TypeVar("Key", bound=Hashable)
 
 KEY_SWITCH = 20
-"""Rough cost of a key switch, in products with a plaintext (its encoding included). Plans of linear
-transforms and of attention are chosen by it."""
+"""Rough cost of a key switch, in products with a plaintext (its encoding included). Linear
+transforms and attention choose their plans by it."""
 ROWS = ("b", "t")
-"""Axes whose padding copies index 0. A padding row is then as harmless as a real one; a row of
+"""Axes whose padding copies index 0. A padding row is then as harmless as a real row; a row of
 zeros would have variance 0 and leave every calibrated range."""
 NOTHING = Slots(())
-"""What stands for the slots of a function that is recorded for its costs alone."""
+"""Slots of a function that is recorded only for its costs."""
 
 
 class Context:
-    """What the kernels of a program write to, and what they read.
+    """The recorder that kernels write to, and the program that they read.
 
     Attributes:
-        recorder: takes the instructions of one function.
-        engine: the recorder; its rotations follow the plan of the program.
+        recorder: records the instructions of one function.
+        engine: the recorder, with rotations by the plan of the program.
         symbols: the module's arrays.
-        costs_only: functions are recorded for their costs alone: slots are left out, and arrays may
-            be missing.
+        costs_only: whether functions are recorded only for their costs: slots are left out, and
+            arrays may be missing.
     """
 
     def __init__(self, shape: EngineParameters, module: Module, costs_only: bool = False) -> None:
@@ -45,23 +45,26 @@ class Context:
         self.begin()
 
     def begin(self) -> None:
-        """A new function."""
+        """Begin a new function."""
         self.recorder = Recorder(self.shape)
         plan = self._plan
         self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 
     def slots(self, function: Callable[..., Slots], *arguments: Any) -> Slots:
-        """The plaintext ``function(*arguments)``."""
+        """The plaintext ``function(*arguments)``; empty slots if only costs are recorded."""
         return NOTHING if self.costs_only else function(*arguments)
 
     def table(self, name: str, of: Hashable, make: Callable[[], np.ndarray]) -> Table:
-        """The table of that name for a layout, or whatever else it depends on; made once."""
+        """The table called ``name`` for a layout, or for anything else that it depends on; made
+        once.
+        """
         return self._tables.setdefault((name, of), Table(name, make))
 
     def array_slots(self, op: Op, array: Argument | Literal, shape: tuple[int, ...]) -> list[Slots]:
-        """An array ``[..., F]`` of that shape in the layout of an op's result, one plaintext a
-        ciphertext; the flags of the op say what its padding holds. Without features of its own
-        (extent 1) an array is the same for all, padding included.
+        """An array ``[..., F]`` in the layout of an op's result, one plaintext per ciphertext.
+
+        The flags of the op define the padding. An array without features of its own (extent 1) has
+        the same value for all features, padding included.
         """
         layout, flags = layout_of(op.value), op.attributes
         if self.costs_only:
@@ -81,17 +84,20 @@ class Context:
         features: bool = False,
         first_row: bool = False,
     ) -> list[Table]:
-        """Where each slot finds its element in an array, one table a ciphertext.
+        """For each ciphertext a table of the element of an array that each slot takes.
 
         Args:
-            shape: of the array, which broadcasts to the layout's; with ``features`` its last axis
-                stands for blocks and features of a block.
+            layout: the layout of the slots.
+            shape: shape of the array, which broadcasts to the layout's; with ``features`` its last
+                axis stands for blocks and features of a block.
             repeat: axes whose padding copies index 0.
-            first_row: other tokens than the first find nothing.
+            features: whether the last axis is split into blocks.
+            first_row: whether tokens other than the first get 0.
         """
         key = (layout, shape, repeat, features, first_row)
         if key not in self._tables:
             numbers = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
+            # [ciphertexts, slots]; 0 where there is no element
             packed = layout.pack(blocked(numbers, layout) if features else numbers, repeat)
             packed = packed * (first_rows(layout) if first_row else 1.0)
             self._tables[key] = [
@@ -105,7 +111,7 @@ class Context:
         return reduce(self.engine.add, terms)
 
     def totals(self, terms: Iterable[tuple[Key, Register]]) -> dict[Key, Register]:
-        """The sum of the ciphertexts of each key."""
+        """Key -> sum of its ciphertexts."""
         sums: dict[Key, Register] = {}
         for key, term in terms:
             sums[key] = self.engine.add(sums[key], term) if key in sums else term
@@ -124,12 +130,12 @@ def layout_of(value: Value) -> Layout:
 
 
 def has_mask(op: Op) -> bool:
-    """Whether an op is given a public mask."""
+    """Whether an op has a public mask as an operand."""
     return any(not value.encrypted for value in op.operands)
 
 
 def place_of(layout: Layout, index: Mapping[str, int]) -> tuple[int, int]:
-    """Ciphertext and slot of an element; along axes without an index, of the first one."""
+    """Ciphertext and slot of an element; an axis without an index counts as index 0."""
     at = {axis: index.get(axis, 0) for axis, _ in layout.extents}
     return int(layout.ciphertext_of(at)), int(layout.slot_of(at))
 

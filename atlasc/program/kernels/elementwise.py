@@ -1,4 +1,6 @@
-"""Kernels of elementwise ops, sums, changes of level, and of moves between ciphertexts."""
+"""Kernels of elementwise ops, sums and changes of level, and of data movement between
+ciphertexts.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def square(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
-    """The constant of an op in the layout of its result, one plaintext a ciphertext."""
+    """The constant of an op in the layout of its result, one plaintext per ciphertext."""
     value, layout = op.attributes["value"], layout_of(op.value)
     if has_mask(op):
         tables = ctx.places(layout, (layout.extent("b"), layout.extent("t"), 1, 1), ("b",))
@@ -70,7 +72,7 @@ def double(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def chebyshev(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.chebyshev``; coefficients ``[F, degree + 1]`` differ by feature, and are 0
+    """Kernel of ``ckks.chebyshev``. Coefficients ``[F, degree + 1]`` differ by feature, and are 0
     in the padding.
     """
     coefficients = op.site(ctx.symbols).constant("coefficients")
@@ -97,9 +99,10 @@ def chebyshev(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def _outlined(coefficients: np.ndarray) -> np.ndarray:
-    """Coefficients of the same cost, of one feature: a module without its arrays has costs too."""
+    """Coefficients ``[1, degree + 1]`` of the same cost, for a module without its arrays."""
     present = coefficients.reshape(-1, coefficients.shape[-1]).any(axis=0)
-    numbers = 1.0 / np.arange(1, coefficients.shape[-1] + 1)  # no two are equal, as in real ones
+    # All different, like real coefficients.
+    numbers = 1.0 / np.arange(1, coefficients.shape[-1] + 1)
     if present.any():
         numbers *= present
     return numbers if coefficients.ndim == 1 else numbers[None]
@@ -111,7 +114,7 @@ def _plan(coefficients: tuple[float, ...]) -> ChebyshevPlan:
 
 
 def rotate_sum(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.rotate_sum``: over ciphertexts by additions, then over slots by doubling."""
+    """Kernel of ``ckks.rotate_sum``: sums over ciphertexts, then over slots by rotate-and-add."""
     source = layout_of(op.operands[0])
     fields = [field for field in source.fields if field.axis in op.attributes["axes"]]
     groups = source.ciphertexts_of(layout_of(op.value))
@@ -136,14 +139,16 @@ def drop(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def bootstrap(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.bootstrap``; a lower target than the engine's is reached by dropping."""
+    """Kernel of ``ckks.bootstrap``; a target level below the engine's is reached by dropping."""
     return drop(ctx, op, ctx.engine.bootstrap_many(x, op.attributes.get("period")))
 
 
 def gather(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.gather``: the ciphertexts of a sum, which is the same in all copies along
-    its axis, take the places of copies in one ciphertext. Places without a ciphertext hold the
-    first one, so that a polynomial stays in its range there.
+    """Kernel of ``ckks.gather``: bring the ciphertexts of a sum into one ciphertext.
+
+    The sum is equal in all copies along its axis, so each ciphertext fills the slots of some
+    copies. Slots without a ciphertext hold the first one, so that a polynomial stays in its range
+    there.
     """
     masks = [Slots.where(place) for place in _places(ctx, layout_of(op.operands[0]))]
     everywhere = ctx.table("everywhere", None, lambda: np.array([True]))
@@ -163,7 +168,7 @@ def spread(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def _places(ctx: Context, layout: Layout) -> list[Table]:
-    """For every ciphertext, the mask of its place in the one that holds them all."""
+    """For each ciphertext, the mask of its slots in the ciphertext that holds them all."""
     assert layout.gathered is not None
     places = 1 << sum(field.bits for field in layout.outer)
     firsts = [place_of(layout.gathered, index)[1] for index in layout.ciphertext_index]

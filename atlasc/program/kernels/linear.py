@@ -1,9 +1,9 @@
 """Linear transforms over the packed features, by the diagonal method.
 
 The features occupy the top slot bits. So a rotation by a multiple of their stride is cyclic over
-the whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby and giant steps
-of CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and the
-rotation rot(x, r)[i] = x[i + r]:
+the whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby steps and giant
+steps of CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and
+the rotation rot(x, r)[i] = x[i + r]:
 
     y = Σ_giant rot( Σ_baby rot(diag_k, −giant·B) ⊙ rot(x, baby), giant·B )
     diag_k[p] = W[p, p + k]
@@ -12,12 +12,13 @@ Two diagonals can share a complex plaintext: with P positions and z = x + i·rot
 
     y = Re Σ_{k < P/2} (diag_k − i·diag_{k + P/2}) ⊙ rot(z, k),
 
-half the products and half the positions to rotate by, for a rotation and a conjugation.
+This takes half the products and rotations by half the positions, at the cost of one rotation and
+one conjugation.
 
-An operand that is replicated over the bits below its features may have a result whose features lie
-anywhere: each slot p has all positions of x in reach. diag_k[p] is then the weight between what p
-is to hold and what x has k places after p. That is how the values of one token get from one
-arrangement of their blocks to another.
+If an operand is replicated over the slot bits below its features, the features of the result may
+lie anywhere, because each slot p reaches all positions of x. diag_k[p] is then the weight between
+the feature that p will hold and the feature that x has k positions after p. In this way the values
+of one token get from one arrangement of their blocks to another.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from atlasc.program.plaintexts import NOWHERE, Argument, Slots, TableRotation
 from atlasc.program.record import Register
 
 Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
-"""Numbers k of diagonals by [target ciphertext][source ciphertext]."""
+"""Numbers k of diagonals, as [target ciphertext][source ciphertext]."""
 
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Where the features of a layout lie: ``feature[ciphertext, position]``, −1 for padding.
+    """The places of a layout's features: ``feature[ciphertext, position]``, −1 for padding.
 
     With ``copy_padding`` the padding blocks hold the features of block 0.
     """
@@ -59,24 +60,25 @@ class FeatureMap:
 
     @cached_property
     def stride(self) -> int:
-        """Slots of one feature position: all bits below the feature fields."""
+        """Number of slots of one feature position: all bits below the feature fields."""
         lowest = [field for field in self.layout.fields if field.axis in ("d", "g")][-1]
         return 1 << self.layout.offset(lowest)
 
     @cached_property
     def positions(self) -> int:
-        """Feature positions in a ciphertext."""
+        """Number of feature positions in a ciphertext."""
         return self.layout.slots // self.stride
 
     @cached_property
     def feature(self) -> np.ndarray:
-        """Feature at every position, ``[ciphertexts, positions]``, −1 where there is none."""
-        numbers = blocked(np.arange(1, self.features + 1), self.layout)
+        """The feature at every position, ``[ciphertexts, positions]``; −1 if there is none."""
+        numbers = blocked(np.arange(1, self.features + 1), self.layout)  # [blocks, width]
+        # [ciphertexts, slots]
         packed = self.layout.pack(numbers, ("g",) if self.copy_padding else ())
         return packed[:, :: self.stride].astype(int) - 1
 
     def occupied(self, stride: int) -> np.ndarray:
-        """Which places of ``stride`` slots hold a feature, ``[ciphertexts, places]``."""
+        """Whether each place of ``stride`` slots holds a feature, ``[ciphertexts, places]``."""
         table = self.feature >= 0
         if stride < self.stride:
             return np.repeat(table, self.stride // stride, axis=1)
@@ -85,7 +87,7 @@ class FeatureMap:
 
 @lru_cache(maxsize=512)
 def _diagonals(source: FeatureMap, target: FeatureMap, paired: bool) -> Diagonals:
-    """Diagonals that can be nonzero; of two that share a plaintext the lower one."""
+    """Diagonals that can be nonzero; of two that share a plaintext, the lower one."""
     period = source.positions // 2 if paired else source.positions
 
     def between(outputs: np.ndarray, inputs: np.ndarray) -> tuple[int, ...]:
@@ -101,11 +103,11 @@ def _diagonals(source: FeatureMap, target: FeatureMap, paired: bool) -> Diagonal
 
 
 class DiagonalPlan(NamedTuple):
-    """How the diagonals are shared out.
+    """Division of the diagonals into baby steps and giant steps.
 
     Attributes:
-        baby_steps: B, rotations of the operand.
-        paired: two diagonals, P/2 apart, share a complex plaintext.
+        baby_steps: B, number of baby steps, the rotation by 0 included.
+        paired: whether two diagonals, P/2 apart, share a complex plaintext.
     """
 
     baby_steps: int
@@ -137,7 +139,7 @@ def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     target = FeatureMap(layout_of(op.value), outputs, op.attributes.get("copy_padding", False))
     steps, paired = op.attributes["baby_steps"], op.attributes.get("paired", False)
     table, engine = _diagonals(source, target, paired), ctx.engine
-    babies = []
+    babies = []  # for each source ciphertext: baby step -> rotated ciphertext
     for column, ciphertext in enumerate(x):
         if paired:
             half = engine.rotate(ciphertext, source.positions // 2 * source.stride)
@@ -157,7 +159,7 @@ def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
             slots = [ctx.slots(weights.diagonal, out, *term) for term in terms]
             inner = engine.dot_plain(operands, slots)
             turned.append(engine.rotate(inner, giant * steps * source.stride))
-        total = ctx.total(turned)
+        total = ctx.total(turned)  # [batch, tokens, outputs]
         result.append(engine.add(total, engine.conjugate(total)) if paired else total)
     if "bias" not in op.attributes:
         return result
@@ -169,8 +171,8 @@ def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 class _Weights:
     """The plaintexts of one linear transform.
 
-    A rotary embedding turns rows of weight and bias: row r becomes cos · r + sin · s, with s the
-    row half a head further on, negative for the first half of a head.
+    A rotary embedding combines rows of weight and bias: row r becomes cos · r + sin · s, where s is
+    the row half a head further on, negated for the first half of a head.
     """
 
     ctx: Context
@@ -179,12 +181,13 @@ class _Weights:
     target: FeatureMap
 
     def bias(self, out: int) -> Slots:
-        """The bias in a ciphertext."""
+        """The bias in the layout of a result ciphertext."""
         return self._turned(out, 1, lambda row: Slots.of(Argument("bias"), row))
 
     def diagonal(self, out: int, into: int, k: int) -> Slots:
-        """Diagonal k between a target and a source ciphertext, for its giant step; of two that
-        share a plaintext, halved.
+        """Diagonal k between a target and a source ciphertext, rotated back for its giant step.
+
+        Of two diagonals that share a plaintext, each is halved.
         """
         source, steps = self.source, self.op.attributes["baby_steps"]
         column = self.ctx.table(f"column.{into}", source, lambda: source.feature[into])
@@ -200,7 +203,8 @@ class _Weights:
         return found.rolled(k // steps * steps * source.stride)
 
     def _turned(self, out: int, columns: int, of: Callable[[TableRotation], Slots]) -> Slots:
-        """Slots of a ciphertext, from those of its rows in an array of so many columns."""
+        """Slots of a result ciphertext, from rows of an array with ``columns`` columns; rotary
+        factors are applied."""
         ctx, layout, feature = self.ctx, self.target.layout, self.target.feature[out]
 
         def rows(name: str, found: np.ndarray) -> Slots:
@@ -223,7 +227,7 @@ class _Weights:
         return result
 
     def _factor(self, name: str, out: int) -> Slots:
-        """A rotary table ``[t, d]``, the same for all blocks."""
+        """A rotary table ``[tokens, width of a head]``, the same for all blocks."""
         tokens, width = self.op.site(self.ctx.symbols).constant_shape(name)
         places = self.ctx.places(self.target.layout, (tokens, 1, width), (*ROWS, "g"))
         return Slots.of(Argument(name), (places[out], 0))

@@ -1,18 +1,18 @@
-"""Kernels of values of one token, and of attention with one query.
+"""Kernels for values of one token, and for attention with one query.
 
 The slots of the other tokens are free. They hold copies, so that every slot-wise op does the same
-in all of them. Their top bits number *places* (:attr:`~atlasc.ir.layout.Layout.one_row`) for the
-blocks that otherwise would lie in other ciphertexts.
+in all of them. Their top bits number *places* (:attr:`~atlasc.ir.layout.Layout.one_row`) for blocks
+that would otherwise lie in other ciphertexts.
 
 The query lies in the slots of all tokens. Its scores are Σ_d q[d] · k[d, t]: one product for each
-column of heads, and a sum over the features, which wraps around the ciphertext. The scores then lie
-along the tokens, where a sum of the softmax would need a mask and a level each. So they move to the
-place of the features, as diagonals do where there are many queries: at feature s, only token t = s
-is kept; a sum over the tokens brings it to the first one, from which it is copied to all.
+column of heads, and a sum over the features, which wraps around the ciphertext. Now the scores lie
+along the tokens, where a sum of the softmax would need a mask and a level. So they are moved to the
+place of the features, as diagonals are for many queries: at feature s, only token t = s is kept. A
+sum over the tokens brings it to the first token, and from there it is copied to all tokens.
 
-The context goes the same way back. At feature s, only what p has at token t = s is kept. The sum
-over the features holds the weight p[t] in all features, and its product with the values is summed
-over the tokens.
+The context goes the same way back. At feature s, only token t = s of p is kept. The sum over the
+features holds the weight p[t] in all features. Its product with the values is summed over the
+tokens.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def replicate(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 def _in_places(
     ctx: Context, target: Layout, rows: Iterable[tuple[Register, tuple[int, int]]]
 ) -> list[Register]:
-    """Ciphertexts of a layout from rows: ciphertexts that hold one token, 0 elsewhere, and the
-    (ciphertext, slot) where each is copied to.
+    """Ciphertexts of a layout from ``rows``: pairs of a ciphertext that holds one token and 0
+    elsewhere, and the (ciphertext, slot) that the token is copied to.
     """
     totals = ctx.totals((number, ctx.engine.rotate(row, -slot)) for row, (number, slot) in rows)
     copies = target.fields[-1].bits
@@ -52,11 +52,11 @@ class _Row:
     """Geometry of the scores of one query, beside keys or values of all tokens.
 
     Attributes:
-        scores: where each key of each head is.
+        scores: geometry of the scores.
         keys: layout of keys or values.
-        token: of every slot among the keys.
-        bits: of each axis in the slots of the keys.
-        copies: of a place among the scores.
+        token: token of every slot among the keys, [slots].
+        bits: axis -> slot bits of the keys.
+        copies: number of copies of a place among the scores.
     """
 
     def __init__(self, scores: Scores, keys: Layout) -> None:
@@ -69,17 +69,21 @@ class _Row:
         return Slots.where(self.scores.ctx.table(name, (self.keys, self.scores.layout), make))
 
     def at(self, token: int) -> Slots:
-        """1 in the slots of a token."""
+        """1 in the slots of one token, 0 elsewhere."""
         return self.mask(f"token = {token}", lambda: self.token == token)
 
     def at_key(self, start: int) -> Slots:
-        """1 where the token is the key, in the ciphertext whose first key is ``start``."""
+        """1 where the token is the key, in the ciphertext whose first key is ``start``; 0
+        elsewhere.
+        """
         diagonal = self.scores.layout.slot_index("s")
         return self.mask(f"token = key({start})", lambda: self.token == start + diagonal)
 
     def places(self, start: int) -> list[tuple[int, list[int]]]:
-        """Ciphertext and slots of each column of heads: its own; of the first one in a ciphertext
-        also those that no column has, so that a polynomial stays in its range there.
+        """Ciphertext and places (first slots) of the scores of each column of heads.
+
+        The first column in a ciphertext also gets the places that belong to no column, so that a
+        polynomial stays in its range there.
         """
         layout = self.scores.layout
         columns = [
@@ -92,7 +96,7 @@ class _Row:
 
 
 def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.row_scores``."""
+    """Kernel of ``ckks.row_scores``: scores [batch, heads, keys] of one query."""
     engine, keys, scores = ctx.engine, layout_of(op.operands[1]), Scores(ctx, layout_of(op.value))
     row = _Row(scores, keys)
     diagonals = scores.inner.bit_length() - 1
@@ -102,11 +106,14 @@ def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> li
 
     rows = []
     for column in range(keys.ciphertexts):
-        total = engine.mul(q[column], k[column])
+        total = engine.mul(q[column], k[column])  # [batch, tokens, heads, features]
+        # [batch, tokens, heads, (features)]
         total = ctx.double_and_add(total, keys.stride("d"), row.bits["d"])
         for start in scores.parts:
+            # Keep token t = s at feature s; its sum, at one token: [batch, heads, keys].
             one = engine.mul_plain(total, ctx.slots(chosen, start))
             one = ctx.double_and_add(one, 1, diagonals)
+            # Keep that token: [batch, 1, heads, keys].
             one = engine.mul_plain(one, ctx.slots(row.at, start))
             number, places = row.places(start)[column]
             rows += [(one, (number, place - start)) for place in places]
@@ -114,7 +121,7 @@ def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> li
 
 
 def row_context(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.row_context``."""
+    """Kernel of ``ckks.row_context``: the context [batch, heads, features] of one query."""
     scores, values = Scores(ctx, layout_of(op.operands[0])), layout_of(op.operands[1])
     row, target, engine = _Row(scores, values), layout_of(op.value), ctx.engine
     moves: list[list[tuple[int, int, int, int]]] = [[] for _ in values.ciphertext_index]
@@ -141,12 +148,15 @@ def row_context(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> l
 
     rows = []
     for column, index in enumerate(values.ciphertext_index):
+        # p of key s, only at token t = s: [batch, tokens, heads, keys].
         weights = engine.dot_plain(
             [moved[move[:2]] for move in moves[column]],
             [ctx.slots(chosen, *move[2:]) for move in moves[column]],
         )
+        # p[t] in all features: [batch, tokens, heads, (features)].
         weights = ctx.double_and_add(weights, values.stride("d"), row.bits["d"])
+        # The sum over tokens, complete at token 0: [batch, heads, features].
         one = ctx.double_and_add(engine.mul(weights, v[column]), 1, row.bits["t"])
-        one = engine.mul_plain(one, ctx.slots(row.at, 0))
+        one = engine.mul_plain(one, ctx.slots(row.at, 0))  # [batch, 1, heads, features]
         rows.append((one, place_of(target, index)))
     return _in_places(ctx, target, rows)

@@ -1,6 +1,5 @@
-"""Where packed scores lie: which (batch, head, diagonal, query) each slot is, and which diagonals
-are computed together. How they are computed is in
-:mod:`atlasc.program.kernels.attention`.
+"""The geometry of packed scores: the (batch, head, diagonal, query) of each slot, and the diagonals
+that are computed together. :mod:`atlasc.program.kernels.attention` computes them.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ def score_layout(hidden: Layout, heads: int) -> Layout:
 
 
 def row_score_layout(keys: Layout, heads: int) -> Layout:
-    """Layout of the scores ``[b, g, s]`` of one query and keys in a ``hidden`` layout; ``s`` is the
-    key.
+    """Layout of the scores ``[b, g, s]`` of one query, for keys in a ``hidden`` layout; ``s`` is
+    the key.
     """
     layout = score_layout(keys, heads).one_row
     extents = [(axis, keys.extent("t") if axis == "s" else n) for axis, n in layout.extents]
@@ -41,17 +40,18 @@ class Scores:
     """Geometry of packed scores.
 
     Attributes:
-        tokens: padded number of tokens = number of diagonals.
+        tokens: padded number of tokens, which is the number of diagonals.
         real: number of tokens; scores of one query number its keys by ``s``.
-        inner: diagonals in one ciphertext.
+        inner: number of diagonals in one ciphertext.
         parts: first diagonal of each ciphertext.
-        stride: slots between neighbouring tokens; 0 where there is one query.
+        stride: slots between neighbouring tokens; 0 if there is one query.
         top_stride: slots between neighbouring features.
-        width: padded number of features in a block; the diagonals lie in their place.
-        baby: B, the diagonals that are computed together.
+        width: padded number of features in a block, which are replaced by diagonals.
+        baby: B, number of diagonals that are computed together.
         starts: first diagonals of the groups that are computed together.
-        halves: what a diagonal in the real and in the imaginary part adds to ``start + baby``.
-        token, feature: of every slot; the feature is the index of its block's top bits.
+        halves: offsets from ``start + baby`` to the diagonals in the real and imaginary part.
+        token, feature: token and feature of every slot, [slots]; the feature is the index given by
+            the top bits of a block.
     """
 
     def __init__(self, ctx: Context, layout: Layout) -> None:
@@ -70,11 +70,11 @@ class Scores:
         self.feature = np.arange(layout.slots) // self.top_stride
 
     def number(self, index: dict[str, int], diagonal: int) -> int:
-        """Which ciphertext of the scores holds a diagonal of the heads at an index."""
+        """The ciphertext of the scores with a diagonal of the heads at an index."""
         return place_of(self.layout, {**index, "s": diagonal})[0]
 
     def token_rotations(self, amount: int) -> list[int]:
-        """Rotations in tokens that ``cycle(x, amount)`` is made of; ``served`` has their slots."""
+        """Rotations, in tokens, that make up ``cycle(x, amount)``; ``served`` has their slots."""
         other = amount - self.tokens if amount > 0 else amount + self.tokens
         return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
 
@@ -83,7 +83,7 @@ class Scores:
         return Slots.where(self.ctx.table(name, self.layout, make))
 
     def served(self, rotation: int) -> Slots:
-        """1 where the token stays within the border when it is rotated so far."""
+        """1 where a token stays within the border under a rotation, 0 elsewhere."""
 
         def make() -> np.ndarray:
             source = self.token + rotation
@@ -92,20 +92,23 @@ class Scores:
         return self.mask(f"stays({rotation})", make)
 
     def block(self, start: int) -> Slots:
-        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext."""
+        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext, 0
+        elsewhere.
+        """
         number = start % self.inner // self.baby
         return self.mask(
             f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
         )
 
     def kept(self, op: Op, first: int) -> Slots:
-        """1 where the query may see the key; padding rows act as row 0. A public mask of the op,
-        boolean ``[batch, tokens]``, has the keys that may be seen.
+        """1 where the query may see the key, 0 elsewhere; padding rows act as row 0.
+
+        A public mask of the op, boolean ``[batch, tokens]``, is true for keys that may be seen.
 
         Args:
-            op: ``causal``: a key must not come after the query; ``query``: the token of the one
+            op: ``causal``: a key must not come after the query; ``query``: the token of the single
                 query, in scores that number keys.
-            first: diagonal of the slots where the index of ``s`` is 0.
+            first: the diagonal of slots with index 0 of ``s``.
         """
         causal = op.attributes.get("causal", False)
 
@@ -125,7 +128,7 @@ class Scores:
         return kept * Slots.of(Argument(MASK), (keys, 0))
 
     def log_hidden(self, op: Op) -> Slots:
-        """log(keys / visible keys) of the query of every slot; see `kept`."""
+        """log(keys / visible keys) of the query of each slot; see `kept`."""
         causal, masked = op.attributes.get("causal", False), has_mask(op)
 
         def make() -> np.ndarray:
@@ -138,12 +141,12 @@ class Scores:
         return Slots.of(Argument(MASK, "log_hidden") if masked else every, (keys, 0))
 
     def _key(self, first: int) -> np.ndarray:
-        """The key of every slot, where the first diagonal is that one."""
+        """The key of every slot, [slots]; ``first`` is the diagonal at index 0 of ``s``."""
         return (self.token + first + self.layout.slot_index("s")) % self.tokens
 
     @property
     def _input(self) -> np.ndarray:
-        """Input of every slot; padding of the batch acts as input 0."""
+        """The input of every slot, [slots]; padding of the batch acts as input 0."""
         batch = self.layout.slot_index("b")
         return np.where(batch < self.layout.extent("b"), batch, 0)
 
@@ -151,17 +154,17 @@ class Scores:
         return int(op.attributes.get("query", 0))
 
     def _last(self, op: Op) -> np.ndarray:
-        """The last key that the query of every slot may see if it is causal."""
+        """The last key that the query of every slot may see in causal attention, [slots]."""
         return np.where(self.token < self.real, self.token, 0) + self._query(op)
 
 
 @lru_cache(maxsize=256)
 def baby_steps(tokens: int, inner: int, width: int) -> int:
-    """The power of two B for which the two products of attention cost least.
+    """The power of two B for which the two products of attention are cheapest.
 
     Args:
         tokens: n, a power of two.
-        inner: diagonals in a ciphertext.
+        inner: number of diagonals in a ciphertext.
         width: padded number of features in a block.
     """
     candidates = [1 << bit for bit in range(max(min(tokens // 2, inner), 1).bit_length())]

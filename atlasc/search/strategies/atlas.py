@@ -1,4 +1,4 @@
-"""The paper's two-stage search: one setting for all layers first, then a setting for each."""
+"""The paper's two-stage search: first one setting for all layers, then a setting for each layer."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from atlasc.search.strategy import EXTENDS, SearchRun, Strategy
 class Atlas(Strategy):
     """NSGA-II in two stages; the default budget is the paper's and makes 24,144 evaluations.
 
-    Source: the paper's section on the search. Its front is that of the last population; here it is
-    that of everything evaluated on the whole model, which costs nothing more.
+    Source: the paper's section on the search. The paper's front is that of the last population;
+        here
+    it is the front of everything that was evaluated on the whole model, at no further cost.
 
     Attributes:
         population, generations: of stage 1, which searches one setting for all layers.
-        layer_population, layer_generations: of stage 2, which searches a setting for each.
-        early_layers: stage 1 compares the values after that many blocks instead of the outputs
-            (the paper's early-layer proxy); None compares the outputs.
+        layer_population, layer_generations: of stage 2, which searches a setting for each layer.
+        early_layers: stage 1 compares the values after this many blocks instead of the outputs (the
+            paper's early-layer proxy); None compares the outputs.
     """
 
     name = "atlas"
@@ -47,8 +48,8 @@ class Atlas(Strategy):
 
     @staticmethod
     def within(evaluations: int) -> dict[str, int]:
-        """A quarter for stage 1, and in both stages about as many generations as settings in a
-        population, which is never larger than the paper's.
+        """Options for a number of evaluations: a quarter for stage 1, and in both stages about as
+        many generations as settings in a population, which is at most the paper's.
         """
         require_generation(evaluations, stages=2)
         first = max(evaluations // 4, LEAST_POPULATION)
@@ -63,7 +64,7 @@ class Atlas(Strategy):
 
     @property
     def evaluations(self) -> int:
-        """Evaluations in all, those of the first populations included."""
+        """Number of evaluations, the first populations included."""
         return self.population * (self.generations + 1) + self.layer_population * (
             self.layer_generations + 1
         )

@@ -1,16 +1,16 @@
 """Measure, solve, refine: the default search.
 
-1. For each op, choices are compared on captured activations of the cleartext model; the locally
-   non-dominated ones are its candidates (`local_errors`).
-2. A few candidates of each op are probed: the error of the model's output when they alone are
-   approximated. Interpolation gives that error for all others (`interpolated`).
-3. Cost is a sum over ops and the error close to one, so a dynamic program gives the least predicted
-   error for every cost at once (`solve_sums`). Seconds are no such sum: there the program places
-   the bootstraps too (`latency_front`).
-4. Settings of that front are evaluated. The predictions are corrected by the errors found, and the
-   program is solved again, until a round improves nothing.
+1. For each op, choices are compared on captured activations of the cleartext model. The locally
+   non-dominated choices are its candidates (`local_errors`).
+2. A few candidates of each op are probed: the error of the model's output is measured with only
+   this op approximated. Interpolation gives this error for all other candidates (`interpolated`).
+3. The cost is a sum over ops, and the error close to one, so a dynamic program gives the least
+   predicted error for every cost at once (`solve_sums`). Seconds are no such sum: for them the
+   program also places the bootstraps (`latency_front`).
+4. Settings of this front are evaluated. The predictions are corrected by the measured errors, and
+   the program is solved again, until a round improves nothing.
 5. NSGA-II refines the front. The program is solved again with all points so far, from choices that
-   were seen not to explode; what is left of the budget fills the front.
+   were seen not to explode. The rest of the budget fills the front.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from atlasc.search.search_problem import SearchProblem
 from atlasc.search.strategy import EXTENDS, SearchRun, Strategy
 
 CAPTURING, COMPARING = "capturing arguments", "comparing polynomials"
-"""What is done before the first evaluation."""
+"""Names of the work before the first evaluation."""
 REPORT_SECONDS = 0.5
-"""Between two reports of how many choices were compared."""
+"""Seconds between two reports of how many choices were compared."""
 PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""
 AFTER_PROBES = 328
-"""Evaluations after the probes: of predicted fronts, and of NSGA-II."""
+"""Number of evaluations after the probes, for predicted fronts and NSGA-II."""
 AFTER_PROBES_AIMED = 248
-"""The same where it is known which error is wanted."""
+"""The same number if the wanted error is known."""
 LAST_ROUNDS = 4
-"""How often the program is solved after NSGA-II."""
+"""Number of times that the program is solved after NSGA-II."""
 WANTED_ERRORS = (0.3, 1e-6)
-"""Predicted errors between which settings are worth an evaluation."""
+"""Range of predicted errors in which settings are worth an evaluation."""
 NEAR = 1 / 4, 1.5
-"""The same after NSGA-II where it is known which error is wanted: multiples of it."""
+"""The same range after NSGA-II if the wanted error is known, as multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,11 @@ class Hybrid(Strategy):
     """Measure, solve, refine.
 
     Attributes:
-        evaluations: in all at most; None for the probes of single choices and `AFTER_PROBES` more.
-        rounds: how often the predicted front is solved and evaluated at most, before NSGA-II.
-        batch: settings of a predicted front that are evaluated in a round.
-        population: of NSGA-II, which spends half of the rest.
+        evaluations: greatest number of evaluations; None for the probes of single choices and
+            `AFTER_PROBES` more.
+        rounds: greatest number of rounds, before NSGA-II, that solve and evaluate a front.
+        batch: number of settings of a predicted front that are evaluated in a round.
+        population: population of NSGA-II, which spends half of the rest.
     """
 
     name = "hybrid"
@@ -87,10 +88,10 @@ class Hybrid(Strategy):
         check_population(self.population)
 
     def filled(self, problem: SearchProblem) -> Hybrid:
-        """With the evaluations that this problem gets, where none are named.
+        """The strategy with the default number of evaluations for this problem, if none is given.
 
         Raises:
-            AtlasError: the budget does not even suffice for a probe of each op.
+            AtlasError: the budget is too small even for one probe of each op.
         """
         groups = len(groups_of(problem.module, problem.parametrisation))
         if self.evaluations is None:
@@ -100,7 +101,7 @@ class Hybrid(Strategy):
             raise AtlasError(
                 f"{self.evaluations} evaluations are too few for the strategy hybrid",
                 why=f"it probes {groups} groups of ops before it can predict anything",
-                remedy=f"use --evaluations {groups + 1} or more",
+                remedy=f"use at least --evaluations {groups + 1}",
             )
         return self
 
@@ -110,14 +111,14 @@ class Hybrid(Strategy):
 
 
 def default_evaluations(groups: int, *, aimed: bool = False) -> int:
-    """Evaluations for so many groups of ops, of which each is probed: 400 for six layers, and 320
-    where it is known which error is wanted.
+    """Number of evaluations for ``groups`` groups of ops, each of which is probed: 400 for six
+    layers, and 320 if the wanted error is known (``aimed``).
     """
     return len(PROBED_ERRORS) * groups + (AFTER_PROBES_AIMED if aimed else AFTER_PROBES)
 
 
 def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | None:
-    """Spearman's rank correlation; None where one side is constant, or empty."""
+    """Spearman's rank correlation; None if one side is constant or empty."""
     from scipy.stats import spearmanr
 
     if min(len(set(estimates)), len(set(errors))) < 2:
@@ -164,7 +165,7 @@ class HybridSteps:
             self._solve(model, self.run.left // rounds, wanted)
 
     def _whole(self) -> list[Point]:
-        """All points so far that are no probes."""
+        """All points so far, except probes."""
         return [p for p in self.run.asked.values() if not is_partial(p.settings)]
 
     def _approximations(self, group: Group, choice: Choice) -> dict[str, Approximation]:
@@ -181,7 +182,7 @@ class HybridSteps:
         return Candidate(cost, self.local.error(group, choice), choice, degrees)
 
     def _all_candidates(self) -> list[list[Candidate]]:
-        """Candidates of all groups, which the processors share."""
+        """Candidates of all groups; the processors share the work."""
         with ThreadPoolExecutor(self.run.problem.processors) as pool:
             found = [pool.submit(self._candidates, group) for group in self.groups]
             try:
@@ -189,7 +190,7 @@ class HybridSteps:
                 while running:
                     ended, running = wait(running, REPORT_SECONDS, FIRST_EXCEPTION)
                     for one in ended:
-                        one.result()  # raises what it raised
+                        one.result()  # raises its exception
                     compared = f"{self.local.compared:,} choices"
                     self.run.report(COMPARING, len(found) - len(running), len(found), compared)
             except BaseException:
@@ -219,7 +220,7 @@ class HybridSteps:
         return found
 
     def _proven(self) -> list[list[Candidate]]:
-        """Candidates that settings without an explosion contain."""
+        """Candidates that appear in settings without an explosion."""
         finite = [point.settings for point in self._whole() if point.valid]
         return [
             [self._candidate(group, choice) for choice in sorted(set(map(group.of, finite)))]
@@ -228,7 +229,7 @@ class HybridSteps:
         ]
 
     def _probe(self) -> list[dict[float, float]]:
-        """For each group the output errors of a few candidates by their local errors."""
+        """For each group, local error -> output error of a few candidates."""
         probed: list[dict[float, float]] = [{} for _ in self.groups]
         for error in PROBED_ERRORS:
             chosen = [
@@ -252,8 +253,9 @@ class HybridSteps:
         """Evaluate settings of the front that the model predicts from all points so far.
 
         Args:
-            count: how many at most, evenly along what is not known of it.
-            wanted: predicted errors between which they are looked for, if there are any.
+            model: the error model.
+            count: greatest number of settings, evenly spread over the unknown part of the front.
+            wanted: range of predicted errors in which settings are sought, if there are any.
         """
         asked = self.run.asked
         model.fit(self._whole())
@@ -262,7 +264,7 @@ class HybridSteps:
         places = np.linspace(0, len(unknown) - 1, min(count, len(unknown)))
         fresh = {unknown[i] for i in places.round().astype(int)}
         self._evaluate(sorted(fresh))
-        # Settings that were known to explode say nothing of the prediction.
+        # Settings that were known to explode say nothing about the prediction.
         known = [
             (error, min(point.error, LARGEST))
             for error, settings in front
@@ -277,7 +279,7 @@ class HybridSteps:
         """Errors and settings of the front that the model predicts, from cheap to accurate.
 
         Args:
-            wanted: the greatest and the least error; all where none lies between them.
+            wanted: the greatest and the least error; all settings if none lies between them.
         """
         # The powers e^q of the errors add up.
         powers = [
@@ -323,7 +325,7 @@ class HybridSteps:
             self.run.points_of(batch)
 
     def _refine(self) -> None:
-        """NSGA-II from the front so far, with half of what is left."""
+        """Run NSGA-II from the front so far, with half of the remaining budget."""
         size = self.options.population
         generations = self.run.left // 2 // size - 1
         front, space = self.run.front.points, self.run.objective.space
@@ -343,7 +345,7 @@ class HybridSteps:
 
 
 def _nearest(found: Sequence[Candidate], known: Mapping[float, float], error: float) -> Candidate:
-    """The candidate whose output error is expected to be nearest to a wanted one."""
+    """The candidate whose expected output error is nearest to a wanted one."""
     if not known:
         return found[len(found) // 2]
     return min(found, key=lambda c: abs(np.log(interpolated(known, c.local) / error)))

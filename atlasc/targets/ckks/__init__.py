@@ -1,1 +1,1 @@
-"""What the targets on our own CKKS engine share: parameters, limits, and C++ projects."""
+"""Common parts of the targets on atlasc's own CKKS engine: parameters, limits, C++ projects."""

@@ -1,8 +1,8 @@
-"""What a parameter set may have at most, on engines of ``runtime_cuda``.
+"""Limits of a parameter set on the engines of ``runtime_cuda``.
 
-The engine keeps arrays of these lengths (``runtime_cuda/ckks/ring/limits.hpp`` has the same
-numbers; a test compares them), and refuses larger sets itself. Here a set is refused where Python
-reads it, before sizes and costs are computed of it.
+The engine keeps arrays of these lengths and refuses larger sets itself. The numbers are those of
+``runtime_cuda/ckks/ring/limits.hpp``; a test compares them. Python refuses a set when it reads it,
+before it computes the set's sizes and costs.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Callable
 from atlasc.ir.errors import AtlasError
 
 LEAST_LOG_DEGREE, MOST_LOG_DEGREE = 1, 17
-"""log2 of the ring degree. Rings below 2^11 are simulated alone: the engine refuses them, and no
-bundle has them, because they have no 128 bits."""
+"""log2 of the ring degree. Rings below 2^11 can only be simulated: the engine refuses them, and no
+bundle has them, because they cannot reach 128 bits of security."""
 MOST_PRIMES = 64
-"""Of Q, and so digits of a key."""
+"""Greatest number of primes of Q, and so of digits of a key."""
 MOST_SPECIAL = 8
 
 
 def require_possible(
     log_ring_degree: int, levels: int, special_primes: int, primes: Callable[[], int]
 ) -> None:
-    """Refuse a set that the engine cannot have.
+    """Refuse a parameter set that the engine cannot have.
 
     Args:
-        log_ring_degree, levels, special_primes: of the set; any integers.
-        primes: of Q, as the engine splits them; called where the others are possible.
+        log_ring_degree, levels, special_primes: numbers of the set; any integers.
+        primes: returns the number of primes of Q, as the engine splits them; called if the other
+            numbers are possible.
 
     Raises:
         AtlasError: one of the numbers is too small or too large.
@@ -43,7 +44,7 @@ def require_possible(
         why = f"it has {count} primes; up to {MOST_PRIMES} are possible"
     if why:
         raise AtlasError(
-            "there are no such parameters",
+            "the engine does not support these parameters",
             why=why,
-            remedy="compile the model again; do not use a program from somebody else that has them",
+            remedy="compile the model again; do not trust somebody else's program that needs them",
         )

@@ -1,8 +1,8 @@
-"""Parameter sets of our own CKKS engine, on any device.
+"""Parameter sets of atlasc's own CKKS engine, on any device.
 
-It takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program; a
-set that bootstraps is one of ``atlasc/program/bootstrap`` (docs/bootstrapping.md). A key has the
-primes and the digits of the highest level that it serves.
+The engine takes any chain of primes of up to 60 bits. A leveled set has as many levels as its
+program. A set with a bootstrap is one of ``atlasc/program/bootstrap`` (docs/bootstrapping.md). A
+key has the primes and the digits of the highest level that it serves.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SCALE_BITS = 40
-"""Bits of the prime of one level of a leveled set, and of its scale."""
+"""Bits of the prime at one level of a leveled set, and log2 of its scale."""
 BOOTSTRAPPED_RING = 16
 LOG_RING_DEGREES = (13, 14, 15, 16)
 
 
 @dataclass(frozen=True)
 class CkksParameters(ParameterSet):
-    """One parameter set. A device's own class says how large primes are and which set bootstraps.
+    """One parameter set. Each device's own class defines the size of primes and the bootstrap set.
 
     Attributes:
-        prime_bits: of the prime that a leveled set has left at level 0, and of its special ones.
-        named: the set of those that bootstrap.
+        prime_bits: bits of the prime at level 0 of a leveled set, and of its special primes.
+        named: name of the set to bootstrap with.
         log_ring_degree: see the base class.
-        levels: products that a fresh ciphertext allows; after a bootstrap, where there is one.
-        special_primes: at most ``MOST_SPECIAL``.
-        bootstrap: name of a set that bootstraps, which fixes the levels and the special primes;
-            empty for a leveled one.
+        levels: products that a fresh ciphertext allows; with a bootstrap, products after it.
+        special_primes: number of special primes, at most ``MOST_SPECIAL``.
+        bootstrap: name of a set with a bootstrap, which fixes the levels and the special primes;
+            empty for a leveled set.
 
     Raises:
-        AtlasError: no such set, or numbers that the engine does not take.
+        AtlasError: the set does not exist, or the engine does not take its numbers.
     """
 
     in_runtime = True
@@ -77,14 +77,16 @@ class CkksParameters(ParameterSet):
 
     @classmethod
     def leveled(cls, levels: int) -> Iterator[Self]:
-        """See the base class; as many levels as the program has, none where they are too many."""
+        """See the base class; one set with exactly the program's levels, none if they are too
+        many.
+        """
         for log_degree in LOG_RING_DEGREES if levels < MOST_PRIMES else ():
             for special in range(1, MOST_SPECIAL + 1):
                 yield cls(log_degree, levels, special)
 
     @classmethod
     def bootstrapped(cls, name: str = "", log_ring_degree: int = BOOTSTRAPPED_RING) -> Self:
-        """A set of ``SETS``, ``named`` by default; another ring than 2^16 is for tests alone."""
+        """A set of ``SETS``, by default ``named``; rings other than 2^16 are for tests only."""
         name = name or cls.named
         chosen = SETS[name]
         return cls(log_ring_degree, chosen.levels_left, chosen.special_primes, name)
@@ -94,12 +96,12 @@ class CkksParameters(ParameterSet):
         return self.levels
 
     def residues(self, level: int) -> int:
-        """See the base class: a level of more bits than a prime may have has several."""
+        """See the base class; a level with more bits than a prime may have uses several primes."""
         return len(self._limbs(level))
 
     def digits(self, level: int) -> int:
-        """See the base class: neighbours make a digit as long as it has no more bits than the
-        special primes."""
+        """See the base class; neighbouring primes form a digit as long as its bits do not exceed
+        those of the special primes."""
         most, digits, left = sum(self.moduli.special), 0, 0
         for bits in self._limbs(level):
             if bits > left:
@@ -108,13 +110,15 @@ class CkksParameters(ParameterSet):
         return digits
 
     def key_bytes(self, level: int) -> int:
-        """See the base class: residues are packed without gaps."""
+        """See the base class; residues are packed without gaps."""
         bits = sum(self._limbs(level)) + sum(self.moduli.special)
         return 2 * self.digits(level) * bits * self.ring_degree // 8
 
     def _plaintext_bytes(self, level: int, period: int) -> int:
-        """Of an encoded plaintext, also modulo the special primes, whose slots repeat: from eight
-        times on the values do too, and one of them is kept."""
+        """Bytes of an encoded plaintext, special primes included, whose slots repeat after
+        ``period``. If they repeat eight times or more, so do the encoded values, and one copy is
+        kept.
+        """
         repeats = self.slots // period
         words = (self.residues(level) + self.special_primes) * self.ring_degree
         return words * 8 // (repeats if repeats >= 8 else 1)
@@ -129,7 +133,7 @@ class CkksParameters(ParameterSet):
 
     @property
     def moduli(self) -> Moduli:
-        """See the base class: the key to the sparse secret has q0 and one special prime."""
+        """See the base class; the key to the sparse secret has q0 and one special prime."""
         if not self.bootstrap:
             primes = (self.prime_bits, *[SCALE_BITS] * self.levels)
             return Moduli(primes, (self.prime_bits,) * self.special_primes, SCALE_BITS)
@@ -139,10 +143,11 @@ class CkksParameters(ParameterSet):
         return Moduli(chosen.prime_bits, special, chosen.scale_bits, sparse)
 
     def noise_model(self) -> NoiseModel:
-        """The errors of CKKS at this scale, and of a bootstrap as docs/bootstrapping.md has them:
-        its standard deviation, of one ciphertext √2 times that of two, measured at N = 2^16
-        (rounding at each of N coefficients, over N/2 slots: it grows as N^1.5), and a sine's cubic
-        term (2π/R)²/6 at R = q0/scale.
+        """The errors of CKKS at this scale, and the errors of a bootstrap (docs/bootstrapping.md).
+
+        The bootstrap's standard deviation for one ciphertext is √2 times that for two. It was
+        measured at N = 2^16, and grows as N^1.5, because each of N coefficients is rounded and
+        the sum runs over N/2 slots. The cubic term of the sine is (2π/R)²/6 at R = q0/scale.
         """
         ratio = 2.0 ** (self.moduli.primes[0] - self.moduli.scale)
         cubic = (2 * math.pi / ratio) ** 2 / 6
@@ -162,8 +167,8 @@ class CkksParameters(ParameterSet):
 
     @property
     def needs(self) -> BootstrapNeeds:
-        """See the base class: a key of the bootstrap is like any other, and reaches higher. Those
-        of two whole ciphertexts are all that a narrow one takes, too.
+        """See the base class; a key of the bootstrap is like any other key, but reaches higher. The
+        keys for two whole ciphertexts are enough for a narrow bootstrap, too.
         """
         if not self.bootstrap:
             return BootstrapNeeds()
@@ -174,7 +179,7 @@ class CkksParameters(ParameterSet):
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
-        # To the sparse secret and back: a key at the lowest level, one at the top.
+        # A key at the lowest level switches to the sparse secret, a key at the top back.
         levels = (0, len(self.moduli.primes) - 1, *rotations.values())
         memory = {
             "bootstrap_keys": sum(map(self.key_bytes, levels)),
@@ -196,7 +201,8 @@ class CkksParameters(ParameterSet):
         )
 
     def _diagonals(self, function: Function) -> Iterator[tuple[int, int, int]]:
-        """Level, number, and period in slots of the diagonals of each transform of a bootstrap."""
+        """For each linear transform of the bootstrap: its level, its number of diagonals, and the
+        number of slots after which the diagonals repeat."""
         chosen = SETS[self.bootstrap]
         cts, stc = chosen.cts_stages, chosen.stc_stages
         levels = [chosen.top - at for at in range(cts)]

@@ -1,8 +1,8 @@
-"""What the calibration needs to know of the engine ``cpu``.
+"""The calibration of the engine ``cpu``.
 
-The engine relinearises and rescales late, and both at once, when a product is needed in another
-form. A product is therefore measured with what it puts off (``settle``), and the division that
-a product with a number puts off is what the counting engine calls ``rescale``.
+The engine relinearizes and rescales late, and does both at once when the result is needed in
+another form. A product is therefore measured together with the work that it postpones (``settle``).
+The counting engine's ``rescale`` is the division that a product with a number postpones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__
 
 TOGETHER = 8
-"""Plaintexts of a sum that is measured: an engine encodes several at once."""
+"""Number of plaintexts in a measured sum: an engine encodes several at once."""
 LEVELED = ((3, 2**12), (6, 2**13), (14, 2**14), (20, 2**15), (34, 2**15))
 """Levels and slots of the leveled sets."""
 
@@ -55,7 +55,7 @@ class CpuCalibrator(Calibrator):
         vector = np.random.default_rng(0).uniform(-1, 1, engine.slots)
 
         def vectors(times: int) -> list[np.ndarray]:
-            """New ones each time: the engine keeps plaintexts that it has seen."""
+            """New vectors for each call, because the engine keeps plaintexts that it has seen."""
             return [np.roll(vector, next(self._made)) for _ in range(times)]
 
         return {
@@ -72,7 +72,7 @@ class CpuCalibrator(Calibrator):
         made, settled = seconds.pop("vectors"), seconds.pop("scalar")
         seconds["rescale"] = rescale = {}
         for level, scalar in settled.items():
-            # Differences of noisy times stay positive.
+            # Keeps differences of noisy times positive.
             rescale[level] = max(scalar - seconds["mul_scalar"][level], scalar / 4)
             for product in ("mul", "square"):
                 whole = seconds[product][level]

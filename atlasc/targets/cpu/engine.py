@@ -1,7 +1,8 @@
-"""Engines of the runtime library that encrypt, and their keys in two folders.
+"""Engines of the runtime library that encrypt, with their keys in two folders.
 
-Keys and ciphertexts have the files of the C++ executables. ``evaluation.key`` has a seal, so that
-a damaged one is refused; every ciphertext carries the identity of its key pair, and a checksum.
+Keys and ciphertexts have the file formats of the C++ executables. ``evaluation.key`` has a seal, so
+that a damaged file is refused. Every ciphertext carries the identity of its key pair, and a
+checksum.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class KeyedEngine(NativeEngine):
     """An engine with keys of its own.
 
     Args:
-        parameters: of the program.
+        parameters: parameter set of the program.
         native: ``Engine`` of the library.
-        has_secret: whether it can encrypt and decrypt.
+        has_secret: whether the engine can encrypt and decrypt.
 
     Attributes:
         note: what a person must know of its keys.
@@ -75,7 +76,7 @@ class KeyedEngine(NativeEngine):
                 native = library.Engine.server(cls.target, facts, str(folder / EVALUATION))
         if native.identity != index.identity:
             raise AtlasError(
-                "this folder has the keys of two key pairs",
+                "this folder mixes keys of two key pairs",
                 where=str(folder),
                 why="keys.json names another pair than the file beside it",
                 remedy="generate the keys again",
@@ -96,11 +97,10 @@ class KeyedEngine(NativeEngine):
     def generate_to(
         cls, parameters: CpuParameters, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        """Make the keys one after another, and write them to ``client`` and ``server`` in
-        ``folder``.
+        """Make the keys one after another; write them to ``client`` and ``server`` in ``folder``.
 
         Raises:
-            AtlasError: too little disk space or memory.
+            AtlasError: there is too little disk space or memory.
         """
         library, facts = load_library(), _facts(parameters, plan)
         secret, evaluation = folder / "client" / SECRET, folder / "server" / EVALUATION
@@ -116,7 +116,7 @@ class KeyedEngine(NativeEngine):
 
     @classmethod
     def require_room(cls, parameters: CpuParameters, plan: KeyPlan) -> None:
-        """Raise AtlasError unless an unknown program can be executed with these keys."""
+        """Raise AtlasError unless memory suffices to execute an unknown program with these keys."""
 
 
 class CpuEngine(KeyedEngine):
@@ -161,11 +161,11 @@ def _facts(parameters: CpuParameters, plan: KeyPlan) -> Any:
 
 
 def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
-    """Of all evaluation keys of a program and its bootstraps, in memory; a file has half."""
+    """Bytes of all evaluation keys of a program and its bootstraps in memory; files take half."""
     sizes = parameters.plan_memory(plan)
     return sum(size for name, size in sizes.items() if name.endswith("keys"))
 
 
 def _told(progress: Progress) -> Callable[[str, int, int], None]:
-    """A callback that is given the names of the library."""
+    """A callback that passes the library's names of keys on, in words."""
     return lambda name, made, total: progress(f"{name.replace('/', ' ')} key", made, total)

@@ -1,1 +1,1 @@
-"""Which rotation keys a program gets, and what they weigh."""
+"""The choice of a program's rotation keys, and their sizes."""

@@ -1,16 +1,17 @@
-"""Which amounts get a rotation key of their own, and at which level, under a budget of memory.
+"""Chooses which amounts get their own rotation key, and at which level, within a memory budget.
 
-Every amount starts with a key at the highest level of its use. Then keys are given up, or lowered
-to a level that serves only part of the uses, always where that costs the fewest seconds for a byte,
-until the budget holds. An amount without a key is rotated with the bootstrap key, if that has the
-amount. Otherwise it is composed of two rotations, of which the first may be composed itself.
+Every amount starts with a key at the highest level of its use. Then keys are dropped, or lowered to
+a level that serves only part of the uses, until the budget holds; each time the change is taken
+that costs the fewest seconds per byte. An amount without a key is rotated with the bootstrap key,
+if this key has the amount. Otherwise it is composed of two rotations, the first of which may be
+composed itself.
 
-Compositions are looked up as sums of two amounts, without a graph. A networkx graph of 8,192
-amounts and 40 keys takes 0.9 s to build; programs have 32,768 amounts and some 150 keys, and the
+Compositions are looked up as sums of two amounts, without a graph: a networkx graph of 8,192
+amounts and 40 keys takes 0.9 s to build, programs have 32,768 amounts and some 150 keys, and the
 greedy choice changes the keys thousands of times.
 
 A composed rotation is no longer hoisted. But other rotations of the same ciphertext (baby steps)
-often need its first part anyway, and then it still is one key switch.
+often need its first part anyway, and then it still takes one key switch.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from atlasc.program.costs import PrimitiveCosts
 from atlasc.program.rotation_plan import RotationPlan
 
 MAX_SWITCHES = 3
-"""Key switches of a composed rotation at most."""
+"""Greatest number of key switches of a composed rotation."""
 
 Uses = Mapping[tuple[int, tuple[int, ...]], int]
 """(level, amounts of one ciphertext) -> calls. Amounts are to the left, 0 < amount < slots."""
 Way = tuple[float, tuple[int, int] | None]
-"""How an amount is rotated where its own key does not reach: seconds beyond those of a key, and the
-parts if it is composed."""
+"""The way to rotate by an amount where its own key does not reach: seconds beyond those with a key,
+and the two parts if it is composed."""
 
 
 @dataclass(frozen=True)
 class KeyModel:
-    """What keys cost on a backend.
+    """Costs of keys on a backend.
 
     Attributes:
-        key_bytes: size of a rotation key by the level that it serves, from 0 on.
+        key_bytes: bytes of a rotation key by the highest level that it serves, from level 0 on.
         costs: seconds of ``rotate``, ``rotate_hoisted`` and ``hoist`` by level.
-        bootstrap: amounts by which the bootstrap key rotates, without a key of their own.
-        free: amounts whose keys are there anyway and reach every level.
+        bootstrap: amounts that the bootstrap key serves without a key of their own.
+        free: amounts whose keys exist anyway and reach every level.
     """
 
     key_bytes: tuple[int, ...]
@@ -51,7 +52,7 @@ class KeyModel:
     free: frozenset[int] = frozenset()
 
     def size(self, keys: Mapping[int, int]) -> int:
-        """Bytes of keys, amount -> level, without those that are free."""
+        """Bytes of keys (amount -> level), without the free ones."""
         return sum(self.key_bytes[at] for amount, at in keys.items() if amount not in self.free)
 
 
@@ -60,7 +61,7 @@ def rotation_seconds(uses: Uses, plan: RotationPlan, costs: PrimitiveCosts) -> f
     seconds = 0.0
     for (level, amounts), calls in uses.items():
         paths = (plan.path(amount, level) for amount in amounts)
-        # Paths share beginnings; each beginning ends with a key switch of its own.
+        # Paths share beginnings; each distinct beginning takes one more key switch.
         switches = {path[:end] for path in paths for end in range(1, len(path) + 1)}
         hoisted = Counter(path[:-1] for path in switches if plan.hoists(path[-1], level))
         groups = [number for number in hoisted.values() if number > 1]
@@ -76,16 +77,16 @@ def rotation_seconds(uses: Uses, plan: RotationPlan, costs: PrimitiveCosts) -> f
 def choose_rotations(
     uses: Uses, model: KeyModel, slots: int, budget: int | None = None
 ) -> RotationPlan:
-    """The plan of least predicted time whose keys fit the budget, or else the smallest one.
+    """The plan of least predicted time whose keys fit the budget, or otherwise the smallest plan.
 
-    Greedy: not always the best plan, see the test against all plans. Without a budget only those
-    keys are left out that save no time.
+    The choice is greedy and not always the best, see the test against all plans. Without a budget
+    only keys that save no time are dropped.
 
     Args:
         uses: the rotations of the program.
-        model: sizes and costs.
-        slots: of a ciphertext.
-        budget: bytes of all rotation keys.
+        model: sizes and costs of keys.
+        slots: slots of a ciphertext.
+        budget: bytes of all rotation keys; None for no limit.
     """
     planner = _Planner(uses, model, slots)
     planner.run(budget)
@@ -99,13 +100,13 @@ class _Planner:
 
     Attributes:
         plain, own: seconds of all rotations by amount and level, each alone or with its own key.
-        shared: seconds of those together with another amount on one ciphertext.
+        shared: seconds of rotations together with another amount on one ciphertext.
         top: the highest level at which each amount is used.
-        reach: amount -> level that its key serves, −1 without one.
-        plan: the plan so far; it sees every change of ``reach`` and ``composed``.
-        extra: seconds that each amount takes beyond those of an own key.
-        bytes: of a key by its level, the last one for −1.
-        size: bytes of the keys.
+        reach: amount -> level that its key serves, −1 without a key.
+        plan: the plan so far; it follows every change of ``reach`` and ``composed``.
+        extra: seconds that each amount takes beyond those with its own key.
+        bytes: bytes of a key by its level; the last entry is for −1.
+        size: bytes of all keys.
     """
 
     def __init__(self, uses: Uses, model: KeyModel, slots: int) -> None:
@@ -127,7 +128,7 @@ class _Planner:
         self.reach = dict(self.top)
         self.bytes = (*model.key_bytes, 0)
         self.size = model.size(self.reach)
-        # Sums of two of the bootstrap key's amounts are ways to others, whether used or not.
+        # Two amounts of the bootstrap key add up to others, so all of them may serve as parts.
         pairs = combinations_with_replacement(sorted(model.bootstrap), 2)
         known = self.top.keys() | model.bootstrap | {0}
         sums = {(first + last) % slots: (first, last) for first, last in pairs}
@@ -136,7 +137,7 @@ class _Planner:
         self.extra = dict.fromkeys(self.top, 0.0)
 
     def run(self, budget: int | None) -> None:
-        """Give up keys until the budget holds and no key is kept for nothing."""
+        """Drop keys until the budget holds and no useless key is left."""
         moves = [
             (move[0], amount, level)
             for amount in self.top.keys() - self.model.free
@@ -149,13 +150,13 @@ class _Planner:
             _, amount, level = heapq.heappop(moves)
             if level >= self.reach[amount] or (move := self._move(amount, level)) is None:
                 continue
-            if moves and move[0] > moves[0][0]:  # made dearer by other moves
+            if moves and move[0] > moves[0][0]:  # other moves made it costlier
                 heapq.heappush(moves, (move[0], amount, level))
             else:
                 self._apply(amount, level, move[1])
 
     def refill(self, budget: int) -> None:
-        """Spend what the last key left over on keys that save most for a byte."""
+        """Spend the bytes that the last dropped key left over on keys that save most per byte."""
         while True:
             best: tuple[float, int, int, dict[int, Way]] | None = None
             for amount, reach in self.reach.items():
@@ -170,7 +171,7 @@ class _Planner:
             self._apply(*best[1:])
 
     def chosen(self) -> RotationPlan:
-        """The plan without what nobody needs."""
+        """The plan without unused parts."""
         keys = {amount: level for amount, level in self.reach.items() if level >= 0}
         by_bootstrap: set[int] = set()
         composed: dict[int, tuple[int, int]] = {}
@@ -193,8 +194,8 @@ class _Planner:
         self.composed.update((user, parts) for user, (_, parts) in ways.items() if parts)
 
     def _move(self, amount: int, level: int) -> tuple[float, dict[int, Way]] | None:
-        """What another level of a key changes: seconds a byte, and the ways of its users; None
-        where some have none.
+        """The effect of another level of a key: seconds per byte, and the new ways of its users;
+        None if some user would have no way.
         """
         before = self.reach[amount]
         users = [
@@ -202,7 +203,8 @@ class _Planner:
             for user, top in self.top.items()
             if user != amount and amount in (path := self.plan.path(user, top))
         ]
-        affected = [amount, *(user for _, user in sorted(users))]  # parts before what they compose
+        # Parts come before their compositions.
+        affected = [amount, *(user for _, user in sorted(users))]
         kept = {user: self.composed.pop(user) for user in affected if user in self.composed}
         self.reach[amount] = level
         ways: dict[int, Way] = {}
@@ -223,7 +225,7 @@ class _Planner:
         return seconds / (self.bytes[before] - self.bytes[level]), ways
 
     def _way(self, amount: int) -> Way | None:
-        """The best way to rotate where the own key does not reach; None where there is none."""
+        """The best way to rotate where the own key does not reach; None if there is none."""
         reach, top = self.reach[amount], self.top[amount]
         above = [level for level in self.plain[amount] if level > reach]
         plain = sum(self.plain[amount][level] for level in above)
@@ -241,11 +243,11 @@ class _Planner:
         return min(ways, default=None)
 
     def _switches(self, amount: int, level: int) -> bool:
-        """Whether one key switch rotates by an amount."""
+        """Whether one key switch suffices to rotate by an amount."""
         return self.plan.hoists(amount, level) or amount in self.model.bootstrap
 
     def _steps(self, amount: int, level: int) -> int:
-        """Key switches of a rotation; ``MAX_SWITCHES`` where there is no way."""
+        """Number of key switches of a rotation; ``MAX_SWITCHES`` if there is no way."""
         if self._switches(amount, level):
             return 1
         first, last = self.composed.get(amount, (0, 0))

@@ -1,4 +1,4 @@
-"""Sizes of memory as people write them."""
+"""Sizes of memory in human notation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def parse_size(text: str) -> int:
     """Bytes of ``4G``, ``512M``, ``1.5 GiB``; the units are powers of 1024.
 
     Raises:
-        AtlasError: it is no size.
+        AtlasError: the text is not a size.
     """
     match = _SIZE.fullmatch(text)
     if match is None:
         raise AtlasError(
-            f"{reprlib.repr(text)} is no size of memory", remedy="write it as 4G or 512M"
+            f"{reprlib.repr(text)} is not a size of memory", remedy="write it as 4G or 512M"
         )
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def size_text(size: int) -> str:
-    """A size rounded up, such that ``parse_size`` gives at least as much: ``512M``, ``4.1G``."""
+    """A size, rounded up so that ``parse_size`` gives at least as much: ``512M``, ``4.1G``."""
     if size >= _UNITS["G"]:
         return f"{math.ceil(size / _UNITS['G'] * 10) / 10:g}G"
     unit = "M" if size >= _UNITS["M"] else "K"

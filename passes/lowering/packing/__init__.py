@@ -1,1 +1,1 @@
-"""How tensors lie in the slots of ciphertexts."""
+"""The arrangement of tensors in the slots of ciphertexts."""

@@ -1,9 +1,9 @@
-"""Which tensors a packed program can hold, and which ops it has for them.
+"""The tensors that a packed program can hold, and the ops that it has for them.
 
-The packing knows the axes of a value only by what they mean in a Transformer. Two tensors of equal
-shape may mean different things (heads and tokens of one number), and an op that is right for one
-would silently mix slots for the other; so every value of a poly module gets a *form* first, and an
-op on a form that it has no kernel for is refused.
+The packing knows the axes of a value only by their meaning in a Transformer. Two tensors of equal
+shape may mean different things (if there are as many heads as tokens), and an op that is right for
+one would silently mix slots of the other. So every value of a poly module first gets a *form*, and
+an op is refused for a form without a kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from atlasc.ir.opdef import Symbol
 
 
 class Form(Enum):
-    """What the axes of a tensor are."""
+    """The meaning of the axes of a tensor."""
 
     HIDDEN = "[batch, tokens, features]"
     VECTOR = "[batch, features]"
@@ -41,7 +41,7 @@ def forms_of(module: Module) -> Forms:
     """The form of every value of a poly module.
 
     Raises:
-        AtlasError: an op has no packed form on what it is applied to.
+        AtlasError: an op has no packed form for its operands.
     """
     forms: Forms = {}
     for op in module.ops:
@@ -81,13 +81,13 @@ def _binary(op: Op, forms: list[Form]) -> Form | None:
 
 
 def _constant(op: Op, forms: list[Form]) -> Form | None:
-    """Only along the features do the packing and the tensor number their elements alike."""
+    """A constant is possible only along the features, where packing and tensor agree in order."""
     value = op.attributes["factor" if op.name == "poly.scale" else "value"]
     return _any(op, forms) if not isinstance(value, Symbol) or forms[0] in FEATURES else None
 
 
 def _shifted(op: Op, forms: list[Form]) -> Form | None:
-    """The padding of a head must stay 0: a product of queries and keys sums over it."""
+    """A shift is impossible in heads: their padding must stay 0, because products sum over it."""
     if forms[0] in (Form.SPLIT, Form.HEADS):
         return None
     return _constant(op, forms) if op.name == "poly.add_constant" else _any(op, forms)
@@ -148,11 +148,11 @@ _MEANING = {
     "poly.output": "an output that has other axes than batch, tokens and features",
     "poly.affine": "an affine map",
 }
-"""What an op is in a model."""
+"""Name of an op in the words of a model."""
 _WHY = {
     **dict.fromkeys(
         ("poly.scale", "poly.add_constant"),
-        "a constant that is no number may vary along batch, tokens and features only",
+        "a constant tensor may only vary along batch, tokens and features",
     ),
     **dict.fromkeys(
         ("poly.reshape", "poly.transpose"),
@@ -164,11 +164,11 @@ _WHY = {
     "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
 }
 _PASSES = ("poly.affine", "poly.input")
-"""Ops that a pass removes."""
+"""Ops that an earlier pass removes."""
 
 
 def _refused(op: Op, forms: list[Form]) -> AtlasError:
-    """Why an op cannot be packed, in the words of the model."""
+    """Why an op cannot be packed, in the words of a model."""
     what = _MEANING.get(op.name, op.name)
     if forms[:1] and forms[0] in (Form.SPLIT, Form.HEADS) and what.count(" ") < 4:
         what = f"{what} {_SINGLE_HEADS}"
@@ -182,7 +182,7 @@ def _refused(op: Op, forms: list[Form]) -> AtlasError:
         why="; ".join(part for part in (_WHY.get(op.name), inside) if part),
         remedy="run expand, normalise-affine, fold-features and assign-scales before pack"
         if op.name in _PASSES
-        else "take a model without it, or write this part of the model in another way",
+        else "use a model without it, or write this part of the model in another way",
     )
 
 

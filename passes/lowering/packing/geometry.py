@@ -1,4 +1,4 @@
-"""The geometry that all values of a packed program share."""
+"""The common geometry of all values of a packed program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atlasc.ir.module import Module
 
 
 def bits_for(extent: int) -> int:
-    """Bits that index ``extent`` elements: ⌈log₂ extent⌉."""
+    """Number of bits that index ``extent`` elements: ⌈log₂ extent⌉."""
     return (extent - 1).bit_length()
 
 
@@ -19,13 +19,14 @@ def bits_for(extent: int) -> int:
 class Packing:
     """Feature-major packing: slot = ((d · 2^g + g) · 2^b + b) · 2^t + t.
 
-    Features are split into blocks (g) of ``width`` (d), the width of an attention head, so that the
-    hidden state, the heads and the scores share one arrangement and no op has to move data between
-    them. Blocks that do not fit number the ciphertexts. Spare slots hold more of the batch.
+    Features are split into blocks (g) of ``width`` features (d). The width is that of an attention
+    head, so that hidden state, heads and scores share one arrangement, and no op has to move data
+    between them. Blocks that do not fit into a ciphertext go to further ciphertexts. Spare slots
+    hold more of the batch.
 
     Attributes:
-        width: features in a block.
-        d, g, b, t: slot bits of each axis; together those of a ciphertext.
+        width: number of features in a block.
+        d, g, b, t: slot bits of each axis; their sum is the slot bits of a ciphertext.
     """
 
     width: int
@@ -44,7 +45,7 @@ class Packing:
         return Layout(fields, outer, extents)
 
     def like(self, source: Layout, features: int) -> Layout:
-        """Layout of another number of features beside the rows of ``source``."""
+        """Layout of another number of features, for the rows of ``source``."""
         if source.fields[-1].axis == REPLICATED:
             return self.hidden(source.extent("b"), 1, features).one_row
         rows = [(axis, extent) for axis, extent in source.extents if axis in ("b", "t")]
@@ -58,7 +59,8 @@ def choose_packing(module: Module, slots: int) -> Packing:
     """The packing of a poly module in ciphertexts of ``slots``.
 
     Raises:
-        AtlasError: the tokens and the width of a head leave no room, or the batch does not fit.
+        AtlasError: the tokens and the width of a head do not fit a ciphertext, or the batch does
+            not.
     """
     batch, tokens, features, width = _extents(module)
     d, t, b = map(bits_for, (width, tokens, batch))
@@ -70,10 +72,10 @@ def choose_packing(module: Module, slots: int) -> Packing:
 
 
 def least_slots(module: Module) -> int:
-    """Slots that a ciphertext must have to hold one block of features of the whole batch.
+    """Number of slots that a ciphertext must have to hold one block of features of the whole batch.
 
     Raises:
-        AtlasError: more than any ciphertext has.
+        AtlasError: no ciphertext has so many.
     """
     batch, tokens, _, width = _extents(module)
     bits = sum(map(bits_for, (width, tokens, batch)))
@@ -86,7 +88,7 @@ def _too_large(batch: int, tokens: int, width: int, slots: int) -> AtlasError:
     needed = sum(map(bits_for, (width, tokens, batch)))
     return AtlasError(
         f"{batch} inputs of {tokens} tokens and blocks of {width} features need 2^{needed} slots, "
-        f"a ciphertext has {slots}",
+        f"but a ciphertext has {slots}",
         why="the tokens of one block of features must share a ciphertext",
         remedy="use a shorter --sequence-length, a smaller batch, or a larger ring",
     )

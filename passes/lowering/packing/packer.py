@@ -1,4 +1,4 @@
-"""What the rules of ``pack`` share: the module under construction, and what its slots hold."""
+"""The common state of the rules of ``pack``: the new module, and the content of its slots."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _ON_NUMBERS: dict[str, Callable[..., float]] = {
     "ckks.mul": operator.mul,
     "ckks.square": lambda x: x * x,
 }
-"""Of what stands in the padding; other ops leave that as it is."""
+"""Attributes about the content of padding; other ops leave the padding as it is."""
 
 
 FROM_LINEAR = (
     "let a linear layer, or a sum of linear layers of one input, make the queries and keys directly"
 )
-"""What to do where attention finds something else."""
+"""Remedy if the operand of attention comes from elsewhere."""
 
 
 class Packer:
     """Emits packed ops, and knows what their slots hold.
 
     Values of one token leave the slots of the other tokens unused. A polynomial would explode in
-    slots that hold anything, so such a value is brought into one row (`Layout.one_row`) first, and
-    so is an operand beside another value in that layout. The slots of the other tokens must be zero
+    slots with unknown content, so such a value is first brought into one row (`Layout.one_row`). So
+    is an operand beside another value in that layout. The slots of the other tokens must be zero
     before the copies are made. A linear transform writes these zeros at no cost; selecting a token
     costs one plaintext product. So the ops since then are emitted once more, and ops without
     readers are dropped at the end.
@@ -79,7 +79,7 @@ class Packer:
                 where=op.location or producer.location,
                 why=f"{op.name} reads {producer.name}, which has no packed form there: the product "
                 "of queries and keys is read by a softmax alone",
-                remedy="take a model without it, or write this part of the model in another way",
+                remedy="use a model without it, or write this part of the model in another way",
             )
         return value
 
@@ -88,13 +88,13 @@ class Packer:
         return layout_of(self.operand(op, index))
 
     def spread(self, op: Op, value: float | Symbol) -> float | Symbol:
-        """A constant for every feature of an op's operand, and 0 in the padding of the features.
+        """A constant for every feature of an op's operand, with 0 in the padding of the features.
 
-        A polynomial is evaluated in every slot. Padding that stays at 0 lies in the middle of its
-        range, whatever the range is, and adds nothing to a sum over the features.
+        A polynomial is evaluated in every slot. Padding at 0 lies in the middle of its range,
+        whatever the range is, and adds nothing to a sum over the features.
         """
         layout, features = self.layout(op), op.operands[0].tensor.shape[-1]
-        if is_alone(self.operand(op)):  # it may come to have places without a block
+        if is_alone(self.operand(op)):  # it may later get places without a block
             layout = layout.one_row
         if self.forms[op.operands[0]] not in FEATURES or full(layout, features):
             return value
@@ -106,14 +106,15 @@ class Packer:
         return self.module.constant("spread", np.where(np.arange(places) < features, array, 0.0))
 
     def define(self, value: Value, packed: Value) -> None:
-        """Note the packed form of a poly value; one without padding of its features is clean."""
+        """Note the packed form of a poly value; a form without padding of its features is clean."""
         self.rewriter.values[value] = packed
         if self.forms[value] in FEATURES and full(layout_of(packed), value.tensor.shape[-1]):
             self._padding[packed] = 0.0
 
     def padding(self, value: Value) -> float | None:
-        """What slots hold that pad the features, or the keys of scores, if that is one number, the
-        same for all inputs; None where they hold what others hold, or it is not known.
+        """The number in the slots of padding features, or of padding keys in scores.
+
+        None if the padding holds copies of real values, or an unknown or varying number.
         """
         if value not in self._padding:
             self._padding[value] = self._padded(value.op)
@@ -131,7 +132,7 @@ class Packer:
                 return None
         held = [self.padding(operand) for operand in op.operands if operand.encrypted]
         known = [number for number in held if number is not None]
-        constant = np.zeros(())  # one of features has none in their padding
+        constant = np.zeros(())  # a constant along features is 0 in their padding
         if op.name in _CONSTANTS:
             constant = op.site(self.module.symbols).constant(_CONSTANTS[op.name])
         match op.name:
@@ -141,7 +142,7 @@ class Packer:
                 return 0.0
             case "ckks.mul_plain" if constant.shape[-1:] > (1,):
                 return 0.0
-            case "ckks.mul_plain" if has_mask(op):  # what a token counts differs
+            case "ckks.mul_plain" if has_mask(op):  # the weight differs by token
                 return 0.0 if 0.0 in known else None
         if len(known) < len(held):
             return None
@@ -157,7 +158,9 @@ class Packer:
         return _ON_NUMBERS.get(op.name, lambda x, *_: x)(*known)
 
     def one_row(self, value: Value) -> Value:
-        """The value in one row; one that is in all tokens, or in one row, as it is."""
+        """The value in one row; a value in all tokens or in one row already is returned as it
+        is.
+        """
         if not is_alone(value):
             return value
         if value not in self._in_one_row:
@@ -168,7 +171,7 @@ class Packer:
         op, layout = value.op, layout_of(value).one_row
         if op.name == "ckks.linear_transform":
             return self._copied(op, self.again(op, *op.operands, first_row=True), layout)
-        if not is_alone(op.operands[0]):  # a token of all, or a sum over all
+        if not is_alone(op.operands[0]):  # a selected token, or a sum over all tokens
             alone = self.emit(
                 op, "ckks.mul_plain", value, value=1.0, first_row=True, **observed(op)
             )
@@ -180,16 +183,16 @@ class Packer:
         return self.emit(op, "ckks.replicate", row, layout=layout, **observed(op))
 
     def query(self, value: Value, keys: Layout, flags: dict[str, Any], where: str) -> Value:
-        """A query beside keys: its heads where theirs are, in the slots of all tokens.
+        """A query beside keys: its heads at the place of theirs, in the slots of all tokens.
 
         Args:
-            value: from a linear layer.
+            value: the query, made by a linear layer.
             keys: layout of the keys.
-            flags: of the linear layer.
+            flags: attributes of the linear layer.
             where: place of the product, for messages.
 
         Raises:
-            AtlasError: it comes from no linear layer.
+            AtlasError: the query does not come from a linear layer.
         """
         op, layout = value.op, keys.without(("t",), REPLICATED)
         if op.name == "ckks.add_plain":
@@ -209,11 +212,11 @@ class Packer:
 
 
 def is_alone(value: Value) -> bool:
-    """Whether other tokens hold anything beside the one of a value."""
+    """Whether only the slots of the value's own token matter; other tokens' may hold anything."""
     return layout_of(value).fields[-1].axis == UNUSED
 
 
 def full(layout: Layout, features: int) -> bool:
-    """No slot of the feature fields is padding."""
+    """Whether no slot of the feature fields is padding."""
     filled = layout.extent("d") * layout.extent("g") == features
     return filled and layout.padded(("d", "g")).extents == layout.extents

@@ -2,10 +2,10 @@
 
 All operands of a node enter it at one level i, and its result leaves at i - depth >= 0. Between a
 result and its uses a value may drop to any lower level for free. It may also be bootstrapped, which
-costs the same from whatever level. One bootstrap refreshes as many ciphertexts of the value as the
-backend puts into one. Wanted are the entry levels and the bootstraps of least total cost.
+costs the same from every level. One bootstrap refreshes as many ciphertexts of the value as the
+backend puts into one. The problem is to find the entry levels and bootstraps of least total cost.
 
-One value needs at most one bootstrap. Dropping is free, so two of them (before a fork and on a
+A value needs at most one bootstrap. Dropping is free, so two bootstraps (before a fork and on a
 branch, or on two branches) never beat a single one. So the entry levels alone describe a placement.
 """
 
@@ -20,12 +20,12 @@ class LevelChain:
 
     Attributes:
         max_level: the top of the modulus chain; levels are 0..max_level.
-        bootstrap_level: of a ciphertext after a bootstrap; None where there is none.
-        bootstrap_cost: of one bootstrap.
-        one_cost: of the bootstrap of a ciphertext without a partner, where one refreshes two; None:
-            the same.
-        bootstrap_batch: ciphertexts of one value that one bootstrap refreshes.
-        narrow_cost: of a bootstrap of ciphertexts whose slots repeat; None: as of others.
+        bootstrap_level: level of a ciphertext after a bootstrap; None without bootstraps.
+        bootstrap_cost: cost of one bootstrap.
+        one_cost: cost for a ciphertext without a partner, if one bootstrap refreshes two; None: the
+            same.
+        bootstrap_batch: number of ciphertexts of one value that one bootstrap refreshes.
+        narrow_cost: cost for ciphertexts whose slots repeat; None: the same.
     """
 
     max_level: int
@@ -45,25 +45,25 @@ class LevelChain:
         return (self.bootstrap_cost * whole if whole else 0.0) + (one if rest else 0.0)
 
     def bootstraps(self, ciphertexts: int) -> int:
-        """Bootstraps that refresh a value of so many ciphertexts."""
+        """Number of bootstraps that refresh a value of ``ciphertexts`` ciphertexts."""
         return -(-ciphertexts // self.bootstrap_batch)
 
 
 @dataclass(frozen=True)
 class LevelNode:
-    """One operation, or an input where `level` is given.
+    """One operation, or an input if `level` is given.
 
     Attributes:
-        name: what errors and reports call it.
+        name: name in errors and reports.
         operands: indices of the nodes whose results it reads; one may appear twice.
-        depth: levels that it consumes.
-        cost: of the whole operation, all ciphertexts included: a constant, or one figure for each
-            entry level 0..max_level. The unit is the caller's (seconds, say), the same as that of
-            the bootstraps. A figure is at least 0; `math.inf` forbids the level.
-        ciphertexts: of its result: what its bootstraps have to refresh.
+        depth: number of levels that it consumes.
+        cost: cost of the whole operation, all ciphertexts included: a constant, or one figure for
+            each entry level 0..max_level. The unit is the caller's (such as seconds) and the same
+            as for bootstraps. A figure is at least 0; `math.inf` forbids the level.
+        ciphertexts: number of ciphertexts of its result, which its bootstraps refresh.
         refreshable: whether its result may be bootstrapped.
         narrow: whether the slots of its result repeat.
-        level: inputs only, the level of the fresh ciphertext.
+        level: inputs only: the level of the fresh ciphertext.
     """
 
     name: str
@@ -76,13 +76,13 @@ class LevelNode:
     narrow: bool = False
 
     def cost_at(self, level: int) -> float:
-        """Cost when it is entered at `level`."""
+        """Cost if the node is entered at `level`."""
         return float(self.cost[level] if isinstance(self.cost, tuple) else self.cost)
 
 
 @dataclass
 class LevelGraph:
-    """Nodes in topological order; a node is spoken of by its index.
+    """Nodes in topological order; a node is identified by its index.
 
     A node whose result is never read is an output. A value that is both read and an output gets a
     node of depth 0 and cost 0 for the output.
@@ -91,7 +91,7 @@ class LevelGraph:
     nodes: list[LevelNode] = field(default_factory=list)
 
     def add(self, node: LevelNode) -> int:
-        """Add a node whose operands are there; its index."""
+        """Add a node whose operands exist already, and return its index."""
         self.nodes.append(node)
         return len(self.nodes) - 1
 

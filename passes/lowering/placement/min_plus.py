@@ -2,8 +2,8 @@
 
 An entry of a table is one int64 key, `round(cost * 2^s) * M + bootstraps`, with M above any
 possible number of bootstraps. So a smaller key means less cost and, at equal cost, fewer
-bootstraps. Sums are exact in any order, and ties are ties. `s` is as large as 60 bits allow: costs
-that differ by less than about 2^-40 of the most that the program could cost are equal.
+bootstraps. Sums are exact in any order, and ties stay ties. `s` is as large as 60 bits allow: costs
+that differ by less than about 2^-40 of the greatest possible cost of the program count as equal.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Pieces:
     Args:
         chain: levels and bootstraps.
         scale: units of cost in a key.
-        modulus: above any possible number of bootstraps; 1 where they are not counted.
+        modulus: above any possible number of bootstraps; 1 if they are not counted.
 
     Attributes:
-        drop: [from, to], 0 where to <= from.
-        tables: all distinct tables; a table is spoken of by its number.
-        bytes: of these tables.
+        drop: [from, to], 0 for to <= from.
+        tables: all distinct tables; a table is identified by its number.
+        bytes: bytes of these tables.
     """
 
     def __init__(self, chain: LevelChain, scale: float, modulus: int = 1) -> None:
@@ -47,7 +47,7 @@ class Pieces:
 
     @classmethod
     def of(cls, graph: LevelGraph, chain: LevelChain) -> Pieces:
-        """For the keys that are as fine as the costs of a graph allow.
+        """Tables with keys that are as fine as the costs of a graph allow.
 
         Raises:
             ValueError: a node's cost is negative, not a number, or missing for a level.
@@ -61,12 +61,12 @@ class Pieces:
                 costs = costs_of(node, chain.max_level)
                 most += float(costs[np.isfinite(costs)].max(initial=0.0))
         bits = calls.bit_length()
-        # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
+        # Rounding adds at most half a unit to each of a node's two terms: one bit of room.
         scale = math.ldexp(1.0, _KEY_BITS - bits - 1 - math.frexp(max(most, 2.0**-900))[1])
         return cls(chain, scale, 1 << bits)
 
     def intern(self, key: Hashable, build: Callable[[], Table]) -> int:
-        """Number of the table that `key` describes; built when it is new."""
+        """Number of the table that `key` describes; the table is built if it is new."""
         if key not in self._numbers:
             table = build()
             self._numbers[key] = len(self.tables)
@@ -75,7 +75,7 @@ class Pieces:
         return self._numbers[key]
 
     def edge(self, node: LevelNode) -> Table:
-        """[from, to]: free down, one bootstrap of the node's result up."""
+        """[from, to]: free downwards, one bootstrap of the node's result upwards."""
         bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node.ciphertexts)
         if not node.refreshable or bootstrap is None:
             return self.drop
@@ -85,7 +85,7 @@ class Pieces:
 
     def of_node(self, node: LevelNode, read: bool) -> int:
         """Number of the table [entry level, level of the result at its uses] of a node, with the
-        bootstrap of its result. An input has no first axis; what is not read has no last one.
+        bootstrap of its result. An input lacks the first axis; an unread result lacks the last.
         """
         wanted = (node.ciphertexts, node.refreshable, node.narrow)
         key = (node.level, node.cost, node.depth, *wanted, read)
@@ -101,7 +101,7 @@ class Pieces:
         return table if read else table[:, 0]
 
     def _encode(self, costs: NDArray[np.float64], bootstraps: int) -> Table:
-        """Keys of costs; so many bootstraps are counted in each."""
+        """Keys of costs, each with the given number of bootstraps."""
         finite = np.isfinite(costs)
         units = np.rint(np.where(finite, costs, 0.0) * self._scale).astype(np.int64)
         return np.where(finite, units * self._modulus + bootstraps % self._modulus, INFINITY)
@@ -125,24 +125,24 @@ def costs_of(node: LevelNode, max_level: int) -> NDArray[np.float64]:
 
 
 def plus(one: Table, other: Table) -> Table:
-    """The sum of two tables that broadcast; with an infinite term it is INFINITY."""
+    """The sum of two tables that broadcast; a sum with an infinite term is INFINITY."""
     return np.minimum(one + other, INFINITY)
 
 
 def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: int) -> Table:
     """The sum of tables, minimised over one level.
 
-    Two tables [i, k] and [k, j] with width 2 give their (min,+) product: a series. A table with two
-    other axes in common with the result adds: a fork that joins.
+    Two tables [i, k] and [k, j] with width 2 give their (min,+) product: a series. Tables with two
+    common axes of the result are added: a fork that joins.
 
     Args:
         tables: tables over levels.
-        axes: for each table the axis of the result that each of its own axes is; `width` stands for
-            the level to be minimised over.
+        axes: for each table, the axis of the result for each of its own axes; `width` stands for
+            the level that is minimised over.
         width: number of axes of the result.
     """
     levels = tables[0].shape[0]
-    slabs = []  # views with the level first and the axes of the result after it
+    slabs = []  # views with the level as first axis, then the axes of the result
     for table, own in zip(tables, axes, strict=True):
         places = [(axis + 1) % (width + 1) for axis in own]
         shape = [levels if place in places else 1 for place in range(width + 1)]
@@ -150,7 +150,7 @@ def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: i
     if levels ** (width + 1) <= 1 << 20:
         total = reduce(plus, slabs, np.zeros((levels,) * (width + 1), np.int64))
         return np.asarray(total.min(axis=0))
-    # One level at a time: the memory is that of the result.
+    # One level at a time, to take only the memory of the result.
     best = np.full((levels,) * width, INFINITY, np.int64)
     for level in range(levels):
         slices = [slab[level if len(slab) > 1 else 0] for slab in slabs]

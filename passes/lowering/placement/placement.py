@@ -14,13 +14,13 @@ from atlasc.passes.lowering.placement.min_plus import Pieces, costs_of
 
 
 class Method(NamedTuple):
-    """How a placement was found.
+    """The way in which a placement was found.
 
     Attributes:
-        widest: most neighbours of a variable that was eliminated; 2 at most in a series-parallel
-            graph.
+        widest: greatest number of neighbours of an eliminated variable; at most 2 in a
+            series-parallel graph.
         tables: number of distinct tables computed; equal blocks count once.
-        eliminated: number of variables eliminated.
+        eliminated: number of eliminated variables.
     """
 
     widest: int
@@ -35,19 +35,19 @@ class Method(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Levels and bootstraps of a graph; nodes are named by their index.
+    """Levels and bootstraps of a graph; nodes are identified by their index.
 
-    A value is bootstrapped once, right after its node or at its only use that needs it. The uses
-    above its result level read the bootstrapped value. The others read the value as it was, which
-    is the more precise one.
+    A value is bootstrapped once, right after its node or at the only use that needs it. Uses above
+    its result level read the bootstrapped value. Other uses read the original value, which is more
+    precise.
 
     Attributes:
         cost: sum of the costs of nodes and bootstraps, in the caller's unit.
         entry_levels: level at which a node's operands arrive; an input's fresh level.
         result_levels: level of a node's result before any bootstrap.
-        bootstraps: for each value that is bootstrapped the level that it has afterwards.
+        bootstraps: bootstrapped value -> its level afterwards.
         bootstrap_count: number of bootstraps of all these values.
-        method: how it was found.
+        method: how the placement was found.
     """
 
     cost: float
@@ -89,7 +89,7 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
             where=name,
             why=f"its level depends on those of {', '.join(dict.fromkeys(names))}, a table of "
             f"{pieces.levels ** len(others)} entries; the limit is {table_limit}",
-            remedy="offer fewer levels, or let fewer values cross",
+            remedy="use fewer levels, or a model in which fewer values cross",
         )
     chosen = factors.recover(steps)
     entries = tuple(
@@ -112,10 +112,11 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
 
 
 def check_feasible(graph: LevelGraph, chain: LevelChain) -> None:
-    """Whether every node can be entered at all; the highest levels decide, as dropping is free.
+    """Check that every node can be entered; the highest levels decide, because dropping is free.
 
     Raises:
-        AtlasError: names the first node that cannot, its depth and the levels that reach it.
+        AtlasError: a node cannot be entered; the error names the first, its depth and the levels
+            that reach it.
     """
     reach: list[int] = []
     for node in graph.nodes:
@@ -127,7 +128,7 @@ def check_feasible(graph: LevelGraph, chain: LevelChain) -> None:
                 no_bootstrap = chain.bootstrap_level is None
                 source = f"a bootstrap returns to {chain.bootstrap_level}"
                 raise AtlasError(
-                    f"{node.name} needs {node.depth} levels and at most {available} are available"
+                    f"{node.name} needs {node.depth} levels, but at most {available} are available"
                     if node.depth > available
                     else f"{node.name} cannot run at any level from {node.depth} to {available}",
                     where=node.name,

@@ -48,7 +48,7 @@ class DesiloTarget(Target):
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        """See the base class; keys are made one after another, in little memory."""
+        """See the base class; keys are made one after another, which takes little memory."""
         generate_to(require_set(parameters, DesiloParameters), plan, folder, progress)
 
     def role_engine(

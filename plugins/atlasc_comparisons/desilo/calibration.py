@@ -1,4 +1,4 @@
-"""What the calibration needs to know of desilofhe."""
+"""The calibration of desilofhe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 
 class DesiloCalibrator(Calibrator):
-    """See the base class; a bootstrap's key takes 16 GB."""
+    """See the base class; the key of a bootstrap takes 16 GB."""
 
     library = REQUIRED_VERSION
     bootstrapped = BOOTSTRAPPED
@@ -42,9 +42,9 @@ class DesiloCalibrator(Calibrator):
     ) -> Actions:
         vector = np.random.default_rng(0).uniform(-1, 1, engine.slots)
         library = library_engine(engine.parameters)
-        engine.mul(ct, other)  # which rescales and transforms both, once
+        engine.mul(ct, other)  # rescales and transforms both, once
         engine.mul_plain(ct, 0.5)
-        transformed = library.ntt(ct.raw)  # as the result of a product is
+        transformed = library.ntt(ct.raw)  # as for the result of a product
         return {
             "rescale": lambda: library.ntt(library.rescale(transformed)),
             "mul": lambda: engine.mul(ct, other),
@@ -56,7 +56,7 @@ class DesiloCalibrator(Calibrator):
 
 
 def _keys(parameters: DesiloParameters, plan: KeyPlan) -> tuple[KeySet, float]:
-    """Keys for the primitives, without those of a bootstrap, and the seconds that one took."""
+    """Keys for the primitives, without those of a bootstrap, and the seconds to make one key."""
     top, slots, amounts = parameters.max_level, parameters.slots, tuple(plan.rotations)
     needed = (len(amounts) + 4) * parameters.key_bytes(top) + parameters.ring_degree * 2**14
     require_memory(needed, "the keys that are measured")

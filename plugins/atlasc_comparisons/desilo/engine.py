@@ -2,26 +2,27 @@
 
 This work uses the DESILO FHE library developed by DESILO Inc. (https://desilo.ai).
 
-What the library does, as measured, and what this module makes of it:
+Measured behaviour of the library, and how this module uses it:
 
-* A product of ciphertexts, or with a plaintext or a float, is relinearised and rescaled by itself
-  and costs one level. A product with an ``int`` keeps the level: numbers are passed as float.
+* A product of ciphertexts, or with a plaintext or a float, is relinearized and rescaled by the
+  library and takes one level. A product with an ``int`` keeps the level, so numbers are passed as
+  float.
 * Ciphertexts stay at the squared scale until the next product, so a fresh one has an error of
-  1e-15; rescaling before a product adds 1e-8 (N = 2^14) to 6e-8 (N = 2^16), absolutely, times the
-  other factor. Rotations and additions are exact to 1e-15 at the squared scale, and to 1e-6 after
-  rescaling: both forms are kept.
+  1e-15. The rescale before a product adds 1e-8 (N = 2^14) to 6e-8 (N = 2^16), absolutely, times the
+  other factor. Rotations and additions are exact to 1e-15 at the squared scale, and to 1e-6 after a
+  rescale: both forms are kept.
 * A product rescales its operands each time, and transforms them (NTT) and the result back. With the
-  rescaled form at hand a product with a number takes a twentieth of the time; with the rescaled and
-  transformed form one with a plaintext takes a tenth. The result then stays transformed, which all
-  operations accept; a bootstrap is given the other form.
-* ``rotate`` rotates to the right; the protocol rotates to the left.
+  rescaled form at hand a product with a number takes a twentieth of the time. With the rescaled and
+  transformed form a product with a plaintext takes a tenth. The result then stays transformed,
+  which all operations accept except a bootstrap, which gets the other form.
+* ``rotate`` of the library rotates to the right; ``Engine`` rotates to the left.
 * A *light* plaintext is encoded in milliseconds at any level, multiplies as fast and as precisely
   as a full one, and is the only kind used. A number is faster still.
 * A key made at level l serves all levels up to l.
 * ``merge_bootstrap`` refreshes two real ciphertexts at once, from any level.
-* NaN and infinity are accepted by the library and spoil all slots; here they are refused.
-* It accepts a ciphertext of other parameters or other keys. Serialised ciphertexts therefore carry
-  the identity of their key set, which is checked.
+* The library accepts NaN and infinity, which spoil all slots; this module refuses them.
+* The library accepts a ciphertext of other parameters or other keys. Serialised ciphertexts
+  therefore carry the identity of their key set, which is checked.
 
 Sizes, seconds and errors are in docs/backend-desilo.md.
 """
@@ -50,12 +51,12 @@ _MAGIC = b"atlasct1"
 
 @dataclass(slots=True, eq=False)
 class DesiloCiphertext:
-    """A ciphertext of the library, and the forms in which it is a factor, once it was one.
+    """A ciphertext of the library, with the forms that it needs as a factor, once it was one.
 
     Attributes:
-        raw: at the squared scale: for sums, rotations and files.
-        rescaled: for products with numbers.
-        factor: rescaled and transformed: for products with vectors and ciphertexts.
+        raw: at the squared scale; for sums, rotations and files.
+        rescaled: rescaled; for products with numbers.
+        factor: rescaled and transformed; for products with vectors and ciphertexts.
     """
 
     raw: LibraryCiphertext
@@ -71,7 +72,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
     """An engine on real ciphertexts.
 
     Args:
-        keys: of a server, of a client, or of both for a trial in one process.
+        keys: keys of a server, of a client, or of both for a trial in one process.
 
     Raises:
         AtlasError: desilofhe is missing or of the wrong version.
@@ -89,14 +90,14 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
     # --- in and out
 
     def _encrypt(self, vector: NDArray[Any], level: int) -> DesiloCiphertext:
-        # The library takes any number, and decrypts another one.
+        # The library accepts a number that is too large, and decrypts a wrong one.
         bits = LARGE_PRIME_BITS - 1 + PRIME_BITS * (level - 1)
         largest = float(np.abs(vector).max(initial=0.0))
         if not largest < 2.0 ** min(bits, 1000):
             self._refuse(
                 "encrypt",
                 f"a slot holds {largest:.3g}, but at level {level} only values below 2^{bits} fit",
-                "scale the input down: it is far larger than any that a program is made for",
+                "scale the input down: it is far larger than the inputs of any program",
             )
         return DesiloCiphertext(self._library.encrypt(vector, self._key_set.secret, level=level))
 
@@ -106,7 +107,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
         return np.asarray(slots).real.astype(np.float64)
 
     def serialize(self, ciphertext: DesiloCiphertext) -> bytes:
-        """For a file or the wire. Size: ``parameters.ciphertext_bytes(level)`` and a header."""
+        """The bytes of a ciphertext: ``parameters.ciphertext_bytes(level)`` and a header."""
         payload = bytes(self._library.serialize_ciphertext(ciphertext.raw))
         return _MAGIC + bytes.fromhex(self.identity) + payload
 
@@ -160,7 +161,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
         return DesiloCiphertext(self._library.multiply(ciphertext.rescaled, plain))
 
     def times_i(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
-        transformed = self._library.ntt(ciphertext.raw)  # which halves the time
+        transformed = self._library.ntt(ciphertext.raw)  # halves the time
         return DesiloCiphertext(self._library.multiply_imaginary_integer(transformed, 1))
 
     def conjugate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
@@ -226,7 +227,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
         return vector
 
     def _encoded(self, value: Plaintext, primitive: str) -> Any:
-        """A number, or a plaintext of the library."""
+        """A number, or the library's plaintext of a vector."""
         plain = self._plain(value, primitive)
         if not isinstance(plain, float):
             return self._library.encode_to_light_plaintext(plain)

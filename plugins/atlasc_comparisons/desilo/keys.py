@@ -1,8 +1,8 @@
-"""Keys of the desilo backend, split by who may have them.
+"""Keys of the desilo backend, divided by role.
 
 The **client** holds the secret key: it encrypts queries and decrypts answers. The **server** holds
-evaluation keys only, so no mistake on the server can decrypt anything. Each side lives in its own
-folder, readable by its owner alone (folders 0700, files 0600):
+only evaluation keys, so no mistake on the server can decrypt anything. Each role has its own
+folder, which only its owner can read (folders 0700, files 0600):
 
 ```
 client/  keys.json  secret.key
@@ -11,7 +11,7 @@ server/  keys.json  relinearization.key  conjugation.key  rotation_<amount>.key 
 
 ``keys.json`` holds the parameters and the identity of the key set, which every ciphertext carries
 too: the library itself accepts a ciphertext of other parameters and decrypts it to garbage. It is
-written last, so a folder without it is an interrupted key generation and is refused.
+written last, so a folder without it comes from an interrupted key generation and is refused.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from atlasc_comparisons.desilo.parameters import (
 )
 
 _KINDS = {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}
-"""What the library calls the kinds of keys, where its names differ."""
+"""The library's names of the kinds of keys, if they differ."""
 
 
 @dataclass
 class KeySet:
-    """The keys of a client, of a server, or of both where they are made.
+    """The keys of a client, of a server, or of both in the process that makes them.
 
     Attributes:
-        parameters: of the engine.
-        identity: 32 hexadecimal digits, the same on both sides.
+        parameters: parameter set of the engine.
+        identity: 32 hexadecimal digits, the same for both roles.
         secret: the library's secret key, which the client keeps to itself; None at a server.
         plan: the server's keys, each with the highest level at which it may be used; None at a
             client.
-        keys: the library's, by name: ``relinearization``, ``conjugation``, ``bootstrap`` and
-            ``rotation_<amount>`` with 0 < amount < slots, to the left. They are public as far as
-            the client's data are concerned.
+        keys: the library's keys by name: ``relinearization``, ``conjugation``, ``bootstrap`` and
+            ``rotation_<amount>`` with 0 < amount < slots, to the left. They reveal nothing of the
+            client's data.
     """
 
     parameters: DesiloParameters
@@ -78,9 +78,9 @@ class KeySet:
         """Make all keys in memory, for a program that runs in this process.
 
         Args:
-            parameters: which engine.
-            plan: which keys. A bootstrap needs full keys for relinearisation and conjugation, which
-                are always made then.
+            parameters: parameter set of the engine.
+            plan: the keys to make. A bootstrap needs full keys for relinearization and conjugation,
+                which are then always made.
             progress: called before each key.
 
         Raises:
@@ -115,11 +115,12 @@ class KeySet:
 def generate_to(
     parameters: DesiloParameters, plan: KeyPlan, folder: Path, progress: Progress
 ) -> None:
-    """Make the keys one after another, and write them to ``client`` and ``server`` in ``folder``:
-    little memory is needed. Other arguments as for :meth:`KeySet.generate`.
+    """Make the keys one after another, and write them to ``client`` and ``server`` in ``folder``.
+
+    This takes little memory. The other arguments are those of :meth:`KeySet.generate`.
 
     Raises:
-        AtlasError: too little disk space or memory.
+        AtlasError: there is too little disk space or memory.
     """
     plan = _checked(parameters, plan)
     sizes = _file_bytes(parameters, plan)
@@ -143,15 +144,15 @@ def generate_to(
 
 
 def _require_size(path: Path, expected: int) -> None:
-    """Refuse a key that the library could not write to its end: it does not say so itself. Sizes
-    are predicted to one in a hundred."""
+    """Refuse a key that the library could not write completely, which the library does not report.
+    Sizes are predicted to one in a hundred."""
     size = path.stat().st_size
     if size < 0.99 * expected:
         raise AtlasError(
             f"the key {path.name} cannot be written",
             where=str(path),
-            why=f"{size} bytes of {expected} were written: the disk is full, or files may not "
-            "be so large",
+            why=f"{size} bytes of {expected} were written: the disk is full, or the size of files "
+            "is limited",
             remedy="make room on the disk, and run the command again",
         )
 
@@ -159,8 +160,8 @@ def _require_size(path: Path, expected: int) -> None:
 def ternary_secret(degree: int) -> np.ndarray:
     """A dense ternary secret from the system's entropy: ``degree`` uniform coefficients -1, 0, 1.
 
-    The library's own secrets follow from ten words that an engine drew from std::random_device
-    when it was made, so that a copy of the running process would make the same one.
+    The library's own secrets follow from ten words that an engine drew from std::random_device when
+    it was made, so a copy of the running process would make the same secret.
     """
     return np.array([secrets.randbelow(3) - 1 for _ in range(degree)], np.int64)
 
@@ -171,8 +172,8 @@ def _new_secret(parameters: DesiloParameters) -> KeySet:
 
 
 def _arguments(parameters: DesiloParameters, plan: KeyPlan) -> dict[str, tuple[int, ...]]:
-    """The keys of a plan in the order in which they are made, and how: at which level, a rotation
-    by how much to the right; a bootstrap needs full keys, without a level."""
+    """The keys of a plan in order of making, with their arguments: the level; for a rotation also
+    the amount to the right. A bootstrap needs full keys, without a level."""
     found: dict[str, tuple[int, ...]] = {}
     for kind in ("relinearization", "conjugation"):
         level = getattr(plan, f"{kind}_level")
@@ -184,7 +185,7 @@ def _arguments(parameters: DesiloParameters, plan: KeyPlan) -> dict[str, tuple[i
 
 
 def _file_bytes(parameters: DesiloParameters, plan: KeyPlan) -> dict[str, int]:
-    """Size of each key on the disk."""
+    """Name of a key -> bytes of its file."""
     full = parameters.needs.key_levels[:1]
     found = {
         name: parameters.key_bytes((*full, *arguments)[-1])
@@ -200,7 +201,7 @@ def _call(engine: Any, action: str, name: str) -> Callable[..., Any]:
 
 
 def _made(secret: KeySet, plan: KeyPlan, progress: Progress) -> Iterator[tuple[str, Any]]:
-    """Makes the evaluation keys of a secret one by one: (name, key)."""
+    """Make the evaluation keys of a secret one by one, as (name, key)."""
     engine, keys = library_engine(secret.parameters), _arguments(secret.parameters, plan)
     for index, (name, arguments) in enumerate(keys.items()):
         progress(name.replace("_", " ") + " key", index, len(keys))
@@ -208,7 +209,7 @@ def _made(secret: KeySet, plan: KeyPlan, progress: Progress) -> Iterator[tuple[s
 
 
 def _checked(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:
-    """The plan, with full keys for a bootstrap; AtlasError for a level that there is not."""
+    """The plan, with full keys for a bootstrap; AtlasError for an impossible level."""
     levels = plan.relinearization_level, plan.conjugation_level
     for level in (*plan.rotations.values(), *(level or 0 for level in levels)):
         if not 0 <= level <= parameters.max_level:
@@ -221,5 +222,5 @@ def _checked(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:
 
 
 def _require_memory(parameters: DesiloParameters, plan: KeyPlan, purpose: str) -> None:
-    """Raise AtlasError unless an unknown program can be executed with these keys."""
+    """Raise AtlasError unless memory suffices to execute an unknown program with these keys."""
     require_memory(sum(parameters.plan_memory(plan).values()), purpose)

@@ -1,4 +1,4 @@
-"""The one place that imports desilofhe: present, of the right version, one engine per parameters.
+"""The only module that imports desilofhe: checks its version, and makes one engine per parameters.
 
 This work uses the DESILO FHE library developed by DESILO Inc. (https://desilo.ai). Its licence
 allows non-commercial use only, so it is an optional extra and is imported only when asked for.
@@ -22,10 +22,10 @@ _REMEDY = 'pip install "atlasc-comparisons[desilo]"'
 
 
 def installed_build() -> tuple[str | None, str | None]:
-    """Distribution and version of the desilofhe that is installed; None, None without one.
+    """Distribution and version of the installed desilofhe; None, None if there is none.
 
-    Both builds are one module of one name. Where both are installed, pip let the second one
-    overwrite the first, and the one for CUDA is reported: its user wants a GPU.
+    Both builds are one module of one name. If both are installed, the second has overwritten the
+    first, and the build for CUDA is reported, because its user wants a GPU.
     """
     for name in (CUDA_BUILD, CPU_BUILD):
         try:
@@ -39,7 +39,7 @@ def load_library() -> Any:
     """The module ``desilofhe``.
 
     Raises:
-        AtlasError: it is not installed, of another version, or does not load on this machine.
+        AtlasError: the library is not installed, has another version, or does not load here.
     """
     _, version = installed_build()
     if version is None:
@@ -62,11 +62,11 @@ def load_library() -> Any:
 def library_engine(parameters: DesiloParameters) -> Any:
     """The library's engine for ``parameters``; made once.
 
-    It computes on all cores, or, with the build for CUDA, on the first GPU. It holds tables only,
-    no keys: sharing it is safe.
+    It computes on all cores or, with the build for CUDA, on the first GPU. It holds only tables and
+    no keys, so it is safe to share.
 
     Raises:
-        AtlasError: see :func:`load_library`; or the build for CUDA finds no GPU; or the library's
+        AtlasError: as :func:`load_library`; the build for CUDA finds no GPU; or the library's
             levels or slots are not the assumed ones.
     """
     library = load_library()

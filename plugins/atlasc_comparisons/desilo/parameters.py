@@ -1,15 +1,14 @@
-"""The parameter sets of desilofhe: slots, levels, moduli, and what its bootstrap takes.
+"""The parameter sets of desilofhe: slots, levels, moduli, and the needs of its bootstrap.
 
-The library has two constructors that matter here. ``Engine(log_coeff_count, special_prime_count)``
-is leveled: one 40-bit prime a level, a base prime and ``k`` special primes of 60 bits each, and as
+Two of the library's constructors matter here. ``Engine(log_coeff_count, special_prime_count)`` is
+leveled: one 40-bit prime per level, a base prime and ``k`` special primes of 60 bits each, and as
 many levels as 128-bit security leaves; more special primes mean fewer levels and smaller, faster
-keys. ``Engine(use_bootstrap_to_14_levels=True)`` is the one that can bootstrap: 15 more primes of
-54 bits.
+keys. ``Engine(use_bootstrap_to_14_levels=True)`` can bootstrap: it has 15 more primes of 54 bits.
 
 The library does not publish its moduli. These figures were read from the residues of serialised
 keys and ciphertexts of version 1.17.0, whose largest value gives the size of each prime. The secret
-is our own (``keys.ternary_secret``), dense and ternary; the sparse one inside a bootstrap is
-the library's. They are assumptions about a closed library, checked by ``tests/atlasc/targets``;
+is made by atlasc (``keys.ternary_secret``), dense and ternary; the sparse secret inside a bootstrap
+is the library's. These are assumptions about a closed library, checked by ``tests/atlasc/targets``;
 docs/backend-desilo.md says how they were found.
 
 The top level of a leveled engine is not used: a rotation there silently costs a level.
@@ -25,14 +24,14 @@ from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
 
 PRIME_BITS = 40
-"""Bits of the prime of one level, and of the scale."""
+"""Bits of the prime of one level, and log2 of the scale."""
 LARGE_PRIME_BITS = 60
 """Bits of the base prime and of each special prime."""
 BOOTSTRAP_PRIMES = (15, 54)
-"""How many primes a bootstrap consumes, and their bits."""
+"""Number of primes that a bootstrap consumes, and their bits."""
 BOOTSTRAP_LEVELS = 14
 BOOTSTRAP_SECRET_WEIGHT = 128
-"""Nonzero coefficients of the sparse secret while a bootstrap raises the modulus."""
+"""Nonzero coefficients of the sparse secret around the bootstrap's ModRaise."""
 
 LIBRARY_LEVELS = {
     14: {1: 7, 2: 6, 3: 4},
@@ -46,14 +45,14 @@ ring degree 2^16 everything is garbage after more than 36 rescalings from the to
 more than 17."""
 
 _BOOTSTRAP_KEY_BYTES = int(13.8 * 2**30)
-"""Size of the 'medium' bootstrap key with three stages, in memory."""
+"""Bytes of the 'medium' bootstrap key with three stages, in memory."""
 BOOTSTRAP_FILE_BYTES = int(8.8 * 2**30)
-"""Size of that key in a file."""
+"""Bytes of this key in a file."""
 
 
 def noise_model(ring_degree: int, log_scale: float = 40) -> NoiseModel:
     """The errors of desilofhe. It encrypts and switches keys at the squared scale, where both
-    errors vanish; rescaling is that of ``NoiseModel.ckks``, and happens before a product.
+    errors vanish. Its rescale is that of ``NoiseModel.ckks``, and happens before a product.
 
     Measured on desilofhe 1.17.0: rescaling at N = 2^14 and 2^15; a bootstrap's 1.2e-5 on any two
     vectors that share one (6e-6 where a vector has one for itself); the cubic term on the vector of
@@ -73,10 +72,10 @@ class DesiloParameters(ParameterSet):
 
     Attributes:
         log_ring_degree, special_primes: see the base class.
-        bootstrap: the set with bootstrapping; it fixes the other two to 16 and 4.
+        bootstrap: whether this is the set with bootstraps; it fixes the other two to 16 and 4.
 
     Raises:
-        AtlasError: the library has no such set, or not one that works.
+        AtlasError: the library has no such set, or the set does not work.
     """
 
     family = "desilo"
@@ -108,14 +107,14 @@ class DesiloParameters(ParameterSet):
 
     @property
     def max_level(self) -> int:
-        """Levels of a fresh ciphertext, as far as all operations keep their contract there."""
+        """Level of a fresh ciphertext; higher levels of the library break their contract."""
         if self.bootstrap:
             return BOOTSTRAP_LEVELS
         return LIBRARY_LEVELS[self.log_ring_degree][self.special_primes] - 1
 
     @property
     def moduli(self) -> Moduli:
-        """See the base class: the key to the sparse secret has the primes of level 0."""
+        """See the base class; the key to the sparse secret has the primes of level 0."""
         primes = (LARGE_PRIME_BITS, *[PRIME_BITS] * (self.max_level + 1))
         special = (LARGE_PRIME_BITS,) * self.special_primes
         if not self.bootstrap:
@@ -129,14 +128,17 @@ class DesiloParameters(ParameterSet):
         return noise_model(self.ring_degree, self.moduli.scale)
 
     def digits(self, level: int) -> int:
-        """Digits have as many primes as there are special ones, but five in the set with
-        bootstraps: so many has a key of the library at levels 2, 8, 12, 13, 14 and 29, 1 to 7."""
+        """A digit has as many primes as there are special primes, but five in the set with
+        bootstraps. This was measured: keys of the library at levels 2, 8, 12, 13, 14 and 29 have 1
+        to 7 digits.
+        """
         return -(-self.residues(level) // (5 if self.bootstrap else self.special_primes))
 
     @property
     def needs(self) -> BootstrapNeeds:
-        """The bootstrap key rotates to the right by powers of two. The other two keys are full:
-        they reach the primes that a bootstrap consumes."""
+        """See the base class; the bootstrap key rotates to the right by powers of two. The other
+        two
+        keys are full: they reach the primes that a bootstrap consumes."""
         if not self.bootstrap:
             return BootstrapNeeds()
         rotations = frozenset(

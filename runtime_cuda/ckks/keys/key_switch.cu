@@ -60,16 +60,15 @@ Addends first_part(const Ring& ring, const Extended& x) {
     return {x.words.get(), nullptr, x.limbs + ring.size_p(), nullptr};
 }
 
-Extended extended(const Ring& ring, const Polys& x, std::size_t limbs) {
-    Extended out(ring, limbs);
+void add_to(const Ring& ring, const Extended& x, Extended& sum) {
+    const std::size_t limbs = x.limbs + ring.size_p();
+    const Word* second = x.words.get() + limbs * ring.degree();
     // No digits: nothing but the addends is left.
-    launch((limbs + ring.size_p()) * ring.degree(),
-           InnerProduct{ring.log_degree(), limbs, ring.size_q(), ring.size_p(), 0, ring.primes(),
-                        nullptr, Packing(ring, limbs, ring.size_p()), nullptr,
-                        times_special(ring, x.part(0), x.part(1), limbs), 1, 1, false,
-                        out.words.get()},
-           "a ciphertext times the special primes");
-    return out;
+    launch(limbs * ring.degree(),
+           InnerProduct{ring.log_degree(), x.limbs, ring.size_q(), ring.size_p(), 0,
+                        ring.primes(), nullptr, Packing(ring, x.limbs, ring.size_p()), nullptr,
+                        {x.words.get(), second, limbs, nullptr}, 1, 1, true, sum.words.get()},
+           "a sum of ciphertexts times the special primes");
 }
 
 Polys divided(const Ring& ring, const Extended& x, int level) {

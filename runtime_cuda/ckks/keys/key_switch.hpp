@@ -49,8 +49,8 @@ void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
 Digits decomposed(const Ring& ring, const Extended& x);
 Addends first_part(const Ring& ring, const Extended& x);
 
-/// P times a ciphertext's two parts.
-Extended extended(const Ring& ring, const Polys& x, std::size_t limbs);
+/// Adds one to another.
+void add_to(const Ring& ring, const Extended& x, Extended& sum);
 
 /// The ciphertext itself, and with a level above 0 divided by the level's primes too: one rounding.
 Polys divided(const Ring& ring, const Extended& x, int level);

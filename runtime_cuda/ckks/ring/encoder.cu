@@ -26,7 +26,8 @@ struct Scatter {
         const std::size_t vector = at >> log_slots;
         const std::size_t slot = at - (vector << log_slots);
         const Encoder::Sent& own = of[vector];
-        const double* number = numbers + own.start + slot / own.run * (own.is_complex ? 2 : 1);
+        const std::size_t place = slot / own.run & (own.count - 1);
+        const double* number = numbers + own.start + place * (own.is_complex ? 2 : 1);
         Complex& to = out[(vector << log_slots) +
                           reverse_bits(static_cast<std::uint32_t>(slot), log_slots)];
         to.x = number[0];
@@ -34,61 +35,23 @@ struct Scatter {
     }
 };
 
-struct Gather {
-    int log_slots;
-    const Complex* in;
-    double* slots;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::uint32_t place = reverse_bits(static_cast<std::uint32_t>(at), log_slots);
-        slots[2 * at] = in[place].x;
-        slots[2 * at + 1] = in[place].y;
-    }
-};
-
-/// The centred number with residues modulo one prime or two, times a factor.
-struct Compose {
-    int log_degree;
-    bool two;
-    const Prime* primes;
-    Word inverse;  ///< q_0^-1 modulo q_1
-    const Word* in;
-    double factor;
-    Complex* out;
-
-    ATLASC_DEVICE static double centred(Word x, const Prime& q) {
-        return x > q.value / 2 ? -static_cast<double>(q.value - x) : static_cast<double>(x);
-    }
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t degree = std::size_t{1} << log_degree;
-        const Word low = in[at];
-        double number = centred(low, primes[0]);
-        if (two) {
-            const Word same = lift(low, primes[0], primes[1]);
-            const Word rest = multiply(subtract(in[degree + at], same, primes[1]), inverse,
-                                       primes[1]);
-            number += static_cast<double>(primes[0].value) * centred(rest, primes[1]);
-        }
-        double* parts = at < degree / 2 ? &out[at].x : &out[at - degree / 2].y;
-        *parts = number * factor;
-    }
-};
-
-/// log2 of how often slots repeat; 0 where that is less often than is worth it.
+/// log2 of how often slots repeat, whose numbers follow one another so many times already; 0 where
+/// that is less often than is worth it.
 template <typename Number>
-int log_repeats(const std::vector<Number>& numbers, std::size_t slots) {
+int log_repeats(const std::vector<Number>& numbers, std::size_t repeats, std::size_t slots) {
     constexpr int least = 3;  // eight numbers are computed at a time
-    std::size_t period = numbers.size() == slots || numbers.size() == 1 ? numbers.size() : 0;
+    std::size_t size = numbers.size();
     const auto halves = [&] {
-        const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(period / 2);
+        const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(size / 2);
         return std::equal(numbers.begin(), middle, middle);
     };
-    while (period > 1 && halves()) {
-        period /= 2;
+    while (size > 1 && halves()) {
+        size /= 2;
+        repeats *= 2;
     }
+    repeats = size == 1 ? slots : repeats;
     int log = 0;
-    while (period != 0 && (period << (log + 1)) <= slots) {
+    while (std::size_t{2} << log <= repeats) {
         ++log;
     }
     return log < least ? 0 : log;
@@ -156,128 +119,128 @@ double largest_of(const std::vector<Number>& slots) {
 
 }  // namespace
 
-template <typename Number>
-void Encoder::put(const std::vector<Number>& numbers, double scale, std::size_t limbs) {
-    constexpr bool is_complex = !std::is_same_v<Number, double>;
-    const std::size_t run = run_of(numbers.size(), ring_.slots(), "a plaintext");
-    require_size(largest_of(numbers), scale, limbs);
-    sent_.push_back({numbers_.size(), run, is_complex});
-    const auto* first = reinterpret_cast<const double*>(numbers.data());
-    numbers_.insert(numbers_.end(), first, first + numbers.size() * (is_complex ? 2 : 1));
+Encoder::Pattern Encoder::pattern_of(const Plaintext& value, std::deque<Numbers>& made) const {
+    Pattern pattern{{}, 1, 0, 0};
+    const auto hold = [&](const Numbers& numbers) {
+        std::visit([&](const auto& held) { pattern.numbers = &held; }, numbers);
+    };
+    if (const double* number = std::get_if<double>(&value)) {
+        hold(made.emplace_back(Vector{*number}));
+    } else if (const Vector* slots = std::get_if<Vector>(&value)) {
+        pattern.numbers = slots;
+    } else if (const ComplexVector* pairs = std::get_if<ComplexVector>(&value)) {
+        pattern.numbers = pairs;
+    } else {
+        const auto& deferred = std::get<Deferred>(value);
+        hold(made.emplace_back(deferred.make()));
+        pattern.repeats = deferred.repeats;
+    }
+    std::visit(
+        [&](const auto* numbers) {
+            run_of(numbers->size() * pattern.repeats, ring_.slots(), "a plaintext");
+            pattern.log_run = log_repeats(*numbers, pattern.repeats, ring_.slots());
+        },
+        pattern.numbers);
+    pattern.log_short = std::min(pattern.log_run, most_log_run(ring_.log_degree()));
+    return pattern;
 }
 
-void Encoder::send(const std::vector<double>& scales) {
-    Scatter kernel{log_slots_, input_.get(), {}, data_.get()};
+template <typename Number>
+void Encoder::put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,
+                  std::size_t limbs) {
+    constexpr bool is_complex = !std::is_same_v<Number, double>;
+    const std::size_t run =
+        run_of(numbers.size() * pattern.repeats, ring_.slots(), "a plaintext");
+    require_size(largest_of(numbers), scale, limbs);
+    const std::size_t period = ring_.slots() >> pattern.log_short;
+    const std::size_t count = std::min(numbers.size(), std::max<std::size_t>(period / run, 1));
+    sent_.push_back({numbers_.size(), count, run, is_complex});
+    const auto* first = reinterpret_cast<const double*>(numbers.data());
+    numbers_.insert(numbers_.end(), first, first + count * (is_complex ? 2 : 1));
+}
+
+void Encoder::send(const std::vector<double>& scales, int log_short) {
+    const int log_slots = log_slots_ - log_short;
+    Scatter kernel{log_slots, input_.get(), {}, data_.get()};
     std::copy(sent_.begin(), sent_.end(), kernel.of);
     staging_.upload(input_.get(), numbers_.data(), numbers_.size() * sizeof(double));
-    launch(sent_.size() * ring_.slots(), kernel, "slots of plaintexts");
-    fourier_.to_coefficients(data_.get(), scales);
+    launch(sent_.size() << log_slots, kernel, "slots of plaintexts");
+    fourier_.to_coefficients(data_.get(), scales, log_short);
     wipe(numbers_.data(), numbers_.size() * sizeof(double));  // a client's slots
 }
 
 template <typename Number>
 Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_t limbs) {
+    const Pattern whole{&slots, 1, 0, 0};
     const std::lock_guard<std::mutex> alone(mutex_);
     start();
-    put(slots, scale, limbs);
-    send({scale});
-    return std::move(rounded({0}, limbs, false).front());
+    put(slots, whole, scale, limbs);
+    send({scale}, 0);
+    return std::move(rounded({whole}, limbs, false).front());
 }
 template Words Encoder::encode(const Vector&, double, std::size_t);
 
 std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
                                    const std::vector<double>& scales, std::size_t limbs,
                                    bool extended) {
+    std::deque<Numbers> made;
+    std::vector<Pattern> patterns;
+    for (const Plaintext* value : values) {
+        patterns.push_back(pattern_of(*value, made));
+    }
     std::vector<Plain> result;
-    for (std::size_t first = 0; first < values.size(); first += batch) {
-        const std::size_t end = std::min(first + batch, values.size());
-        std::vector<int> runs;
+    for (std::size_t first = 0; first < values.size(); first = result.size()) {
+        const int log_short = patterns[first].log_short;
+        std::vector<Pattern> some;
+        std::vector<double> at_scales;
         const std::lock_guard<std::mutex> alone(mutex_);
         start();
-        for (std::size_t at = first; at < end; ++at) {
-            const auto add = [&](const auto& slots) {
-                put(slots, scales[at], limbs);
-                runs.push_back(log_repeats(slots, ring_.slots()));
-            };
-            if (const double* number = std::get_if<double>(values[at])) {
-                add(Vector{*number});
-            } else if (const Vector* slots = std::get_if<Vector>(values[at])) {
-                add(*slots);
-            } else {
-                add(std::get<ComplexVector>(*values[at]));
-            }
+        for (std::size_t at = first; at < values.size() && some.size() < batch &&
+                                     patterns[at].log_short == log_short;
+             ++at) {
+            some.push_back(patterns[at]);
+            at_scales.push_back(scales[at]);
+            std::visit([&](const auto* numbers) { put(*numbers, some.back(), scales[at], limbs); },
+                       some.back().numbers);
         }
-        const auto scale = scales.begin();
-        send({scale + static_cast<std::ptrdiff_t>(first), scale + static_cast<std::ptrdiff_t>(end)});
-        std::vector<Words> words = rounded(runs, limbs, extended);
+        send(at_scales, log_short);
+        std::vector<Words> words = rounded(some, limbs, extended);
         for (std::size_t at = 0; at < words.size(); ++at) {
-            if (runs[at] != 0) {
+            const int left = some[at].log_run - log_short;
+            if (left != 0) {
                 const Words whole = std::move(words[at]);
-                words[at] = Words(ring_.memory(), whole.size() >> runs[at]);
-                launch(words[at].size(), Compress{runs[at], whole.get(), words[at].get()},
+                words[at] = Words(ring_.memory(), whole.size() >> left);
+                launch(words[at].size(), Compress{left, whole.get(), words[at].get()},
                        "values of a plaintext");
             }
-            result.push_back({std::move(words[at]), runs[at]});
+            result.push_back({std::move(words[at]), some[at].log_run});
         }
     }
     return result;
 }
 
-std::vector<Words> Encoder::rounded(const std::vector<int>& log_runs, std::size_t limbs,
+std::vector<Words> Encoder::rounded(const std::vector<Pattern>& patterns, std::size_t limbs,
                                     bool extended) {
+    const int log_short = patterns[0].log_short;
+    const int log_degree = ring_.log_degree() - log_short;
+    const std::size_t degree = std::size_t{1} << log_degree;
     const std::size_t all = limbs + (extended ? ring_.size_p() : 0);
     std::vector<Words> polynomials;
-    for (std::size_t first = 0; first < log_runs.size(); first += together()) {
-        const std::size_t end = std::min(first + together(), log_runs.size());
+    for (std::size_t first = 0; first < patterns.size(); first += together()) {
+        const std::size_t end = std::min(first + together(), patterns.size());
         Rounds<batch> kernel{};
-        Limbs values{all, 0, limbs};
+        Limbs values{all, 0, limbs, log_short};
         for (std::size_t at = first; at < end; ++at) {
-            polynomials.push_back(ring_.polynomial(all));
-            Word* out = polynomials.back().get();
-            kernel.of[at - first] = {ring_.log_degree(), limbs, all, ring_.size_q(),
-                                     ring_.primes(), (std::size_t{1} << log_runs[at]) - 1,
-                                     data_.get() + at * ring_.slots(), out};
-            values.add(out, out);
+            Word* words = polynomials.emplace_back(ring_.memory(), all * degree).get();
+            const std::size_t rest = (std::size_t{1} << (patterns[at].log_run - log_short)) - 1;
+            kernel.of[at - first] = {log_degree, limbs, all, ring_.size_q(), ring_.primes(), rest,
+                                     data_.get() + at * (degree / 2), words};
+            values.add(words, words);
         }
-        launch((end - first) * ring_.degree(), kernel, "coefficients of plaintexts");
+        launch((end - first) * degree, kernel, "coefficients of plaintexts");
         ring_.forward(values);
     }
     return polynomials;
-}
-
-ComplexVector Encoder::decode(const Words& polynomial, double scale) {
-    const std::size_t limbs = std::min(polynomial.size() / ring_.degree(), read_limbs);
-    const std::vector<Prime>& q = ring_.chain().q;
-    const std::lock_guard<std::mutex> alone(mutex_);
-    const Words coefficients = as_secret(ring_.polynomial(limbs));
-    ring_.backward(coefficients.get(), polynomial.get(), limbs);
-    const Word inverted = limbs == 2 ? inverse(reduce(q[0].value, q[1]), q[1]) : 0;
-    launch(ring_.degree(),
-           Compose{ring_.log_degree(), limbs == 2, ring_.primes(), inverted, coefficients.get(),
-                   1.0 / scale, data_.get()},
-           "coefficients of a decryption");
-    fourier_.to_slots(data_.get());
-    launch(ring_.slots(), Gather{log_slots_, data_.get(), input_.get()},
-           "slots of a decryption");
-    ComplexVector slots(ring_.slots());
-    download(slots.data(), input_.get(), slots.size() * sizeof(slots[0]));
-
-    // Coefficients of garbage are uniform: their mean square is q^2/12. Those of slots are, by
-    // Parseval, a mean square of sum |z|^2 / (slots * N).
-    double square = 0.0;
-    for (const std::complex<double>& slot : slots) {
-        square += std::norm(slot);
-    }
-    const double mean = square / static_cast<double>(ring_.slots()) /
-                        static_cast<double>(ring_.degree());
-    const double largest = std::exp2(ring_.chain().log_q(limbs)) / scale;
-    if (!(std::sqrt(mean) < largest / 8)) {
-        throw Error("a ciphertext does not decrypt to anything",
-                    "its slots are as large as those of a random one",
-                    "use the key that the query was encrypted with; if it was that one, a "
-                    "polynomial was evaluated outside its range: calibrate on more inputs");
-    }
-    return slots;
 }
 
 }  // namespace atlasc::ckks

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <complex>
+#include <deque>
 #include <mutex>
+#include <variant>
 #include <vector>
 
 #include "atlasc/engine.hpp"
@@ -37,7 +39,7 @@ public:
     Words encode(const std::vector<Number>& slots, double scale, std::size_t limbs);
 
     /// Plaintexts, each at a scale, with one value for each run; with `extended` modulo all special
-    /// primes too. They share transforms. None is deferred.
+    /// primes too. They share transforms, which are short where slots repeat often.
     std::vector<Plain> plains(const std::vector<const Plaintext*>& values,
                               const std::vector<double>& scales, std::size_t limbs,
                               bool extended);
@@ -59,8 +61,18 @@ public:
     /// Numbers of a vector among those that are sent together.
     struct Sent {
         std::size_t start;
-        std::size_t run;  ///< slots that one stands for
+        std::size_t count;  ///< a power of two; they follow one another until every slot has one
+        std::size_t run;    ///< slots that one stands for
         bool is_complex;
+    };
+
+    /// Numbers that follow one another `repeats` times. Their polynomial's values have runs of
+    /// 2^log_run; it is transformed as one in X^(2^log_short).
+    struct Pattern {
+        std::variant<const Vector*, const ComplexVector*> numbers;
+        std::size_t repeats;
+        int log_run;
+        int log_short;
     };
 
 private:
@@ -69,13 +81,17 @@ private:
         numbers_.clear();
         sent_.clear();
     }
-    /// Adds a vector to those that are sent next; refuses what `require_size` refuses.
+    /// Of a plaintext; the numbers of a deferred one are made, and kept in `made`.
+    Pattern pattern_of(const Plaintext& value, std::deque<Numbers>& made) const;
+    /// Adds one period of a vector to those that are sent next; refuses what `require_size` refuses.
     template <typename Number>
-    void put(const std::vector<Number>& numbers, double scale, std::size_t limbs);
+    void put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,
+             std::size_t limbs);
     /// Sends the numbers to the device, and makes coefficients of them, each at its scale.
-    void send(const std::vector<double>& scales);
-    /// The polynomials, in X^(2^log_run), of the coefficients of the batch's first vectors.
-    std::vector<Words> rounded(const std::vector<int>& log_runs, std::size_t limbs, bool extended);
+    void send(const std::vector<double>& scales, int log_short);
+    /// Values of the coefficients of a batch, whose patterns have one `log_short`.
+    std::vector<Words> rounded(const std::vector<Pattern>& patterns, std::size_t limbs,
+                               bool extended);
     void make_imaginary();
 
     const Ring& ring_;

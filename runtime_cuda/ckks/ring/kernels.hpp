@@ -276,7 +276,8 @@ struct InnerProduct {
     bool accumulate;     ///< adds to what `out` holds
     Word* out;
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
+    /// What becomes the value at another place: both parts, not reduced.
+    ATLASC_DEVICE void products(std::size_t at, Wide& b, Wide& a) const {
         const std::size_t limb = at >> log_degree;
         const std::size_t start = limb << log_degree;
         const std::size_t extended = (limbs + size_p) << log_degree;
@@ -284,8 +285,8 @@ struct InnerProduct {
         const std::size_t bits = packing.bits(key_limb);
         const std::size_t part = packing.start(packing.limbs + packing.special);
         const Word* key = key_words + packing.start(key_limb);
-        Wide b = 0;
-        Wide a = 0;
+        b = 0;
+        a = 0;
         for (std::size_t digit = 0; digit < digits; ++digit) {
             const Word x = digit_words[digit * extended + at];
             b += static_cast<Wide>(x) * unpacked(key + 2 * digit * part, bits, at - start);
@@ -296,6 +297,15 @@ struct InnerProduct {
             b += static_cast<Wide>(addends.first[at]) * factor;
             a += addends.second == nullptr ? 0 : static_cast<Wide>(addends.second[at]) * factor;
         }
+    }
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t limb = at >> log_degree;
+        const std::size_t start = limb << log_degree;
+        const std::size_t extended = (limbs + size_p) << log_degree;
+        Wide b;
+        Wide a;
+        products(at, b, a);
         const auto place = static_cast<std::uint32_t>(at - start);
         const std::size_t to = back == 1 ? at : start + permuted(place, back, log_degree);
         if (accumulate) {

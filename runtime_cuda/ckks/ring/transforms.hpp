@@ -18,6 +18,15 @@ int fast_prime_bits();
 /// Whether a transform forwards can end a division (`Limbs::inverses`).
 bool ends_divisions();
 
+/// Of a ring of degree 2^log_degree, the greatest r for which the device transforms polynomials in
+/// X^(2^r) as ones of 2^r times fewer coefficients; 0: it transforms whole limbs alone.
+int most_log_run(int log_degree);
+
+/// Whether the device computes `RotatedProducts` modulo a prime faster than one rotation after
+/// another; values of plaintexts have runs of 2^least_log_run then.
+bool fuses_rotations(Word q);
+constexpr int least_log_run = 4;
+
 /// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
 /// hold no more.
 std::size_t together();
@@ -29,6 +38,9 @@ struct Limbs {
     std::size_t count;                   ///< limbs of a polynomial
     std::size_t first = 0;               ///< prime of the first limb
     std::size_t of_q = ~std::size_t{0};  ///< limbs before special primes, of which the rest are
+    /// Forwards, polynomials in X^(2^log_run): limbs have N / 2^log_run words, and of 2^log_run equal
+    /// values, which are neighbours, one. At most `most_log_run`.
+    int log_run = 0;
     std::size_t polynomials = 0;
     Word* out[most] = {};
     const Word* in[most] = {};           ///< may be that of `out`
@@ -97,8 +109,10 @@ public:
     ~Fourier();
 
     /// In place, vectors on the device one after another: slots in bit-reversed order become
-    /// coefficients in order, multiplied by the vector's factor / slots.
-    void to_coefficients(Complex* data, const std::vector<double>& factors);
+    /// coefficients in order, multiplied by the vector's factor / slots. Of slots that repeat
+    /// 2^log_run times a vector has one period, which becomes the coefficients of a polynomial in
+    /// X^(2^log_run); at most `most_log_run`.
+    void to_coefficients(Complex* data, const std::vector<double>& factors, int log_run = 0);
 
     /// The way back, of one vector.
     void to_slots(Complex* data);

@@ -36,6 +36,8 @@ void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return true; }
+int most_log_run(int) { return 0; }
+bool fuses_rotations(Word) { return false; }
 std::size_t together() { return Limbs::most; }
 
 struct Transforms::Tables {
@@ -115,7 +117,7 @@ Fourier::Fourier(Memory& memory, int log_slots)
 
 Fourier::~Fourier() = default;
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
+void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int) {
     using Vectors = ComplexVectors<false>;
     const std::size_t slots = std::size_t{1} << log_slots_;
     for (std::size_t first = 0; first < factors.size(); first += Vectors::most) {

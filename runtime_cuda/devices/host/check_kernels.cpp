@@ -6,7 +6,7 @@
 #include <string>
 
 #include "atlasc/base/error.hpp"
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -170,6 +170,24 @@ void check_sums(const VectorKernels& run, const Prime& q, Numbers& numbers) {
         compare("sum_of_products", rows[0],
                 [&](Word* out) { run.sum_of_products(out, products, terms, accumulate, length, q); },
                 [&](std::size_t at, Word old) { return sum_at(at, accumulate ? old : 0); });
+    }
+    constexpr std::size_t rows_of_product = 4;
+    const Row matrix = numbers.row(q.value, terms * rows_of_product);
+    Row results(rows_of_product * length);
+    Word* out_rows[rows_of_product];
+    for (std::size_t row = 0; row < rows_of_product; ++row) {
+        out_rows[row] = &results[row * length];
+    }
+    constexpr std::size_t half = length / 2;  // the other one is not written
+    run.matrix_product(out_rows, half, &x[half], length, terms, matrix.data(), rows_of_product,
+                       half, q);
+    for (std::size_t at = 0; at < results.size(); ++at) {
+        Word sum = 0;
+        for (std::size_t term = 0; at % length >= half && term < terms; ++term) {
+            const Word factor = matrix[term * rows_of_product + at / length];
+            sum = add(sum, multiply(factor, x[term * length + at % length], q), q);
+        }
+        require(results[at] == sum, "matrix_product");
     }
     const Row hats = numbers.row(q.value, terms);
     const Row u = numbers.row(terms + 1);

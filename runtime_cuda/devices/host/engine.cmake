@@ -1,22 +1,24 @@
 # CKKS on the machine's own processors, for the target atlasc_runtime.
 find_package(Threads REQUIRED)
 target_sources(atlasc_runtime PRIVATE
-  devices/host/avx2.cpp
   devices/host/check_kernels.cpp
-  devices/host/cpu.cpp
   devices/host/device.cpp
   devices/host/fast_kernels.cpp
-  devices/host/ifma.cpp
-  devices/host/lanes.cpp
-  devices/host/ntt.cpp
+  devices/host/rotated_products.cpp
   devices/host/threads.cpp
-  devices/host/transforms.cpp)
+  devices/host/transforms.cpp
+  devices/host/vectors/avx2.cpp
+  devices/host/vectors/cpu.cpp
+  devices/host/vectors/ifma.cpp
+  devices/host/vectors/lanes.cpp
+  devices/host/vectors/ntt.cpp)
 # Kernels are ordinary functions here, and those of different files have the same names.
 set_source_files_properties(${ckks_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 set(kernels ${ckks_sources})
 list(FILTER kernels INCLUDE REGEX "\\.cu$")
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
-set_source_files_properties(devices/host/avx2.cpp devices/host/ifma.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(devices/host/vectors/avx2.cpp devices/host/vectors/ifma.cpp
+  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(atlasc_runtime PRIVATE devices/host)
 target_compile_definitions(atlasc_runtime PRIVATE ATLASC_DEVICE_NAME="cpu")
 target_link_libraries(atlasc_runtime PUBLIC Threads::Threads)

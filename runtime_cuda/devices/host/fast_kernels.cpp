@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "devices/host/lanes.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/lanes.hpp"
+#include "devices/host/vectors/ntt.hpp"
 #include "devices/host/threads.hpp"
 
 namespace atlasc::ckks {
@@ -75,8 +75,8 @@ PlainValues row_of(const PlainValues& values, std::size_t at) {
     return {values.words + (at >> values.log_run), values.log_run};
 }
 
-/// Where each value comes from in the transform of m(X^galois). Made for each key switch, of whose
-/// time it is a hundredth: kept ones would have no bound.
+}  // namespace
+
 std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
     std::vector<std::uint32_t> from(std::size_t{1} << log_degree);
     for (std::size_t at = 0; at < from.size(); ++at) {
@@ -84,8 +84,6 @@ std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
     }
     return from;
 }
-
-}  // namespace
 
 void launch(std::size_t count, const Combine& kernel, const char*) {
     const Shape& shape = kernel.shape;

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "ckks/keys/sampling.hpp"
 #include "ckks/ring/kernels.hpp"
+#include "ckks/ring/rotated_products.hpp"
 
 namespace atlasc::ckks {
 
@@ -19,6 +22,7 @@ void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);
 void launch(std::size_t count, const InnerProduct& kernel, const char* name);
 void launch(std::size_t count, const SumOfProducts& kernel, const char* name);
+void launch(std::size_t count, const RotatedProducts& kernel, const char* name);
 
 void launch(std::size_t count, const Round& kernel, const char* name);
 void launch(std::size_t count, const Uniform& kernel, const char* name);
@@ -31,6 +35,10 @@ void launch(std::size_t count, const Rounds<most>& kernel, const char* name) {
         launch(std::size_t{1} << log_degree, kernel.of[vector], name);
     }
 }
+
+/// Where each value comes from in the transform of m(X^galois). Made for each key switch, of whose
+/// time it is a hundredth: kept ones would have no bound.
+std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois);
 
 /// The same of `Decompose` and `Remainder` of any size.
 struct Conversion {

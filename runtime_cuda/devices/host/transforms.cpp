@@ -8,10 +8,10 @@
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
-#include "devices/host/lanes.hpp"
-#include "devices/host/ntt.hpp"
 #include "devices/host/threads.hpp"
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/lanes.hpp"
+#include "devices/host/vectors/ntt.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -51,6 +51,8 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 
 int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return true; }
+int most_log_run(int log_degree) { return log_degree - least_forward; }
+bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {
@@ -63,6 +65,7 @@ struct Transforms::Tables {
     template <typename Transform>
     void each(const Limbs& limbs, const Transform& transform) const {
         const std::size_t size_q = primes.size() - special;
+        const std::size_t length = degree >> limbs.log_run;
         parallel(limbs.polynomials * limbs.count, 1, [&](std::size_t begin, std::size_t end) {
             for (std::size_t at = begin; at < end; ++at) {
                 const std::size_t polynomial = at / limbs.count;
@@ -70,18 +73,20 @@ struct Transforms::Tables {
                 if (limbs.skips(polynomial, limb)) {
                     continue;
                 }
-                transform(limbs.out[polynomial] + limb * degree,
-                          limbs.in[polynomial] + limb * degree,
+                transform(limbs.out[polynomial] + limb * length,
+                          limbs.in[polynomial] + limb * length,
                           primes[limbs.prime(limb, size_q)], polynomial, limb);
             }
         });
     }
 
-    void forward(Word* out, const Word* in, const NttTable& table) const {
+    void forward(Word* out, const Word* in, const NttTable& table, int log_run) const {
+        const int log_degree = table.log_degree - log_run;
         if (out != in) {
-            std::memcpy(out, in, degree * sizeof(Word));
+            std::memcpy(out, in, sizeof(Word) << log_degree);
         }
-        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(out, table);
+        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(out, table,
+                                                                                   log_degree);
     }
     void backward(Word* out, const Word* in, const NttTable& table) const {
         (table.cpu == Cpu::portable ? backward_portable : vector_kernels().backward)(out, in,
@@ -127,7 +132,7 @@ void Transforms::forward(const Limbs& limbs) const {
     const std::size_t size_q = tables_->primes.size() - tables_->special;
     tables_->each(limbs, [&](Word* out, const Word* in, const NttTable& table,
                              std::size_t polynomial, std::size_t limb) {
-        tables_->forward(out, in, table);
+        tables_->forward(out, in, table, limbs.log_run);
         if (limbs.inverses != nullptr) {
             tables_->divide(limbs, polynomial, limb, out,
                             tables_->moduli[limbs.prime(limb, size_q)]);
@@ -189,21 +194,22 @@ void backward(std::vector<Complex>& values, const std::vector<Complex>& all_root
 
 }  // namespace
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
-    const std::size_t slots = std::size_t{1} << log_slots_;
+void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int log_run) {
+    const int log_slots = log_slots_ - log_run;
+    const std::size_t slots = std::size_t{1} << log_slots;
     parallel(factors.size(), 1, [&](std::size_t begin, std::size_t end) {
         static thread_local std::vector<Complex> values;
         values.resize(slots);
         for (std::size_t vector = begin; vector < end; ++vector) {
             Complex* own = data + vector * slots;
             for (std::size_t at = 0; at < slots; ++at) {
-                values[at] = own[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+                values[at] = own[reverse_bits(static_cast<std::uint32_t>(at), log_slots)];
             }
             backward(values, tables_->roots);
             const double share = factors[vector] / static_cast<double>(slots);
             for (std::size_t at = 0; at < slots; ++at) {
                 const Complex value =
-                    values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+                    values[reverse_bits(static_cast<std::uint32_t>(at), log_slots)];
                 own[at] = {value.x * share, value.y * share};
             }
         }

@@ -31,6 +31,8 @@ T* start_of(T* limb, std::size_t first, std::size_t degree) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return false; }
+int most_log_run(int) { return 0; }
+bool fuses_rotations(Word) { return false; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {
@@ -154,7 +156,7 @@ Fourier::Fourier(Memory&, int log_slots) : log_slots_(log_slots) {
 
 Fourier::~Fourier() = default;
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
+void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int) {
     const std::size_t slots = std::size_t{1} << log_slots_;
     for (const double factor : factors) {
         tables_->copy(tables_->info.in(), data, slots);

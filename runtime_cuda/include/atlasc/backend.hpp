@@ -1,4 +1,4 @@
-// What an engine has beside the arithmetic: keys, and a name.
+// Backends: kinds of engines, with their keys and names.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 namespace atlasc {
 
-/// Called before each key with its name, how many are made, and how many there will be.
+/// Called before each key with its name, the number of keys made, and their total number.
 using KeyProgress =
     std::function<void(const std::string& name, std::size_t made, std::size_t total)>;
 
-/// Where keys are written.
+/// Paths of the key files.
 struct KeyPaths {
     std::string secret;
-    std::string evaluation;    ///< the keys that a server evaluates with
-    std::string public_key{};  ///< empty: there is to be none
+    std::string evaluation;    ///< the server's evaluation keys
+    std::string public_key{};  ///< empty: make no public key
 };
 
 /// A kind of engine.
 struct Backend {
-    /// In files, which are refused by another one.
+    /// Name in files; another backend refuses these files.
     const char* name;
 
-    /// False where ciphertexts hide nothing: the executables then say so.
+    /// False if ciphertexts hide nothing; the executables then say so.
     bool encrypts;
 
     /// Make the keys of a client and its server, as new files.
@@ -37,11 +37,12 @@ struct Backend {
     /// An engine that encrypts and decrypts, from the file of a secret key or its bytes.
     std::unique_ptr<Engine> (*client_engine)(const Interface& interface, PlainFile secret);
 
-    /// An engine that encrypts alone, from a public key: anybody may have it.
+    /// An engine that only encrypts, with a public key, which anybody may have.
     std::unique_ptr<Engine> (*public_engine)(const Interface& interface, PlainFile public_key);
 
-    /// An engine that executes the program; it has no secret key. `device_memory`: bytes of a device
-    /// that it may use, 0 for all; an engine without a device refuses any other number.
+    /// An engine that executes the program; it has no secret key. `device_memory`: greatest number
+    /// of bytes of the device that it may use, 0 for all; an engine without a device accepts only
+    /// 0.
     std::unique_ptr<Engine> (*server_engine)(const Interface& interface, PlainFile evaluation,
                                              std::uint64_t device_memory);
 
@@ -50,16 +51,16 @@ struct Backend {
                                             const KeyProgress& progress);
 };
 
-/// Cleartext slots that behave like ciphertexts; in every build.
+/// The simulation: cleartext slots that behave like ciphertexts. It is in every build.
 extern const Backend sim_backend;
 
 /// CKKS, in builds for a device.
 extern const Backend ckks_backend;
 
-/// The one that ATLASC_ENGINE named when this library was built.
+/// The backend that ATLASC_ENGINE named when this library was built.
 const Backend& built_backend();
 
-/// One of this build, by its name; throws Error.
+/// A backend of this build, by its name. Throws Error if there is none.
 const Backend& backend_named(const std::string& name);
 
 }  // namespace atlasc

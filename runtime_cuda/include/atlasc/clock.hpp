@@ -1,4 +1,4 @@
-// How far an execution is, and what its ops take.
+// Progress of an execution, and the seconds of its ops.
 #pragma once
 
 #include <chrono>
@@ -11,27 +11,28 @@
 
 namespace atlasc {
 
-/// Follows the ops of one execution; each begins where the one before it ends.
+/// Follows the ops of one execution; each op begins when the previous one ends.
 class Clock {
 public:
     using Seconds = std::chrono::duration<double>;
 
-    /// `ops`: of the whole program. Now and then a line goes to `lines`, the first after `quiet`.
+    /// `ops`: number of ops of the whole program. Now and then a line is written to `lines`, the
+    /// first one after `quiet`.
     Clock(std::size_t ops, std::ostream& lines, Seconds quiet = Seconds(2),
           Seconds interval = Seconds(10))
         : ops_(ops), lines_(lines), interval_(interval), next_line_(started_ + quiet) {}
 
-    /// From now on an op begins when the engine has computed those before it, so that each has the
-    /// time that is its own. Costs what a device could do meanwhile.
+    /// From now on an op begins when the engine has computed all earlier ops, so that each op has
+    /// its own time. A device then cannot overlap ops.
     void wait_for(Engine& engine) { engine_ = &engine; }
 
-    /// An op of the IR, without "ckks.", and the module of the model that it comes from.
+    /// Begin an op of the IR (without "ckks."), from a module of the model.
     void begin(const std::string& op, const std::string& place);
 
-    /// The last op ends.
+    /// End the last op.
     void end();
 
-    /// Since the execution began, in seconds.
+    /// Seconds since the execution began.
     double elapsed() const { return Seconds(Now::now() - started_).count(); }
 
     /// The times as JSON, for `atlasc inspect --timing`.

@@ -1,4 +1,4 @@
-// One execution of a program, as its generated code sees it.
+// One execution of a program, as generated code sees it.
 #pragma once
 
 #include <map>
@@ -16,12 +16,12 @@ namespace atlasc {
 /// The state of one execution.
 class Context {
 public:
-    /// `publics`: inputs that the server sees, by name.
+    /// `publics`: inputs that the server sees in the clear, by name.
     Context(Engine& engine, const Record& record, const TensorFile& weights,
             const std::map<std::string, Tensor>& publics, Clock* clock = nullptr)
         : engine_(engine), record_(record), weights_(weights), publics_(publics), clock_(clock) {}
 
-    /// The module of the model that the next ops come from, for messages.
+    /// Set the module of the model that the next ops come from, for messages.
     void at(const char* place) { place_ = place; }
     const std::string& place() const { return place_; }
 
@@ -29,8 +29,8 @@ public:
     Engine& engine() const { return engine_; }
 
     /// The result of a function of the record. `arrays`: names of weights, or of a public input.
-    /// Operands come by value: a caller that moves its last use in frees the ciphertexts with the
-    /// op.
+    /// Operands are passed by value: a caller that moves its last use in frees the ciphertexts with
+    /// the op.
     template <typename... Operands>
     Ciphertexts call(const char* function, const std::vector<std::string>& arrays,
                      Operands... operands) {

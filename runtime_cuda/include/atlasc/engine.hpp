@@ -1,4 +1,4 @@
-// What every engine can do with ciphertexts; records are replayed on it.
+// The engine: arithmetic on ciphertexts, by which records are replayed.
 #pragma once
 
 #include <complex>
@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,26 +20,26 @@ namespace atlasc {
 
 using ComplexVector = std::vector<std::complex<double>>;
 
-/// Slots, complex or not. Fewer numbers than slots stand for runs of neighbouring slots, all equally
-/// long.
+/// Slots, real or complex. Fewer numbers than slots stand for runs of neighbouring slots, all
+/// equally long.
 using Numbers = std::variant<Vector, ComplexVector>;
 
-/// Slots that are made when an engine wants them, while what they are made of lives.
+/// Slots that are built when an engine needs them, as long as their sources live.
 struct Deferred {
     std::uint64_t identity;  ///< the same for equal slots; 0 for slots that are used once
     std::function<Numbers()> make;
+    /// How often the numbers that are made follow one another until every slot has one: an engine
+    /// encodes those of a short period at a fraction of the cost.
+    std::size_t repeats = 1;
 };
 
 /// The other factor of a product: one number for all slots, or slots.
 using Plaintext = std::variant<double, Vector, ComplexVector, Deferred>;
 
-/// One that no other slots of this process have.
+/// An identity that no other slots of this process have.
 std::uint64_t new_identity();
 
-/// The plaintext with its slots made.
-Plaintext made(const Plaintext& plaintext);
-
-/// Slots in a run. Throws Error where so many numbers do not divide the slots.
+/// Number of slots in a run. Throws Error if the number of numbers does not divide the slots.
 inline std::size_t run_of(std::size_t numbers, std::size_t slots, const char* primitive) {
     if (numbers == 0 || slots % numbers != 0) {
         throw Error(std::string(primitive) + " is impossible",
@@ -47,7 +49,7 @@ inline std::size_t run_of(std::size_t numbers, std::size_t slots, const char* pr
     return slots / numbers;
 }
 
-/// What an engine keeps of a ciphertext: opaque to everything else.
+/// An engine's own data of a ciphertext: opaque to everything else.
 struct CiphertextData {
     virtual ~CiphertextData() = default;
 };
@@ -56,25 +58,36 @@ struct CiphertextData {
 using Ciphertext = std::shared_ptr<const CiphertextData>;
 using Ciphertexts = std::vector<Ciphertext>;
 
-/// Terms of a sum of rotated products that share a rotation, which comes after the products.
-struct GiantStep {
-    std::size_t rotation;                    ///< of the sum of products, to the left
-    std::map<std::size_t, Plaintext> terms;  ///< by the rotation of the operand: its factor
+/// One of several operands, rotated to the left.
+struct BabyStep {
+    std::size_t operand;
+    std::size_t rotation;
+
+    bool operator<(const BabyStep& other) const {
+        return std::pair(operand, rotation) < std::pair(other.operand, other.rotation);
+    }
 };
 
-/// Rotations of the operand but for 0.
-std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps);
+/// Terms of a sum of products that share one rotation, which is done after the products.
+struct GiantStep {
+    std::size_t result;    ///< number of the result to which the rotated sum is added
+    std::size_t rotation;  ///< of the sum, to the left
+    std::map<BabyStep, Plaintext> terms;  ///< rotated operand -> factor
+};
+
+/// All baby steps of some giant steps.
+std::set<BabyStep> baby_steps(const std::vector<GiantStep>& steps);
 
 class Record;
 struct Backend;
 
 /// Arithmetic on packed ciphertexts.
 ///
-/// A level is the number of products that are left. Every product costs one: its result is
-/// relinearised and rescaled. Operands at different levels are aligned to the lower one. Between
-/// the ops of a program slots are real; inside an op a kernel may use the imaginary part, and leaves
-/// nothing there. Whatever is impossible (a product at level 0, a missing key) throws Error. Several
-/// threads may use one engine.
+/// A level is the number of products that are left. Every product takes one: its result is
+/// relinearized and rescaled. Operands at different levels are aligned to the lower one. Between
+/// the ops of a program slots are real. Inside an op a kernel may use the imaginary part, but must
+/// leave none behind. Whatever is impossible (a product at level 0, a missing key) throws Error.
+/// Several threads may use one engine.
 class Engine {
 public:
     Engine() = default;
@@ -84,10 +97,10 @@ public:
 
     virtual const Backend& backend() const = 0;
 
-    /// Of the key pair; every ciphertext carries it in files.
+    /// Identity of the key pair; every ciphertext carries it in files.
     virtual const std::string& identity() const = 0;
 
-    /// Numbers in a ciphertext, a power of two.
+    /// Number of slots of a ciphertext, a power of two.
     virtual std::size_t slots() const = 0;
 
     virtual Ciphertext encrypt(const Vector& vector, int level) = 0;
@@ -105,11 +118,12 @@ public:
     virtual Ciphertext mul(const Ciphertext& left, const Ciphertext& right) = 0;
     virtual Ciphertext square(const Ciphertext& x) = 0;
 
-    /// The sum of left * right over one pair or more, relinearised once.
+    /// The sum of left * right over at least one pair, relinearized once.
     virtual Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) = 0;
     virtual Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) = 0;
 
-    /// The sum of x * value over one pair or more. A device encodes, adds and reduces them at once.
+    /// The sum of x * value over at least one pair. A device encodes, adds and reduces them at
+    /// once.
     virtual Ciphertext dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values);
 
     /// i * x, exactly, at the same level.
@@ -123,37 +137,38 @@ public:
     virtual Ciphertexts rotate_many(const Ciphertext& x,
                                     const std::vector<std::size_t>& amounts) = 0;
 
-    /// The sum over steps of rotate(sum over terms of rotate(x, baby) * value, giant): a matrix by its
-    /// diagonals, which costs one level. An engine may put off divisions to the end.
-    virtual Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps);
+    /// Each result is the sum over its steps of rotate(sum over terms of rotate(operand, baby) * value,
+    /// giant): a matrix of blocks given by its diagonals, one level lower. Every result up to the
+    /// greatest number has a step. An engine may postpone divisions to the end.
+    virtual Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps);
 
-    /// The same slots at a level that is not higher.
+    /// The same slots at a level that is at most the operand's.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;
 
-    /// A ciphertext with nothing left but q0 at the top level, where at scale q0 its slots are
-    /// U (I + e), I random integers and e the message's coefficients times scale/q0: the beginning
-    /// of a bootstrap, which takes residues.
+    /// ModRaise, the beginning of a bootstrap: a ciphertext that has only q0 left, at the top
+    /// level. At scale q0 its slots are U (I + e): I are random integers, and e are the message's
+    /// coefficients times scale/q0.
     virtual Ciphertext raise_modulus(const Ciphertext& x) = 0;
 
     /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1], and
-    /// repeat after `period` of them; what does not repeat is lost.
+    /// repeat after `period` slots; slots that do not repeat are lost.
     virtual Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) = 0;
 
-    /// Bootstrap by the functions `refresh_1_PERIOD` and `refresh_2_PERIOD` of a record from now
-    /// on, beside those of other records.
+    /// From now on, bootstrap by the functions `refresh_1_PERIOD` and `refresh_2_PERIOD` of a
+    /// record, in addition to earlier records.
     virtual void bootstrap_by(std::shared_ptr<const Record> record) = 0;
 
-    /// Does now what a product put off, for measurements.
+    /// Do the work now that a product postponed, for measurements.
     virtual void settle(const Ciphertext&) {}
 
-    /// Returns once all that was asked for is computed; only a device computes later.
+    /// Return when all work is done; only a device works asynchronously.
     virtual void wait() {}
 
     /// Bytes of a ciphertext at a level, as `save` makes them.
     virtual std::size_t saved_size(int level) const = 0;
 
-    /// A ciphertext as bytes that travel, and back; `load` throws Error for bytes that are damaged,
-    /// or belong to other parameters or keys.
+    /// Bytes of a ciphertext for files and messages, and back. `load` throws Error for bytes that
+    /// are damaged, or belong to other parameters or keys.
     virtual Bytes save(const Ciphertext& x) const = 0;
     virtual Ciphertext load(const Bytes& bytes) const = 0;
 };

@@ -1,4 +1,4 @@
-// What client and server of a compiled program agree on.
+// The interface between client and server of a compiled program.
 #pragma once
 
 #include <map>
@@ -11,31 +11,31 @@
 
 namespace atlasc {
 
-/// The moduli of an engine that encrypts; sizes in bits.
+/// The moduli of an engine that encrypts; sizes are in bits.
 struct Moduli {
-    std::vector<int> primes;   ///< of Q: what is left at level 0, then one for each level upwards
+    std::vector<int> primes;   ///< of Q: at level 0, then one for each level upwards
     std::vector<int> special;  ///< of P
     int scale;                 ///< log2 of the scale of the program's ciphertexts
-    /// log2 of the scale at each level of parameters that bootstrap by a record; empty for others.
+    /// log2 of the scale at each level, for parameters that bootstrap by a record; otherwise empty.
     std::vector<double> log_scales{};
 };
 
-/// What an engine is made for.
+/// Parameters of an engine.
 struct Parameters {
     std::size_t slots;
-    int max_level;                       ///< products that a fresh ciphertext allows
-    std::optional<int> bootstrap_level;  ///< the same after a bootstrap, where there is one
+    int max_level;                       ///< level of a fresh ciphertext
+    std::optional<int> bootstrap_level;  ///< level after a bootstrap, if there is one
     int bootstrap_batch;                 ///< ciphertexts that one bootstrap refreshes
-    std::optional<Moduli> moduli{};      ///< nothing: whatever the engine's library has
+    std::optional<Moduli> moduli{};      ///< nothing: the moduli of the engine's library
 
-    /// Whether they bootstrap by a record.
+    /// Whether the engine bootstraps by a record.
     bool bootstraps() const { return moduli && !moduli->log_scales.empty(); }
 
-    /// As a line that keys are compared by.
+    /// The parameters as a line of text, by which keys are compared.
     std::string text() const;
 };
 
-/// Evaluation keys of a program: levels are -1 where no key is needed.
+/// Evaluation keys of a program: a level is -1 if the key is not needed.
 struct KeyPlan {
     std::map<std::size_t, int> rotations;  ///< amount to the left -> highest level of its key
     int relinearisation_level;
@@ -48,19 +48,19 @@ struct EncryptedInput {
     std::vector<std::size_t> shape;
     Layout layout;
     int level;
-    double factor;  ///< the values are multiplied by it
-    bool centred;   ///< before that, the mean of the last axis is subtracted
-    /// The greatest of what is encrypted, as far as calibration saw; nothing: it was not measured.
+    double factor;  ///< the client multiplies the values by it
+    bool centred;   ///< before that, it subtracts the mean of the last axis
+    /// Greatest magnitude of the encrypted values in the calibration; nothing if not measured.
     std::optional<double> magnitude{};
 };
 
-/// A mask that the server sees, of zeros and ones: [batch, tokens].
+/// A mask of zeros and ones that the server sees: [batch, tokens].
 struct PublicInput {
     std::string name;
     std::vector<std::size_t> shape;
 };
 
-/// A result: the client multiplies by `factor` and adds `shift`, one number or one a feature.
+/// A result. The client multiplies by `factor` and adds `shift`: one number, or one per feature.
 struct Output {
     std::string name;
     std::vector<std::size_t> shape;
@@ -68,13 +68,12 @@ struct Output {
     std::vector<double> factor;
     std::vector<double> shift;
     int level;
-    std::optional<double> magnitude{};  ///< of the answer, after factor and shift; as of an input
-    /// A bound on the root mean square of the error that encryption adds to the answer; nothing: none is
-    /// known.
+    std::optional<double> magnitude{};  ///< of the answer, after factor and shift, as for inputs
+    /// Bound on the root mean square of the error that encryption adds to the answer, if one is known.
     std::optional<double> noise{};
 };
 
-/// Everything but the program itself.
+/// Everything that both need to know, except the program itself.
 struct Interface {
     std::string model;
     std::string identity;  ///< digest of the program and its weights
@@ -83,18 +82,18 @@ struct Interface {
     std::vector<EncryptedInput> inputs;
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
-    std::vector<Array> weights{};  ///< exactly what the server's file of weights holds
-    std::size_t ops = 0;           ///< functions that an execution calls
-    std::uint64_t memory = 0;      ///< bytes that an execution takes beside keys, as predicted
+    std::vector<Array> weights{};  ///< exactly the arrays of the server's file of weights
+    std::size_t ops = 0;           ///< number of functions that an execution calls
+    std::uint64_t memory = 0;      ///< predicted bytes of an execution without keys
 
-    /// Inputs that one execution answers.
+    /// Number of inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }
 };
 
-/// Ciphertexts by the name of the input or output.
+/// Name of an input or output -> ciphertexts.
 using Values = std::map<std::string, Ciphertexts>;
 
-/// A compiled program: encrypted outputs of encrypted inputs.
+/// A compiled program: maps encrypted inputs to encrypted outputs.
 using Program = Values (*)(Context& context, Values inputs);
 
 }  // namespace atlasc

@@ -1,4 +1,4 @@
-// Packing layouts: which slot bit is which bit of which tensor axis.
+// Packing layouts: they map each slot bit to a bit of a tensor axis.
 //
 // Written as "[d:3 g:2 b:7 t:3 |  | b=16 t=5 g=4 d=8]": slot fields, most significant first; fields
 // of the ciphertext number; extents of the axes without padding, in the order of the tensor's axes.
@@ -25,7 +25,7 @@ struct Field {
     int low;
 };
 
-/// Where an element lies. The places of its indices along all axes add up to its place.
+/// The place of an element: the sum of the places of its indices along all axes.
 struct Place {
     std::size_t ciphertext;
     std::size_t slot;
@@ -33,24 +33,24 @@ struct Place {
 
 class Layout {
 public:
-    /// Reads the text form; throws Error for anything else.
+    /// Reads the text form. Throws Error for any other text.
     explicit Layout(const std::string& text);
 
     std::size_t slots() const { return slots_; }
     std::size_t ciphertexts() const;
     std::vector<std::size_t> shape() const;
 
-    /// Extent without padding; 1 where the layout does not have the axis.
+    /// Extent without padding; 1 if the layout lacks the axis.
     std::size_t extent(char axis) const;
 
     /// Whether an axis has a slot field.
     bool has(char axis) const;
 
-    /// Slots of a tensor that broadcasts to shape(), one vector a ciphertext. Padding is zero,
+    /// Slots of a tensor that broadcasts to shape(), one vector per ciphertext. Padding is zero,
     /// except along the axes `repeat`, where it copies index 0.
     std::vector<Vector> pack(const Tensor& tensor, const std::string& repeat) const;
 
-    /// The tensor that slots hold; the first copy where replicated.
+    /// The tensor that slots hold; of replicated elements the first copy.
     Tensor unpack(const std::vector<Vector>& packed) const;
 
 private:

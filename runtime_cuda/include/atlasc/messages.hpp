@@ -1,8 +1,8 @@
-// Queries and answers as they travel between client and server: one sealed file each, or its bytes.
+// Queries and answers between client and server: one sealed file each, or its bytes.
 //
-// The metadata names the kind, the engine, the query and the program. Everything else follows from the
-// program: which arrays there are, how large they may be, and the level of each ciphertext. NAME/<m>
-// is ciphertext m of an input or output, NAME is a public input of a query: an attention mask.
+// The metadata names the kind, the engine, the query and the program. Everything else follows from
+// the program: the arrays, their greatest sizes, and the level of each ciphertext. NAME/<m> is
+// ciphertext m of an input or output. NAME is a public input of a query: an attention mask.
 #pragma once
 
 #include <cstddef>
@@ -21,46 +21,46 @@ namespace atlasc {
 /// A query or an answer of an engine.
 struct Message {
     Values values;
-    std::map<std::string, Tensor> publics;  ///< of a query
-    std::size_t count;                      ///< inputs of the batch that are real
-    std::string query;                      ///< 128 random bits, of a query and of its answer
+    std::map<std::string, Tensor> publics;  ///< public inputs of a query
+    std::size_t count;                      ///< number of real inputs of the batch
+    std::string query;                      ///< 128 random bits, the same in query and answer
 };
 
-/// A query or an answer whose ciphertexts are bytes.
+/// A query or an answer with its ciphertexts as bytes.
 struct SerializedMessage {
     std::string kind;    ///< "query" or "answer"
-    std::string engine;  ///< whose ciphertexts these are
+    std::string engine;  ///< engine of the ciphertexts
     std::string query;
     std::size_t count;
     std::map<std::string, std::vector<Bytes>> values{};
     std::map<std::string, Tensor> publics{};
-    std::string name{};    ///< what the message is called in errors: where it was read from
-    std::string digest{};  ///< SHA-256 of what it was read from; empty: it was made here
+    std::string name{};    ///< name in errors: the source of the message
+    std::string digest{};  ///< SHA-256 of the source; empty if made here
 };
 
-/// Most bytes of a ciphertext at a level.
+/// Greatest number of bytes of a ciphertext at a level.
 using CiphertextBytes = std::function<std::uint64_t(int level)>;
 
-/// Those of an engine, which must live as long.
+/// These sizes for an engine, which must outlive the result.
 CiphertextBytes saved_bytes(const Engine& engine);
 
-/// Most bytes of a message of this program, of either kind.
+/// Greatest number of bytes of a message of this program, query or answer.
 std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most);
 
-/// Read a query or an answer (`kind`) of this program; needs no keys. Throws Error for anything else,
-/// before it reads more than the program's messages have.
+/// Read a query or an answer (`kind`) of this program; needs no keys. Throws Error for anything
+/// else, before more bytes are read than the program's messages have.
 SerializedMessage read_message(const TensorFile& file, const std::string& kind,
                                const Interface& interface, const CiphertextBytes& most);
 
-/// The content of a message's file. Throws Error: a public input is no mask of the program's shape.
+/// The content of a message's file. Throws Error: a public input is no mask of the expected shape.
 TensorWriter message_writer(const Interface& interface, const SerializedMessage& message);
 
-/// Loads a ciphertext of the input or output `name`, and returns its level. May take the bytes away, to
-/// free their memory. Throws Error: it is damaged, or of other keys.
+/// Loads a ciphertext of the input or output `name` and returns its level. The function may move the
+/// bytes out, to free their memory. Throws Error: the ciphertext is damaged, or belongs to other keys.
 using LoadCiphertext = std::function<int(const std::string& name, Bytes& bytes)>;
 
-/// Loads the ciphertexts of a message one after the other. Throws Error: ciphertexts of another engine
-/// than `engine` or of another level; and as `load`, with the place of the ciphertext.
+/// Loads the ciphertexts of a message one after the other. Throws Error: the ciphertexts belong to another
+/// engine than `engine`, or to another level; and as `load`, with the place of the ciphertext.
 void load_ciphertexts(SerializedMessage& message, const Interface& interface,
                       const std::string& engine, const LoadCiphertext& load);
 

@@ -1,6 +1,6 @@
-// A program's ops in primitives, as the compiler recorded them: functions that an engine replays.
+// A program's ops in primitives: functions that the compiler recorded and an engine replays.
 //
-// The compiler lowers an op once; what is here was written by atlasc/program/record_arrays.py.
+// The compiler lowers each op once; atlasc/program/record_arrays.py writes the record.
 #pragma once
 
 #include <complex>
@@ -21,24 +21,24 @@
 
 namespace atlasc {
 
-/// What a table has where a lookup is zero.
+/// Entry of a table where a lookup is zero.
 constexpr std::int32_t nowhere = -1;
 
-/// An integer for each run of neighbouring slots, all runs equally long; the integers follow one
-/// another so many times.
+/// An integer for each run of neighbouring slots, all runs equally long. The integers are repeated
+/// a given number of times.
 struct Table {
     std::vector<std::int32_t> numbers;
     std::size_t repeats;
 };
 
-/// What slot i finds is in the table at slot i + rotation, cyclically.
+/// A table and its rotation: slot i uses the entry of slot i + rotation, cyclically.
 struct PlaceOf {
     const Table* table;
     long rotation;
 };
 
-/// An element of an array for every slot: at the sum of what the tables say, 0 where one of them
-/// says `nowhere`.
+/// An element of an array for every slot, at the sum of the tables' entries; 0 if an entry is
+/// `nowhere`.
 struct Lookup {
     enum class Source { mask, literal, argument, log_hidden, root, shares };
 
@@ -48,7 +48,7 @@ struct Lookup {
     std::vector<PlaceOf> places;
 };
 
-/// Factor times the lookups, slot by slot.
+/// A factor times the lookups, slot by slot.
 struct Term {
     std::complex<double> factor;
     std::vector<Lookup> lookups;
@@ -57,7 +57,7 @@ struct Term {
 /// The slots of a plaintext, which is the sum of terms.
 struct SlotsRecord {
     std::vector<Term> terms;
-    std::uint64_t identity;  ///< of this process; 0 where they depend on an argument
+    std::uint64_t identity;  ///< unique in this process; 0 if they depend on an argument
 };
 
 /// One call of an engine.
@@ -69,32 +69,32 @@ struct Instruction {
     };
 
     Primitive primitive;
-    std::vector<std::size_t> operands;  ///< registers; of a dot all left ones, then all right ones
+    std::vector<std::size_t> operands;  ///< registers; for a dot all left, then all right ones
     std::vector<std::size_t> plaintexts;
-    /// Amounts of rotations, a level, or the period of a bootstrap; of a transform the baby and the
-    /// giant step of each plaintext.
+    /// Amounts of rotations, a level, or the period of a bootstrap; for a transform the baby and the
+    /// giant step of each plaintext, plus the slots of all operands and results before its own.
     std::vector<std::size_t> numbers;
     std::vector<std::size_t> results;
-    std::vector<std::size_t> released;  ///< registers that nothing reads any more
+    std::vector<std::size_t> released;  ///< registers that are not read afterwards
 };
 
-/// An op. Registers are numbered from 0, those of the operands first.
+/// The function of an op. Registers are numbered from 0, those of the operands first.
 struct Function {
     std::string name;
-    std::string op;  ///< as in the IR, without "ckks."
-    std::vector<std::size_t> operands;  ///< ciphertexts of each
+    std::string op;  ///< name in the IR, without "ckks."
+    std::vector<std::size_t> operands;  ///< number of ciphertexts of each operand
     std::size_t registers;
-    std::vector<bool> masks;  ///< of each array of a call: whether it is a public mask
+    std::vector<bool> masks;  ///< for each array of a call, whether it is a public mask
     std::vector<Instruction> code;
     std::vector<std::size_t> results;
 };
 
-/// The functions of a program. Some threads may play while another one adds to it.
+/// The functions of a program. Threads may replay them while another thread adds to them.
 class Record {
 public:
     Record() = default;
 
-    /// Of a file; throws Error: it has no record.
+    /// The record in a file. Throws Error: the file has no record.
     explicit Record(const TensorFile& file) {
         add([&file](const std::string& name) { return file.bytes(name); });
     }
@@ -102,11 +102,11 @@ public:
     Record(const Record&) = delete;
     Record& operator=(const Record&) = delete;
 
-    /// Reads the arrays "record/..." by name: functions, and what they have that those before them have
-    /// not. Throws Error: they are no record, and this one is none any more.
+    /// Adds the arrays "record/..." by name: functions, and the parts that earlier functions do not
+    /// have. Throws Error: the arrays are no record; this record is then unusable.
     void add(const std::function<Bytes(const std::string&)>& array);
 
-    /// Throws Error where there is none of that name.
+    /// A function by name. Throws Error if there is none.
     const Function& function(const std::string& name) const;
     bool has(const std::string& name) const;
 
@@ -115,7 +115,7 @@ public:
     const Recorded& plaintext(std::size_t number) const;
 
 private:
-    mutable std::shared_mutex mutex_;  ///< over the containers; what is in them stays where it is
+    mutable std::shared_mutex mutex_;  ///< for the containers; their elements never move
     std::deque<Table> tables_;         ///< lookups point to them
     std::deque<Recorded> plaintexts_;
     Vector floats_;
@@ -127,12 +127,14 @@ class Arrays {
 public:
     explicit Arrays(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
 
-    /// Elements of an array; throws Error where the call has no such one, as the other does.
+    /// Elements of an array. Throws Error if the call has no such array; so does the function
+    /// below.
     const Vector& values(std::size_t number) const { return tensor(number).values; }
 
-    /// log(keys / visible keys) of queries that see the keys up to one; of a mask [batch, tokens].
+    /// log(keys / visible keys) if a query sees the keys up to each token, for a mask [batch,
+    /// tokens].
     const Vector& log_hidden(std::size_t number);
-    /// 1 / kept tokens for those that a mask [batch, tokens] keeps, 0 for others.
+    /// 1 / kept tokens for tokens that a mask [batch, tokens] keeps, 0 for others.
     const Vector& shares(std::size_t number);
 
 private:
@@ -143,22 +145,22 @@ private:
     std::map<std::size_t, Vector> shares_;
 };
 
-/// The slots of a plaintext, of so many; one number for each run of equal slots.
+/// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
 
 /// The result of a function; operands are freed with their last use. Plaintexts that depend on no
-/// argument keep their identity, so that an engine can keep what it makes of them.
+/// argument keep their identity, so that an engine can cache their encodings.
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
                    std::vector<Ciphertexts> operands);
 
-/// The records that an engine bootstraps by. Several threads may use it.
+/// The records by which an engine bootstraps. Several threads may use it.
 class Bootstraps {
 public:
     void add(std::shared_ptr<const Record> record);
     bool empty() const;
 
-    /// What `Engine::bootstrap_many` has to return, by the functions of one of the records: of two
-    /// ciphertexts, and for the last of an odd number of one.
+    /// The result of `Engine::bootstrap_many`, by functions of one of the records: of two
+    /// ciphertexts, and of one for the last of an odd number.
     Ciphertexts refreshed(Engine& engine, const Ciphertexts& xs, std::size_t period) const;
 
 private:

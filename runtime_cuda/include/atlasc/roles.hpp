@@ -1,4 +1,4 @@
-// Client and server of a compiled program: as executables, which exchange files, and in a process.
+// Client and server of a compiled program: as executables that exchange files, and in a process.
 #pragma once
 
 #include <cstddef>
@@ -19,38 +19,41 @@
 
 namespace atlasc {
 
-/// The client: `keygen`, `encrypt`, `decrypt`. Returns the exit code: 2 for a user's mistake.
+/// The client: `keygen`, `encrypt`, `decrypt`. Returns the exit code, which is 2 for a user's
+/// mistake.
 int client_main(int argc, char** argv, const Interface& interface);
 
 /// The server: executes the program on a query. It never sees a secret key.
 int server_main(int argc, char** argv, const Interface& interface, Program program);
 
-/// Make a folder with secret.key, evaluation.key and an empty ledger; all files or no folder.
-/// Throws Error.
+/// Make a folder with secret.key, evaluation.key and an empty ledger: either all files or no
+/// folder. Throws Error.
 void make_keys(const Interface& interface, const std::string& folder);
 
-/// The query of packed inputs, under a new name.
+/// The query of packed inputs, with a new name.
 Message encrypted(Packed inputs, const Interface& interface, Engine& engine);
 
-/// The slots of an answer. Throws Error where it decrypts to nothing.
+/// The decrypted slots of an answer. Throws Error if the answer cannot be decrypted.
 NamedSlots decrypted(const Message& answer, const Interface& interface, Engine& engine);
 
-/// Decrypts the answer at hand, with any engine. Throws Error where it decrypts to nothing.
+/// Decrypts the answer at hand, with any engine. Throws Error if the answer cannot be decrypted.
 using Decrypt = std::function<NamedSlots()>;
 
-/// Loads the ciphertexts of the answer at hand; what decrypts them. Throws Error: as `deserialized`.
+/// Loads the ciphertexts of the answer at hand and returns the function that decrypts them. Throws Error:
+/// as `deserialized`.
 using LoadAnswer = std::function<Decrypt()>;
 
-/// Answers that may be passed on, with noise and rounded; none of a batch in which one is refused.
+/// Answers that may be passed on, with noise and rounded. Empty if one answer of the batch is refused.
 struct SharedAnswers : Answers {
     Floods floods;           ///< the noise of each output
     std::size_t number = 0;  ///< answers that these keys have shared, this one included
 };
 
-/// What a client does with an answer, step by step. The ledger notes the answer before anything is
-/// decrypted: what a server learns from the rest, it learns once a query. And it notes a refusal before
-/// the user hears of it. It stays locked meanwhile, so that of answers that come together no more are
-/// refused than a key may refuse. Throws Error: as `Ledger::answer`, as `load`, and of what it gives.
+/// A client's steps with an answer. The ledger notes the answer before anything is decrypted, so that a
+/// server learns from a decryption once for each query. The ledger notes a refusal before the user hears
+/// of it. It stays locked during the steps, so that answers that arrive together cannot exceed the number
+/// of refusals that a key allows. Throws Error: as `Ledger::answer`, as `load`, and as the function that
+/// `load` returns.
 Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
                        const LoadAnswer& load);
 
@@ -59,8 +62,8 @@ Answers decrypt_answer(Ledger& ledger, const Ledger::Entry& answer, const Interf
 SharedAnswers share_answer(Ledger& ledger, const Ledger::Entry& answer, const Interface& interface,
                            const LoadAnswer& load, const Sharing& sharing);
 
-/// What a client does with its secret key. Queries and answers are bytes, those of their files; the
-/// ledger beside the key knows of each.
+/// A client with its secret key. Queries and answers are the bytes of their files. The ledger
+/// beside the key notes each of them.
 class Client {
 public:
     struct Query {
@@ -68,24 +71,24 @@ public:
         std::string doubt;  ///< see `Packed`
     };
 
-    /// `key`: the file of the secret key. From now on the process leaves no core dump. Throws Error.
+    /// `key`: file of the secret key. From now on the process leaves no core dump. Throws Error.
     Client(const Interface& interface, const std::string& key);
 
-    /// Encrypts inputs by name; throws Error as `packed`, before anything is encrypted. `doubt`: what
-    /// is known of the inputs besides; it comes first.
+    /// Encrypt inputs by name. Throws Error as `packed`, before anything is encrypted. `doubt`: a
+    /// known reason for doubt about the inputs, which takes precedence.
     Query encrypt(const Tensors& inputs, bool unchecked = false, const std::string& doubt = "");
 
-    /// The answers by name, and which of them cannot be right. Throws Error: the answer of another
-    /// program or of other keys, or to another query; a second answer to a query; damaged bytes; too
-    /// many answers to queries of this key were refused.
+    /// The answers by name, and which of them cannot be right. Throws Error: the answer belongs to
+    /// another program, other keys or another query; the query has an answer already; bytes are
+    /// damaged; or too many answers to queries of this key were refused.
     Answers decrypt(PlainFile answer);
 
-    /// Answers that may be passed on. Nothing of a batch is shared in which one answer is refused.
+    /// Answers that may be passed on. If one answer of a batch is refused, none of the batch is shared.
     /// Throws Error: as `decrypt`; the bound on the errors leaves no digit, or may not hold for this
     /// query; the budget is spent.
     SharedAnswers share(PlainFile answer, const Sharing& sharing = {});
 
-    /// Answers that were refused, of `Ledger::most_refusals`.
+    /// Number of refused answers, out of `Ledger::most_refusals`.
     std::size_t refusals() const;
 
 private:
@@ -101,22 +104,22 @@ private:
     std::unique_ptr<Engine> engine_;
 };
 
-/// How much of the budget of refused answers is spent, in words.
+/// A sentence on how much of the budget of refused answers is spent.
 std::string budget_text(std::size_t refusals);
 
-/// What a server does with the evaluation keys. Several threads may use one.
+/// A server with its evaluation keys. Several threads may use one server.
 class Server {
 public:
-    /// `keys`, `weights`: files, or their bytes, which must live as long if they are a view; no weights
-    /// for a program that has none. `device_memory`: as for `Backend::server_engine`. Throws Error:
-    /// the files are not those of the program.
+    /// `keys`, `weights`: files, or their bytes, which must outlive the server if they are a view;
+    /// no weights for a program without any. `device_memory`: as for `Backend::server_engine`.
+    /// Throws Error: the files do not belong to the program.
     Server(const Interface& interface, Program program, PlainFile keys,
            std::optional<PlainFile> weights = std::nullopt, std::uint64_t device_memory = 0);
 
     /// The answer to a query, as bytes.
     Bytes execute(PlainFile query);
 
-    /// Returns when the answer is computed. `clock`: follows the ops.
+    /// Compute the answer. `clock`: follows the ops.
     Message execute(Message query, Clock* clock = nullptr);
 
     Engine& engine() const { return *engine_; }
@@ -129,10 +132,10 @@ private:
     std::unique_ptr<Engine> engine_;
 };
 
-/// Options of a command line, each of which takes a value, but for flags.
+/// Options of a command line; each takes a value, except flags.
 class Options {
 public:
-    /// Reads argv[first], ...; throws Error with the usage for anything but the wanted options,
+    /// Reads argv[first], ... Throws Error with the usage for anything but the required options,
     /// which must be given, and the optional ones.
     Options(int argc, char** argv, int first, const std::string& usage,
             const std::vector<std::string>& wanted,
@@ -145,14 +148,14 @@ public:
     /// A whole number of at most nine digits, of an option that was given. Throws Error.
     std::int64_t number(const std::string& name) const;
 
-    /// A size such as 40G or 800M in bytes, 0 where the option was not given. Throws Error.
+    /// A size such as 40G or 800M in bytes; 0 if the option was not given. Throws Error.
     std::uint64_t size(const std::string& name) const;
 
 private:
     std::map<std::string, std::string> values_;
 };
 
-/// Runs a command and reports what it throws; the exit code.
+/// Run a command, report its errors, and return the exit code.
 int reported(const std::function<void()>& command);
 
 }  // namespace atlasc

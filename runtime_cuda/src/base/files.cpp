@@ -56,7 +56,7 @@ PlainFile::PlainFile(const std::string& path)
             throw Error("file " + path + " not found");
         }
         throw Error("file " + path + " cannot be read",
-                    errno == ELOOP ? "it is a link, not a plain file" : cause());
+                    errno == ELOOP ? "the path is a link, not a plain file" : cause());
     }
     size_ = checked_size(descriptor_, path, Access::shared);
 }
@@ -78,8 +78,9 @@ PlainFile PlainFile::view(std::string name, const std::uint8_t* data, std::size_
 void PlainFile::hold(std::uint64_t most) {
     if (size_ > most) {
         throw Error(name_ + " is too large",
-                    "it has " + std::to_string(size_) + " bytes, more than " + std::to_string(most),
-                    "copy it again, or make it again");
+                    "the file has " + std::to_string(size_) + " bytes, more than " +
+                        std::to_string(most),
+                    "copy the file again, or make it again");
     }
     if (data_ == nullptr) {
         Bytes bytes(size_);
@@ -101,7 +102,7 @@ void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
         return;
     }
     if (!descriptor_.open()) {
-        throw Error(name_ + " cannot be read", "it ends before that");
+        throw Error(name_ + " cannot be read", "the file ends too early");
     }
     auto* next = static_cast<char*>(to);
     while (size > 0) {
@@ -112,7 +113,7 @@ void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
         }
         if (done <= 0) {
             throw Error(name_ + " cannot be read any more",
-                        done < 0 ? cause() : "it became shorter");
+                        done < 0 ? cause() : "the file became shorter");
         }
         next += done;
         at += static_cast<std::uint64_t>(done);
@@ -126,7 +127,7 @@ std::uint64_t checked_size(const Descriptor& file, const std::string& path, Acce
         throw Error("file " + path + " cannot be read", cause());
     }
     if (!S_ISREG(facts.st_mode)) {
-        throw Error("file " + path + " cannot be read", "it is no plain file");
+        throw Error("file " + path + " cannot be read", "the path is not a plain file");
     }
     if (access == Access::secret && facts.st_uid != ::geteuid()) {
         throw Error("the secret file " + path + " belongs to another user", "",
@@ -134,7 +135,7 @@ std::uint64_t checked_size(const Descriptor& file, const std::string& path, Acce
     }
     if (access == Access::secret && (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         throw Error("the secret file " + path + " is open to other users",
-                    "its mode is " + octal(facts.st_mode) + ", it must be 600",
+                    "its mode is " + octal(facts.st_mode) + ", but it must be 600",
                     "chmod 600 " + path + ", and make new keys if others may have read it");
     }
     return static_cast<std::uint64_t>(facts.st_size);

@@ -183,13 +183,13 @@ void TensorFile::require_format(const std::string& format) const {
     if (fact("format") != format) {
         throw Error(name() + " has format " + fact("format").substr(0, 20),
                     "this version reads format " + format,
-                    "use the version of atlasc that wrote it, or make it again with this one");
+                    "use the version of atlasc that wrote it, or make the file again");
     }
 }
 
 void TensorFile::require(const std::vector<Array>& arrays) {
     const auto refuse = [this](const std::string& why) {
-        throw Error(name() + " has not the weights of this program", why,
+        throw Error(name() + " does not have the weights of this program", why,
                     "give the weights of the project that this server was built from");
     };
     for (const Array& array : arrays) {
@@ -211,7 +211,7 @@ void TensorFile::require(const std::vector<Array>& arrays) {
 }
 
 void TensorFile::fail(const std::string& why) const {
-    throw Error(name() + " is damaged", why, "copy it again, or make it again");
+    throw Error(name() + " is damaged", why, "copy the file again, or make it again");
 }
 
 std::string TensorFile::fact(const std::string& name) const {

@@ -67,7 +67,7 @@ def test_what_it_says_of_its_security_must_be_true(copy: Path, fact: str, value:
 
 def test_another_batch_is_refused(copy: Path) -> None:
     edit_manifest(copy, batch=1)
-    with pytest.raises(AtlasError, match="answers 2 inputs a run, its manifest says 1"):
+    with pytest.raises(AtlasError, match="answers 2 inputs a run, but its manifest says 1"):
         _ = load_bundle(copy).client
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_decides_the_answer_must_be_listed(copy: Path, name: str, ch
 )
 def test_a_name_that_leaves_the_bundle_is_refused(copy: Path, name: str) -> None:
     edit_manifest(copy, files=listed(copy) | {name: "0" * 64})
-    with pytest.raises(AtlasError, match="no name of a file in a bundle") as caught:
+    with pytest.raises(AtlasError, match="not the name of a file in a bundle") as caught:
         load_bundle(copy)
     assert "\x1b" not in str(caught.value)
 
@@ -106,11 +106,11 @@ def test_a_link_in_the_place_of_a_file_is_refused(copy: Path, tmp_path: Path) ->
     place = copy / "server" / "program.air"
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         load_bundle(copy)
     place.unlink()
     place.symlink_to("/dev/zero")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         load_bundle(copy)
 
 

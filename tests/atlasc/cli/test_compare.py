@@ -14,7 +14,12 @@ from atlasc.cli import app
 def test_table_and_verdict(tiny: Tiny) -> None:
     result = CliRunner().invoke(app, ["compare", str(tiny.bundle), "--input", str(tiny.data)])
     assert result.exit_code == 0, result.stderr
-    for text in ("sim against sim", "linear_transform", "row_scores", "no op leaves its bound"):
+    for text in (
+        "sim against sim",
+        "linear_transform",
+        "row_scores",
+        "every op stays within its bound",
+    ):
         assert text in result.stdout
 
 
@@ -29,7 +34,7 @@ def test_a_tight_tolerance_names_the_first_op(tiny: Tiny) -> None:
     assert record["first"]["error"] <= record["first"]["bound"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 1
-    assert "they differ first at ckks.input" in shown.stdout
+    assert "the targets first differ at ckks.input" in shown.stdout
     going = CliRunner().invoke(app, [*arguments, "--keep-going", "--json"])
     assert len(json.loads(going.stdout)["ops"]) > len(record["ops"])
 

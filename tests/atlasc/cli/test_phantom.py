@@ -68,7 +68,7 @@ def test_the_project_executes(leveled: Tiny, tmp_path: Path, command: str) -> No
         "decrypt": ("--keys", tmp_path, "--answer", tmp_path),
     }
     message = refused(command, leveled.bundle, *files[command])
-    assert "is executed by the C++ project" in message
+    assert "runs in the C++ project" in message
     assert "atlasc emit --build" in message
 
 
@@ -110,12 +110,12 @@ def test_fewer_keys_fit_a_smaller_device(bundle: tuple[Path, str], tmp_path: Pat
 
 def test_device_memory_is_for_devices(bundle: tuple[Path, str], tiny: Tiny, tmp_path: Path) -> None:
     command = ("compile", MODEL, "--data", DATA, "-o", tmp_path / "x", "--device-memory")
-    assert "means nothing for the target sim" in refused(*command, "4G", "--target", "sim")
-    assert "is no size of memory" in refused(*command, "lots", "--target", "phantom")
+    assert "has no effect on the target sim" in refused(*command, "4G", "--target", "sim")
+    assert "is not a size of memory" in refused(*command, "lots", "--target", "phantom")
     both = ("4G", "--key-memory", "1G", "--target", "phantom")
     assert "exclude each other" in refused(*command, *both)
     message = refused("emit", tiny.bundle, "-o", tmp_path / "x", "--device-memory", "4G")
-    assert "means nothing for the target sim" in message
+    assert "has no effect on the target sim" in message
 
 
 def test_latency_needs_a_table(tmp_path: Path) -> None:

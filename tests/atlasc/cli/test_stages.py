@@ -158,7 +158,7 @@ def test_opt_lists_its_passes() -> None:
     ("passes", "message"),
     [
         ("nonsense", "there is no pass 'nonsense'"),
-        ("pack", "pack works on poly modules, @tiny is at the nn level"),
+        ("pack", "pack works on poly modules, but @tiny is at the nn level"),
         ("rotation-keys", "rotation-keys works on ckks modules"),
         ("canonicalise,expand,pack{slots=x}", "cannot be 'x'"),
         ("canonicalise{x=1}", "no option 'x'"),

@@ -181,7 +181,7 @@ def test_exact_numbers_come_with_a_note(tiny: Tiny, keys: Path, tmp_path: Path) 
     code, _, err = decrypt(tiny, keys, answer, "-o", str(place))
     assert code == 0
     assert place.stat().st_mode & 0o777 == 0o600
-    assert "for your own use; --share makes some that may be passed on" in err
+    assert "for your own use; decrypt with --share to pass numbers on" in err
     assert "own use" not in decrypt(tiny, keys, answer, "--exact")[2]
     assert events(keys) == ["query", "answer"]
 
@@ -258,7 +258,7 @@ def test_refused_answers_are_counted_and_nothing_of_them_is_shared(
     monkeypatch.setattr(roles, "decrypt_all", exploded)
     code, out, err = decrypt(tiny, keys, whole, "--share")
     assert (code, out) == (3, "")
-    assert f"1 of {16} answers that these keys may refuse" in err
+    assert f"1 of {16} refused answers that these keys allow" in err
     assert events(keys)[2:] == ["answer", "refused"]
     code, out, _ = decrypt(tiny, keys, whole, "--json")
     assert code == 3 and json.loads(out)["refused"] == [0, 1]

@@ -22,7 +22,7 @@ def test_reasons_in_their_order() -> None:
     assert Verdict("a", (BEYOND,), "too large").why == "too large"
     assert Verdict("a", (BESIDE, BEYOND), "", 0.1, 0.2).why == str(BEYOND)
     wrong = Verdict("a", (BESIDE,), "", 0.3, 0.2)
-    assert wrong.why == f"its answer errs by 0.3, 0.2 was promised; {BESIDE}"
+    assert wrong.why == f"its answer errs by 0.3; the program promises 0.2; {BESIDE}"
     assert not Verdict("a", (), "", np.inf, 0.2).safe
     assert not Verdict("a", (), "", np.nan, 0.2).safe
 

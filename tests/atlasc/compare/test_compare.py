@@ -277,7 +277,7 @@ def test_checkpoints_of_other_comparisons_are_refused(
     state.save_now_and_then(3, [], dict)
     state = Checkpoint(path, identity)
     assert (state.position, state.ops, state.live) == (3, [], {})
-    with pytest.raises(AtlasError, match="of another comparison"):
+    with pytest.raises(AtlasError, match="belongs to another comparison"):
         Checkpoint(path, comparison_identity("q", query, "sim"))
     path.write_bytes(b"nothing")
     with pytest.raises(AtlasError, match="cannot be read"):

@@ -50,8 +50,8 @@ def test_times_that_exist_are_kept(digits: Project, folder: Path) -> None:
 def test_times_of_other_programs(digits: Project, folder: Path, tmp_path: Path) -> None:
     data = json.loads((folder / TIMES).read_text())
     for damage, message in (
-        ({"program": "another"}, "are of another program"),
-        ({"ops": data["ops"][1:]}, "are of another program"),
+        ({"program": "another"}, "belong to another program"),
+        ({"ops": data["ops"][1:]}, "belong to another program"),
         ({"format": 2}, "cannot be read"),
     ):
         (tmp_path / TIMES).write_text(json.dumps(data | damage))

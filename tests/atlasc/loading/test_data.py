@@ -176,8 +176,8 @@ def test_length_beyond_the_positions(bert: LoadedModel) -> None:
         ("t.jsonl", '{"text": "a", "input_ids": [1]}', 'either "text" or "input_ids"'),
         ("t.jsonl", '{"text": 3}', "must be a string"),
         ("t.jsonl", '{"text": "a"}\n{"input_ids": [1]}', "must be a string(.|\n)*t.jsonl:2"),
-        ("t.jsonl", '{"input_ids": []}', "must be a list of integers"),
-        ("t.jsonl", '{"input_ids": [1.5]}', "must be a list of integers"),
+        ("t.jsonl", '{"input_ids": []}', "must be a non-empty list of 64-bit integers"),
+        ("t.jsonl", '{"input_ids": [1.5]}', "must be a non-empty list of 64-bit integers"),
         ("t.jsonl", '{"input_ids": [2, 11]}', "id 11 is not in .*(.|\n)*position 1"),
         ("t.jsonl", '{"input_ids": [-1]}', "id -1 is not in"),
         ("t.jsonl", '{"input_ids": [1, 1, 1, 1, 1, 1, 1, 1, 1]}', "9 tokens is longer"),
@@ -359,4 +359,4 @@ def test_a_text_beyond_the_positions_cannot_be_compiled_for(
     with pytest.raises(AtlasError) as caught:
         inputs_of(path, bert, 8, "refuse")
     assert "82 tokens" in caught.value.what and "at most 16 tokens" in caught.value.why
-    assert caught.value.remedy == "shorten it"
+    assert caught.value.remedy == "shorten the text"

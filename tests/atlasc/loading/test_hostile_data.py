@@ -72,7 +72,7 @@ def test_link_to_a_device_is_not_read(tmp_path: Path, name: str) -> None:
         ('{"input_ids": [1], "other": NaN}', "NaN"),
         ('{"input_ids": [1], "other": ' + "[" * 2000 + "]" * 2000 + "}", "recursion"),
         ('{"input_ids": [1], "other": ' + "9" * 5000 + "}", "not a JSON object"),
-        ('{"input_ids": [' + "9" * 30 + "]}", "integers of 64 bits"),
+        ('{"input_ids": [' + "9" * 30 + "]}", "64-bit integers"),
         ('{"input_ids": [1], "label": ' + "9" * 30 + "}", "label has more than 64 bits"),
         ('{"input_ids": [' + "1," * (1 << 19) + "1]}", "longer than any input"),
     ],
@@ -136,7 +136,7 @@ def test_pixels_that_float32_cannot_hold(images: LoadedModel, tmp_path: Path) ->
         ('{"size": {"height": 0, "width": 4}}', "cannot be read"),
         ('{"size": {"height": "4", "width": 4}}', "cannot be read"),
         ('{"size": 4, "image_std": [0, 1, 1]}', "greater than 0.000001"),
-        ('{"size": 4, "image_mean": [NaN, 1, 1]}', "NaN is not a number"),
+        ('{"size": 4, "image_mean": [NaN, 1, 1]}', "NaN is not a JSON number"),
         ('{"size": 4, "image_mean": [1, 1]}', "does not fit the image"),
         ('{"size": 4, "resample": 77}', "less than or equal to 5"),
         ('{"size": 4, "do_resize": "no"}', "valid boolean"),
@@ -209,7 +209,7 @@ def test_config_of_a_bundles_client(tmp_path: Path, text: str, reason: str) -> N
 def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "config.json").symlink_to(tmp_path / "real.json")
-    with pytest.raises(AtlasError, match="it is a link"):
+    with pytest.raises(AtlasError, match="the path is a link"):
         client_model([], tmp_path)
 
 

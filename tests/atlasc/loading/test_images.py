@@ -189,7 +189,9 @@ def test_an_image_that_cannot_be_read_keeps_its_row_and_says_why(tmp_path: Path)
         inputs_of(folder / "b.png", vit(tmp_path / "m"))
     (folder / "b.png").write_text("words")
     fault = inputs_of(folder, vit(tmp_path / "m")).faults[1]
-    assert fault.startswith("it cannot be read: it is no image of the kinds PNG, JPEG")
+    assert fault.startswith(
+        "this image cannot be read: the file is no image of the kinds PNG, JPEG"
+    )
 
 
 def test_folders_name_the_labels(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_scaled_pixels_are_taken_as_they_are(tmp_path: Path) -> None:
         ({"image_processor_type": "MyImageProcessor"}, "transformers has no MyImageProcessor"),
         ({"image_processor_type": "Trainer"}, "cannot be read"),
         ({"image_processor_type": "AutoImageProcessor"}, "cannot be used"),
-        ({"image_processor_type": "ViltImageProcessor"}, "gives more than the pixels"),
+        ({"image_processor_type": "ViltImageProcessor"}, "returns more than the pixels"),
         (
             {"image_processor_type": "DINOv3ViTImageProcessorFast"},
             "cannot be used(.|\n)*Torchvision",
@@ -296,7 +298,7 @@ def test_what_the_image_processor_cannot_do_is_refused(
 
 
 def test_a_file_that_names_no_class_needs_a_model_that_does(tmp_path: Path) -> None:
-    with pytest.raises(AtlasError, match="does not say which image processor"):
+    with pytest.raises(AtlasError, match="does not name its image processor"):
         inputs_of([Image.fromarray(noise(2, 4, 3))], model_with(tmp_path / "m", SMALL))
 
 
@@ -312,7 +314,7 @@ def test_a_processor_for_a_model_in_memory(tmp_path: Path) -> None:
     expected = processor(image, return_tensors="np")["pixel_values"]
     for given in (model_of(module, processor=processor), model_of(module, processor)):
         np.testing.assert_allclose(pixels([image], given), expected, atol=1e-5)
-    with pytest.raises(AtlasError, match="a processor is taken for a module in memory only"):
+    with pytest.raises(AtlasError, match="a processor can only be given for a module in memory"):
         model_of(tmp_path, processor=processor)
     with pytest.raises(AtlasError, match="does not say how images are scaled"):
         inputs_of([image], model_of(module))

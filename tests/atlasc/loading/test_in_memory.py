@@ -100,11 +100,11 @@ def test_any_module_is_taken_with_its_own_inputs() -> None:
         ([], "is empty"),
         ({"ids": np.ones((1, 2), int)}, "does not have the model's inputs"),
         ([[1, 99]], "id 99 is not in the model's vocabulary"),
-        ([["a"]], "must be a list of integers"),
+        ([["a"]], "must be a non-empty list of 64-bit integers"),
         (["a", [1]], "must be a string that is not blank"),
         ([{"words": "a"}], 'either "text" or "input_ids"'),
-        ([[1], [2.5, 3]], "must be a list of integers"),
-        (object(), "from which no inputs can be made"),
+        ([[1], [2.5, 3]], "must be a non-empty list of 64-bit integers"),
+        (object(), "which cannot be turned into inputs"),
     ],
 )
 def test_data_that_are_no_inputs(data: object, message: str) -> None:
@@ -116,7 +116,7 @@ def test_data_that_are_no_inputs(data: object, message: str) -> None:
     ("model", "tokens", "message"),
     [
         (3, None, "a int is not a model"),
-        ("some/where", object(), "for a module in memory only"),
+        ("some/where", object(), "only be given for a module in memory"),
         (Plain(), object(), "the tokenizer cannot be saved"),
     ],
 )

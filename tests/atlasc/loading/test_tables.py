@@ -58,13 +58,13 @@ def test_tables_name_their_columns(bert: LoadedModel, tmp_path: Path) -> None:
     [
         ("t.csv", "", "is empty"),
         ("t.csv", "text\n", "is empty"),
-        ("t.csv", "text,label\na\n", "1 fields, the first line names 2(.|\n)*t.csv:2"),
+        ("t.csv", "text,label\na\n", "1 fields, but the first line names 2(.|\n)*t.csv:2"),
         ("t.csv", "text,text\na,b\n", "each once"),
         ("t.csv", 'text\n"a" b\n', "cannot be read"),
         ("t.csv", "a cat,0\nthe mat,1\n", 'either "text"(.|\n)*sentence1 and sentence2'),
         ("t.csv", "text,headline\na,b\n", '"headline" is not read'),
         ("t.csv", "sentence1,sentence2\na,b\ncat,\n", '"sentence2" must be(.|\n)*t.csv:3'),
-        ("t.csv", "input_ids\n[1]\n", "must be a list of integers"),
+        ("t.csv", "input_ids\n[1]\n", "must be a non-empty list of 64-bit integers"),
         ("t.parquet", "no parquet", "cannot be read"),
     ],
 )

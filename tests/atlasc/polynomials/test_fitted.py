@@ -65,9 +65,9 @@ def test_what_was_never_measured_gets_interpolants_or_is_refused(known: dict[str
     bare = replace(known["nn.gelu"], quantiles=None)
     assert fitted_activation("gelu", 15, bare, WEIGHTED).coefficients is None
     nominal = replace(known["nn.softmax"], total_quantiles=None)
-    with pytest.raises(AtlasError, match="how the row sums of nn.softmax were distributed"):
+    with pytest.raises(AtlasError, match="no quantiles of the row sums of nn.softmax"):
         fitted_direct(15, 31, nominal, WEIGHTED)
-    with pytest.raises(AtlasError, match="how the row sums of nn.softmax were distributed"):
+    with pytest.raises(AtlasError, match="no quantiles of the row sums of nn.softmax"):
         measured_softmax((15, 15), nominal, INTERPOLATED)
 
 

@@ -70,5 +70,5 @@ def test_canonical_form_with_a_choice_of_algorithms() -> None:
     assert exact == (EXACT, EXACT, EXACT, EXACT, EXACT, 2, EXACT, 4, 0)
     with pytest.raises(AtlasError, match="softmax algorithm number 4"):
         canonical(5, 4, 0, 3, 0, 2, 3, 4, 4)
-    with pytest.raises(AtlasError, match="9 settings, not 8"):
+    with pytest.raises(AtlasError, match="9 integers, not 8"):
         canonical(5, 4, 0, 3, 0, 2, 3, 4)

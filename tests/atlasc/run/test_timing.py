@@ -55,7 +55,7 @@ def test_seconds_of_a_simulation_are_called_so(
         timing = dataclasses.replace(timing, target=target)
         assert timing.simulated == timing.summary()["simulated"] == (target == "sim")
         show_timing(timing)
-        assert ("seconds of a simulation" in capsys.readouterr().out) == (target == "sim")
+        assert ("those of a simulation" in capsys.readouterr().out) == (target == "sim")
 
 
 def test_kinds_and_ops_add_up(bundle: Bundle, timing: Timing) -> None:
@@ -109,7 +109,7 @@ def test_bad_files(bundle: Bundle, timing: Timing, tmp_path: Path) -> None:
         assert "cannot be read" in refused("inspect", bundle.folder, "--timing", place)
     data = json.loads(timing.text(bundle))
     place.write_text(json.dumps(data | {"program": "another"}))
-    assert "of another program" in refused("inspect", bundle.folder, "--timing", place)
+    assert "to another program" in refused("inspect", bundle.folder, "--timing", place)
     place.write_text(json.dumps(data))
     assert "not found" in refused("inspect", tmp_path / "none", "--timing", place)
 

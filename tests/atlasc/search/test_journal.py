@@ -99,7 +99,9 @@ def test_a_journal_cut_anywhere_is_repaired(path, written) -> None:
         assert path.exists() == (complete > header)  # one without a point does not stay
         assert not kept or path.read_bytes() == written[:complete]
         assert len(notes) == (complete < length)
-        assert all(f"was cut off and is removed; {kept} evaluations are kept" in n for n in notes)
+        assert all(
+            f"was incomplete and is removed; {kept} evaluations are kept" in n for n in notes
+        )
 
 
 def test_a_damaged_line_is_refused_by_its_number(path, written) -> None:
@@ -108,7 +110,7 @@ def test_a_damaged_line_is_refused_by_its_number(path, written) -> None:
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(AtlasError, match=r"line 3 of the journal .* is damaged") as caught:
         held(path)
-    assert "remove that line" in caught.value.remedy
+    assert "remove this line" in caught.value.remedy
     for line in (
         b"[1, 2]",
         lines[1].replace(b"0.03", b"1e999, 0.03"),
@@ -129,7 +131,7 @@ def test_a_journal_is_a_plain_file_of_a_bounded_size(path, written, monkeypatch)
     link.symlink_to(path)
     with pytest.raises(AtlasError, match="cannot be written") as caught:
         held(link)
-    assert "it is a link" in caught.value.remedy
+    assert "the path is a link" in caught.value.remedy
     os.mkfifo(pipe)
     with pytest.raises(AtlasError, match="not a plain file"):
         held(pipe)
@@ -197,11 +199,11 @@ _write = os.write
 @pytest.mark.parametrize(
     ("change", "options", "difference"),
     [
-        ({}, replace(SMALL, seed=2), "the seed is 1 there and 2 here"),
-        ({}, replace(SMALL, population=12), "the population is 8 there and 12 here"),
-        ({}, replace(SMALL, early_layers=1), "the early layers is null there and 1 here"),
-        ({"cost": "levels"}, SMALL, 'the cost is "depth" there and "levels" here'),
-        ({"dtype": np.float64}, SMALL, 'the dtype is "float32" there and "float64" here'),
+        ({}, replace(SMALL, seed=2), "the seed is 1 in the journal, but 2 here"),
+        ({}, replace(SMALL, population=12), "the population is 8 in the journal, but 12 here"),
+        ({}, replace(SMALL, early_layers=1), "the early layers is null in the journal, but 1 here"),
+        ({"cost": "levels"}, SMALL, 'the cost is "depth" in the journal, but "levels" here'),
+        ({"dtype": np.float64}, SMALL, 'the dtype is "float32" in the journal, but "float64" here'),
         ({"arrays": 2}, SMALL, "the search inputs differ"),
         ({"calibration": 0.1}, SMALL, "the calibration differs"),
         ({"module": "gamma"}, SMALL, "the weights differ"),

@@ -59,7 +59,9 @@ def test_costs_are_those_of_the_module(problem) -> None:
     # Softmax 5 + sum (p + 5), norms p + 8, activation p + 1.
     assert point.depth == depth.blocks == (28 + 15 + 15 + 8) + (38 + 14 + 15 + 9)
     # Softmax 4 + sum (p + 3), norms p + 2, activation p.
-    assert point.levels == depth.levels == (23 + 9 + 9 + 7) + (31 + 8 + 9 + 8)
+    nominal = depth_of(apply_settings(problem.module, GOOD))
+    assert nominal.levels == (23 + 9 + 9 + 7) + (31 + 8 + 9 + 8)
+    assert point.levels == depth.levels <= nominal.levels
 
 
 def test_a_gpu_finds_the_same(problem, monkeypatch) -> None:
@@ -85,17 +87,26 @@ def test_equal_settings_are_simulated_once(problem, monkeypatch) -> None:
     assert points[0] is points[2]
 
 
-def test_narrow_ranges_make_a_setting_invalid(problem) -> None:
+def test_inputs_far_outside_the_ranges_make_a_setting_invalid(problem) -> None:
+    from dataclasses import replace
+
+    far = {name: x * 1e3 if x.dtype.kind == "f" else x for name, x in problem.arrays.items()}
+    far["mask"] = problem.arrays["mask"]
+    point = replace(problem, arrays=far).objective().evaluate(((5, 5, 5, 5, 7, 9, 9, 9),) * 2)
+    assert point.error == np.inf
+    assert not point.valid
+
+
+def test_narrow_ranges_alone_do_not_let_a_smooth_function_explode(problem) -> None:
+    """Terms of a fit that do not count inside its range would count outside it."""
     from dataclasses import replace
 
     ranges = tuple(
-        replace(r, low=r.low + 0.49 * (r.high - r.low), high=r.high - 0.49 * (r.high - r.low))
+        replace(r, low=r.low + 0.1 * (r.high - r.low), high=r.high - 0.1 * (r.high - r.low))
         for r in problem.calibration.ranges
     )
     narrow = replace(problem, calibration=replace(problem.calibration, ranges=ranges))
-    point = narrow.objective().evaluate(((5, 5, 5, 5, 7, 9, 9, 9),) * 2)
-    assert point.error == np.inf
-    assert not point.valid
+    assert narrow.objective().evaluate(((5, 5, 5, 5, 7, 9, 9, 9),) * 2).error < 1e-4
 
 
 def test_the_proxy_sees_the_first_layers_only(problem) -> None:

@@ -94,7 +94,7 @@ def test_seconds_are_a_cost_like_others() -> None:
 def test_seconds_that_no_search_predicted_are_refused() -> None:
     with pytest.raises(AtlasError, match="picked by 310 predicted seconds or less") as caught:
         EXAMPLE.pick(Wanted(seconds=310))
-    assert "by levels, predicted no seconds" in caught.value.why
+    assert "minimised levels and predicted no seconds" in caught.value.why
     assert caught.value.remedy == "search with --cost latency"
 
 

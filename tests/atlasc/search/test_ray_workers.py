@@ -79,7 +79,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(problem, cluster, monke
     assert front.points == options.search(problem).points
     assert front.evaluations == options.evaluations
     assert len(set(killed)) == 3
-    assert notes == ["a worker died and is replaced; what it was evaluating is evaluated again"] * 3
+    assert notes == ["a worker died and is replaced; its settings are evaluated again"] * 3
     assert ray.is_initialized()
 
 

@@ -45,7 +45,7 @@ def test_a_value_out_of_bounds_is_named() -> None:
     vector[8] = 0
     with pytest.raises(AtlasError, match="p1 of layer 1 cannot be 0"):
         SearchSpace(2).decode(vector)
-    with pytest.raises(AtlasError, match="16 settings, not 8"):
+    with pytest.raises(AtlasError, match="16 integers, not 8"):
         SearchSpace(2).decode(vector[:8])
 
 

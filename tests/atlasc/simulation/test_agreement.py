@@ -72,8 +72,8 @@ def test_another_class_is_wrong_and_a_near_one_undecided() -> None:
     found = beside(CLASS, [[2.9, 0.1], [1.4, 1.5], [2.9, 3.0], [3.0, 2.9]], model)
     wide = replace(CLASS, error=5.0, variation=1.0)
     assert found.disagrees(CLASS, 0) == found.undecided(CLASS, 0) == ""
-    assert "errs by 1.55, 0.5 was promised" in found.disagrees(CLASS, 1)
-    assert "its class is not the model's" in found.disagrees(wide, 1)
+    assert "errs by 1.55; the program promises 0.5" in found.disagrees(CLASS, 1)
+    assert "its class differs from the model's" in found.disagrees(wide, 1)
     for row in (2, 3):  # whichever class it is
         assert found.disagrees(CLASS, row) == ""
         assert "the model itself hardly decides" in found.undecided(CLASS, row)

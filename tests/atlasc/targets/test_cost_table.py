@@ -62,7 +62,7 @@ def test_the_table_that_ships_is_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda d: d.update(format=99), "format 99, this version reads format 1"),
+        (lambda d: d.update(format=99), "format is 99, but this version reads format 1"),
         (lambda d: d.pop("machine"), "machine: Field required"),
         (lambda d: d.update(sets=[]), "sets: "),
         (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": -1}), "mul.1: "),
@@ -125,7 +125,9 @@ def test_a_warning_is_one_line_with_the_remedy(
     monkeypatch.setattr(cost_files, "this_machine", lambda: MACHINE)
     monkeypatch.setenv(VARIABLE, str(written(tmp_path / "t.json")))
     assert cost_warning("desilo", "1.17.0") == cost_warning("desilo", None) == ""
-    assert "version 1.17.0 was measured, 1.18.0 is installed" in cost_warning("desilo", "1.18.0")
+    assert "version 1.17.0 was measured, but 1.18.0 is installed" in cost_warning(
+        "desilo", "1.18.0"
+    )
     for other in (Machine("Test 9001", 2, 16.0), Machine("Test 9000", 4, 16.0)):
         monkeypatch.setattr(cost_files, "this_machine", lambda other=other: other)
         found = cost_warning("desilo", "1.18.0")
@@ -145,4 +147,4 @@ def test_a_table_of_another_backend_is_not_used(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv(VARIABLE, str(path))
     assert found("desilo").path == shipped_place("desilo")
-    assert "of the target other" in cost_warning("desilo", None)
+    assert "belongs to the target other" in cost_warning("desilo", None)

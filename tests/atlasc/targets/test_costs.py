@@ -83,7 +83,7 @@ def test_a_table_without_a_primitive() -> None:
 
 def test_a_table_without_a_bootstrap() -> None:
     table: CostTable = table_of([DEEP], bootstrap=None)
-    with pytest.raises(AtlasError, match="does not tell what a bootstrap costs"):
+    with pytest.raises(AtlasError, match="has no seconds of a bootstrap"):
         FittedCosts(table, BOOTSTRAPPED).costs()
 
 

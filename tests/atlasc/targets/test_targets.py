@@ -113,7 +113,7 @@ def test_hostile_parameters_in_a_text_are_refused(facts: str, why: str) -> None:
 def test_phantom_is_not_executed_by_python() -> None:
     target = find_target("phantom")
     parameters = target.parameters.choose(3)
-    with pytest.raises(AtlasError, match="executed by the C\\+\\+ project"):
+    with pytest.raises(AtlasError, match="runs in the C\\+\\+ project"):
         target.make_engine(placed(parameters), parameters, no_progress)
 
 

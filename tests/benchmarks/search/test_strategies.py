@@ -195,7 +195,7 @@ def test_generations_of_a_single_stage_fill_a_budget(evaluations: int) -> None:
 def test_a_single_stage_names_its_least_budget() -> None:
     with pytest.raises(AtlasError, match="too small for one generation") as caught:
         SingleStage.of({"evaluations": 3})
-    assert "give 4 evaluations" in caught.value.remedy
+    assert "give at least 4 evaluations" in caught.value.remedy
 
 
 def test_what_decides_a_search_is_in_its_identity() -> None:

@@ -43,7 +43,7 @@ def test_what_fits_is_read() -> None:
         ('{"count": 2, "share": NaN}', "share: "),
         ('{"count": 2, "share": Infinity}', "share: "),
         ('{"count": 2, "share": 1e999}', "share: "),
-        ('{"count": 2, "facts": {"a": NaN}}', "NaN is not a number"),
+        ('{"count": 2, "facts": {"a": NaN}}', "NaN is not a JSON number"),
         ('{"count": 2, "facts": {"a": 1e999}}', "1e999 is too large"),
         ('{"count": 2, "facts": {"a": ' + "9" * 5000 + "}}", "."),
         ('{"count": 2, "facts": {"a": ' + "[" * 9000 + "]" * 9000 + "}}", "."),

@@ -137,7 +137,7 @@ def test_mistakes() -> None:
     module, arrays = build("encoder"), inputs_for(SHAPES["encoder"], 2)
     with pytest.raises(AtlasError, match="for 1 layers, but the model has 2"):
         apply_settings(module, [FIRST])
-    with pytest.raises(AtlasError, match="8 settings, not 3"):
+    with pytest.raises(AtlasError, match="8 integers, not 3"):
         apply_settings(module, [FIRST, (1, 2, 3)])
     with pytest.raises(AtlasError, match="cannot have the iterations"):
         apply_settings(module, [FIRST, (0, 2, 3, 4, 5, 1, 1, 1)])

@@ -147,14 +147,14 @@ def test_rotary_keys_stay() -> None:
     shape = Shape(rms=True, causal=True, classes=0)
     lines = reasons(Builder(shape, 1).build(), inputs_for(replace(shape, batch=40), 2))
     assert lines == [
-        "layer.0.attention: keys stay as they are, a rotary embedding rotates them by their "
+        "layer.0.attention: keys stay as they are, a rotary embedding rotates the keys by their "
         "positions"
     ]
 
 
 def test_few_inputs_tell_nothing() -> None:
     lines = reasons(*model("vision", inputs=29))
-    assert lines == ["keys stay as they are, 29 inputs are fewer than 30"]
+    assert lines == ["keys stay as they are, because 29 inputs are fewer than 30"]
 
 
 def test_rows_that_hardly_differ_need_nothing() -> None:
@@ -187,7 +187,7 @@ class SharedKeys(Builder):
 def test_keys_that_something_else_reads_stay() -> None:
     shape = Shape()
     lines = reasons(SharedKeys(shape, 1).build(), inputs_for(replace(shape, batch=40), 2))
-    assert lines == ["layer.0.attention: keys stay as they are, they are used elsewhere"]
+    assert lines == ["layer.0.attention: keys stay as they are, the keys are used elsewhere"]
 
 
 class NormedKeys(Builder):
@@ -205,8 +205,8 @@ def test_keys_behind_something_that_is_not_linear_stay() -> None:
     shape = Shape()
     lines = reasons(NormedKeys(shape, 1).build(), inputs_for(replace(shape, batch=40), 2))
     assert lines == [
-        "layer.0.attention: keys stay as they are, they come from nn.rms_norm, not from a linear "
-        "layer"
+        "layer.0.attention: keys stay as they are, the keys come from nn.rms_norm, not from a "
+        "linear layer"
     ]
 
 

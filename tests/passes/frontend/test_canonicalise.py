@@ -85,7 +85,7 @@ def test_a_linear_layer_with_other_users_keeps_its_weight():
     report = Report()
     canonical = Canonicalise().run(module, report)
     assert [op.name for op in canonical.ops] == [op.name for op in module.ops]
-    assert report.lines == ["layers.0: scale stays, no linear layer feeds it alone"]
+    assert report.lines == ["layers.0: scale stays, because no linear layer feeds it alone"]
 
 
 def test_absent_weights_cost_nothing():

@@ -98,4 +98,4 @@ def test_other_uses_of_a_mask_are_refused_with_what_is_understood(
 ) -> None:
     with pytest.raises(AtlasError) as caught:
         traced(OTHERS[name], dtype)
-    assert "the mean of the tokens that it keeps" in str(caught.value)
+    assert "the mean of the tokens that the mask keeps" in str(caught.value)

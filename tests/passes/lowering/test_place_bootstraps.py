@@ -177,7 +177,7 @@ def test_rotation_keys_are_those_that_are_used() -> None:
     assert after.attributes["rotations"] == [[4, 1], [8, 1]]
     assert after.attributes["relinearization_level"] == 2
     assert key_plan(after) == KeyPlan({4: 1, 8: 1}, 2, None)
-    assert report.lines == ["2 rotation keys, relinearisation to level 2"]
+    assert report.lines == ["2 rotation keys, relinearization to level 2"]
     assert short(after) == short(placed)
 
 

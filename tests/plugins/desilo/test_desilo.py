@@ -214,7 +214,7 @@ def test_folders_of_the_wrong_role_or_incomplete(
     (tmp_path / "keys.json").write_text(index.replace('"format": 1', '"format": 9'))
     with pytest.raises(AtlasError, match=r"keys\.json cannot be read") as refused:
         role_engine("server", tmp_path)
-    assert refused.value.why == "it has format 9, this version reads format 1"
+    assert refused.value.why == "its format is 9, but this version reads format 1"
     assert json.loads(index)["security_bits"] == 128
 
 
@@ -263,7 +263,7 @@ def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         desilo_keys, "library_engine", lambda parameters: pytest.fail("must not start")
     )
-    with pytest.raises(AtlasError, match=r"1[5-7]\.\d GiB are needed, 1\.0 GiB are available"):
+    with pytest.raises(AtlasError, match=r"1[5-7]\.\d GiB are needed, but 1\.0 GiB are available"):
         KeySet.generate(BOOTSTRAPPED, KeyPlan({1: 14}))
 
 

@@ -22,7 +22,7 @@ def sources_of(device: str) -> list[Path]:
     devices = RUNTIME / "devices"
     if device == "phantom":
         return [devices / "cuda/device.cpp", devices / "phantom/transforms.cu"]
-    return sorted((devices / device).glob("*.c*"))
+    return sorted((devices / device).rglob("*.c*"))
 
 
 def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Build:

@@ -14,7 +14,7 @@ RUNTIME = HERE.parents[2] / "runtime_cuda"
 DEVICE = RUNTIME / "devices/cuda"
 FILES = sorted(path for one in ("ckks", "devices") for path in RUNTIME.glob(f"{one}/**/*.*"))
 COMPILED = [path for path in FILES if path.suffix in (".cpp", ".cu")]
-SOURCES = [path for path in COMPILED if path.parent.name != "host"]
+SOURCES = [path for path in COMPILED if "host" not in path.parts]
 ARCHITECTURES = (80, 89, 90)
 NVCC = shutil.which("nvcc")
 

@@ -56,8 +56,9 @@ def test_the_check_of_a_build_sees_wrong_kernels(cpp: Builder, fast: bool, tmp_p
     wrong = ["-ffast-math", "-U__FAST_MATH__", "-U__ASSOCIATIVE_MATH__", "-U__RECIPROCAL_MATH__"]
     wrong += ["-U__FINITE_MATH_ONLY__"]
     target = tmp_path / "check"
-    kernels = cpp.object(target, host / "avx2.cpp", [*flags, *(wrong if fast else [])])
-    sources = [host / f"{name}.cpp" for name in ("check_kernels", "cpu", "ifma", "ntt")]
+    kernels = cpp.object(target, host / "vectors/avx2.cpp", [*flags, *(wrong if fast else [])])
+    sources = [host / "check_kernels.cpp"]
+    sources += [host / f"vectors/{name}.cpp" for name in ("cpu", "ifma", "ntt")]
     sources += [RUNTIME / "src/base" / f"{name}.cpp" for name in ("error", "files")]
     sources.append(PROGRAMS / "wrong_kernels.cpp")
     objects = [cpp.object(target, source, flags) for source in sources]

@@ -221,6 +221,29 @@ void products(Suite& suite) {
                     each(a, all_pairs, times), top - 1);
         suite.check("add_plain vector" + name, engine.add_plain(x, few), each(a, all, plus), top);
     }
+    for (const std::size_t repeats : {std::size_t{2}, std::size_t{64}, a.size()}) {
+        const auto few = static_cast<std::ptrdiff_t>(a.size() / repeats);
+        const Vector once(b.begin(), b.begin() + few);
+        const ComplexVector pairs(z.begin(), z.begin() + few);
+        Vector all;
+        ComplexVector all_pairs;
+        for (std::size_t slot = 0; slot < a.size(); ++slot) {
+            all.push_back(once[slot % once.size()]);
+            all_pairs.push_back(pairs[slot % pairs.size()]);
+        }
+        const std::string name = " of slots that repeat " + std::to_string(repeats) + " times";
+        const Plaintext said = Deferred{0, [&once] { return once; }, repeats};
+        const Plaintext said_pairs = Deferred{0, [&pairs] { return pairs; }, repeats};
+        suite.check("mul_plain" + name, engine.mul_plain(x, said), each(a, all, times), top - 1);
+        suite.check("mul_plain, found" + name, engine.mul_plain(x, all), each(a, all, times),
+                    top - 1);
+        suite.check("mul_plain complex" + name, engine.mul_plain(x, said_pairs),
+                    each(a, all_pairs, times), top - 1);
+        suite.check("add_plain" + name, engine.add_plain(x, said), each(a, all, plus), top);
+        suite.check("dot_plain" + name, engine.dot_plain({x, y, x}, {said, b, said_pairs}),
+                    each(each(a, each(all, all_pairs, plus), times), each(b, b, times), plus),
+                    top - 1);
+    }
     for (int level = top; level >= 1; --level) {
         const Ciphertext dropped = engine.drop_to(x, level);
         const std::string at = " at level " + std::to_string(level);
@@ -308,6 +331,40 @@ void rotations(Suite& suite, const std::vector<std::size_t>& amounts) {
     suite.check("conjugate at level 0", engine.conjugate(engine.drop_to(y, 0)),
                 each(product, [](Complex v) { return std::conj(v); }), 0);
     suite.report("no rotations", engine.rotate_many(x, {}).empty(), "an empty list");
+}
+
+/// Two blocks of rows by two of columns, whose diagonals repeat so often.
+void transforms(Suite& suite, const std::vector<std::size_t>& amounts, std::size_t repeats) {
+    Engine& engine = suite.engine();
+    const Vector a = suite.random();
+    const Vector b = suite.random();
+    const ComplexVector columns[2] = {{a.begin(), a.end()}, {b.begin(), b.end()}};
+    std::vector<GiantStep> steps;
+    std::vector<ComplexVector> expected(2, ComplexVector(suite.slots()));
+    for (const auto& [result, rotation] : {std::pair<std::size_t, std::size_t>{0, amounts[0]},
+                                           {0, 0}, {1, amounts[1]}, {1, amounts[0]}}) {
+        steps.push_back({result, rotation, {}});
+        for (std::size_t operand = 0; operand < 2; ++operand) {
+            for (const std::size_t baby : {std::size_t{0}, amounts[operand]}) {
+                ComplexVector once = suite.random_complex();
+                once.resize(suite.slots() / repeats);
+                ComplexVector all;
+                while (all.size() < suite.slots()) {
+                    all.insert(all.end(), once.begin(), once.end());
+                }
+                const Deferred said{0, [once] { return once; }, repeats};
+                steps.back().terms.emplace(BabyStep{operand, baby}, said);
+                const ComplexVector product = each(turned(columns[operand], baby), all, times);
+                expected[result] = each(expected[result], turned(product, rotation), plus);
+            }
+        }
+    }
+    const Ciphertexts found = engine.transform({suite.sent(a, 2), suite.sent(b, 1)}, steps);
+    for (std::size_t result = 0; result < 2; ++result) {
+        suite.check("transform " + std::to_string(result) + ", slots that repeat " +
+                        std::to_string(repeats) + " times",
+                    found.at(result), expected[result], 0);
+    }
 }
 
 void refusals(Suite& suite, const Interface& interface) {
@@ -429,6 +486,9 @@ int run_leveled(const std::vector<std::string>& numbers) {
     linear(suite);
     products(suite);
     rotations(suite, {1, 5, 64, suite.slots() - 1});
+    for (const std::size_t repeats : {1, 8, 16}) {
+        transforms(suite, {1, 5}, repeats);
+    }
     refusals(suite, interface);
     suite.refuses("a rotation above the level of its key",
                   [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });

@@ -1,7 +1,8 @@
-// New files and folders: they appear under their name whole and synced, or not at all.
+// New files and folders: they appear under their names whole and synced, or not at all.
 //
-// A draft lies beside its output under a random name, locked by who makes it. What a killed run
-// left has no lock, and the next draft in the same folder removes it. Outputs are never replaced.
+// A draft lies beside its output under a random name, and its maker holds a lock on it. A draft
+// that a killed run left has no lock; the next draft in the same folder removes it. Outputs are
+// never replaced.
 #pragma once
 
 #include <string>
@@ -14,19 +15,19 @@ class Draft {
 public:
     enum class Kind { file, folder };
 
-    /// Throws Error: the output exists, or nothing can be made beside it.
+    /// Throws Error: the output exists, or no file can be made beside it.
     Draft(std::string output, Kind kind, Access access);
     Draft(const Draft&) = delete;
     Draft& operator=(const Draft&) = delete;
     ~Draft();
 
-    /// Where it lies until it is published.
+    /// Path of the draft until it is published.
     const std::string& place() const { return place_; }
 
     /// Append to a file. Throws Error.
     void write(const void* data, std::size_t size);
 
-    /// Gives it its name. Throws Error: the output exists by now, or the disk does not take it.
+    /// Move the draft to its name. Throws Error: the output exists by now, or the disk fails.
     void publish();
 
 private:

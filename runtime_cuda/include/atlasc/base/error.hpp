@@ -1,4 +1,4 @@
-// What went wrong, where, why, and what to do about it.
+// Errors: what went wrong, where, why, and what to do.
 #pragma once
 
 #include <stdexcept>
@@ -9,14 +9,14 @@
 
 namespace atlasc {
 
-/// A mistake that a user can mend: the executables print it and exit with its code.
+/// A mistake that the user can mend. The executables print it and exit with its code.
 class Error : public std::runtime_error {
 public:
     explicit Error(const std::string& what, std::string why = "", std::string remedy = "")
         : std::runtime_error(what), why(std::move(why)), remedy(std::move(remedy)) {}
 
     static constexpr int user_error = 2;
-    static constexpr int outside_range = 3;  ///< of an answer that calibration never saw
+    static constexpr int outside_range = 3;  ///< an answer far outside the calibration
 
     int exit_code = user_error;
     std::string where;
@@ -24,7 +24,7 @@ public:
     std::string remedy;
 };
 
-/// A text in which a terminal finds nothing to obey: other than printable ASCII becomes \xNN.
+/// A text without control characters: everything but printable ASCII becomes \xNN.
 std::string printable(const std::string& text);
 
 }  // namespace atlasc

@@ -1,6 +1,6 @@
-// Floating-point arithmetic as written: kernels compute exact integers with doubles, and files are
-// checked for what is no number. A compiler that may rearrange sums, or assume that there is no
-// infinity, makes both wrong. The CMake files take such permission back (-fno-fast-math).
+// Floating-point arithmetic exactly as written: kernels compute exact integers with doubles, and
+// files are checked for NaN. A compiler that may reorder sums, or assume that there is no infinity,
+// breaks both. The CMake files revoke such permission (-fno-fast-math).
 #pragma once
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \

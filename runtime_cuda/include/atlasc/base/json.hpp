@@ -9,14 +9,14 @@
 
 namespace atlasc {
 
-/// An object, an array, a string or a number that is not negative; nothing else is read.
+/// An object, an array, a string or a non-negative number; nothing else is read.
 struct Json {
     using Object = std::map<std::string, Json>;
     using Array = std::vector<Json>;
 
     std::variant<std::uint64_t, double, std::string, Array, Object> value;
 
-    /// The parts of a value of one kind; throw Error for another kind.
+    /// The value as one kind; each throws Error for another kind.
     const Object& object() const;
     const Array& array() const;
     const std::string& string() const;
@@ -24,10 +24,10 @@ struct Json {
     double real() const;
 };
 
-/// The value of a whole text; throws Error with the position of the first mistake.
+/// The value of a whole text. Throws Error with the position of the first mistake.
 Json parse_json(const std::string& text);
 
-/// A string as JSON writes it.
+/// A string in JSON notation, quotes included.
 std::string json_string(const std::string& text);
 
 }  // namespace atlasc

@@ -1,4 +1,4 @@
-// Constants, and numbers in texts that come from outside.
+// Constants, and numbers in foreign texts.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@ namespace atlasc {
 
 inline constexpr double pi = 3.14159265358979323846;
 
-/// A number with so many digits that count, for messages.
+/// A number with this many significant digits, for messages.
 inline std::string short_text(double number, int digits) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*g", digits, number);
     return text;
 }
 
-/// A decimal number as a program writes it: at most nine digits, no sign, no leading zero. Nothing
+/// A decimal number in a program's notation: at most nine digits, no sign, no leading zero. Nothing
 /// for any other text.
 inline std::optional<std::size_t> plain_number(const std::string& text) {
     if (text.empty() || text.size() > 9 || (text.size() > 1 && text[0] == '0')) {

@@ -12,13 +12,13 @@ using Digest = std::array<std::uint8_t, 32>;
 
 class Sha256 {
 public:
-    /// `portable`: without the processor's instructions for it, which are ten times as fast.
+    /// `portable`: do not use the processor's own instructions, which are ten times as fast.
     explicit Sha256(bool portable = false);
 
-    /// More of the message.
+    /// Add bytes of the message.
     void add(const void* data, std::size_t size);
 
-    /// The digest of all that was added; nothing may be added afterwards.
+    /// The digest of all added bytes; no bytes may be added afterwards.
     Digest digest();
 
 private:
@@ -34,7 +34,7 @@ private:
 
 Digest sha256(const void* data, std::size_t size);
 
-/// As 64 hexadecimal digits.
+/// The digest as 64 hexadecimal digits.
 std::string text_of(const Digest& digest);
 
 }  // namespace atlasc

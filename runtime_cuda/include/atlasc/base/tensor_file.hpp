@@ -1,7 +1,7 @@
 // Arrays in files of the safetensors format: weights, inputs, outputs, keys and ciphertexts.
 //
 // Keys and messages are sealed: their last array, "~sha256", holds the SHA-256 of the header and of
-// each other array, by name. It tells damage; whoever changes a file on purpose can seal it again.
+// each other array, by name. The seal reveals damage; it does not stop deliberate changes.
 #pragma once
 
 #include <cstddef>
@@ -27,62 +27,63 @@ struct Tensor {
     Vector values;
 };
 
-/// Elements of a tensor of a shape.
+/// Number of elements of a tensor of a shape.
 std::size_t count_of(const std::vector<std::size_t>& shape);
 
-/// What a program knows of an array of its weights.
+/// What a program knows about an array of its weights.
 struct Array {
     std::string name;
-    std::string type;  ///< as safetensors names it, such as "F32"
+    std::string type;  ///< safetensors' name, such as "F32"
     std::vector<std::size_t> shape;
-    std::string sha256;  ///< of its bytes, 64 hexadecimal digits
+    std::string sha256;  ///< of its bytes, as 64 hexadecimal digits
 };
 
-/// A file that is open for reading; arrays are read when they are asked for, each through the
-/// digest that is known of it.
+/// A file that is open for reading. Arrays are read on demand, and checked against their digests as
+/// far as these are known.
 class TensorFile {
 public:
-    /// Most bytes of a header, where its reader asks for no more.
+    /// Greatest number of bytes of a header, unless its reader asks for fewer.
     static constexpr std::uint64_t small_header = std::uint64_t{1} << 20;
     static constexpr std::uint64_t large_header = std::uint64_t{1} << 24;
 
-    /// Reads and checks the header. Throws Error: no such file, damaged, or truncated.
+    /// Reads and checks the header. Throws Error: the file does not exist, is damaged, or
+    /// truncated.
     explicit TensorFile(PlainFile file, std::uint64_t max_header = small_header);
 
     const std::string& path() const { return file_.path(); }
     const std::string& name() const { return file_.name(); }
     const Metadata& metadata() const { return metadata_; }
 
-    /// A piece of metadata; empty where there is none.
+    /// A piece of metadata; empty if there is none.
     std::string fact(const std::string& name) const;
 
-    /// In their order; the seal is not among them.
+    /// Names of the arrays in order, without the seal.
     std::vector<std::string> names() const;
     bool has(const std::string& name) const { return entries_.count(name) != 0; }
 
-    /// Shape and type of an array; throw Error where there is none of that name.
+    /// Shape and type of an array; each throws Error if there is no such array.
     const std::vector<std::size_t>& shape(const std::string& name) const;
     const std::string& type(const std::string& name) const;
 
-    /// Refuse (Error) a file that others than the user may read.
+    /// Refuse (Error) a file that other users may read.
     void require_secret() const { file_.require_secret(); }
 
-    /// Refuse (Error) a file of another format than the one that is read.
+    /// Refuse (Error) a file of another format.
     void require_format(const std::string& format) const;
 
     /// Refuse (Error) a file without a seal.
     void require_seal() const;
 
-    /// Refuse (Error) arrays that are not exactly these, now or whenever they are read.
+    /// Refuse (Error) arrays other than exactly these, now or whenever they are read.
     void require(const std::vector<Array>& arrays);
 
-    /// An array of float64, float32 or int64 as doubles.
+    /// An array of float64, float32 or int64, as doubles.
     Tensor tensor(const std::string& name) const;
 
     /// An array of bytes.
     Bytes bytes(const std::string& name) const;
 
-    /// Of the whole file.
+    /// Digest of the whole file.
     Digest digest() const;
 
 private:
@@ -108,7 +109,7 @@ private:
     bool sealed_ = false;
 };
 
-/// Collects arrays and writes them in one go.
+/// Collects arrays and writes them at once.
 class TensorWriter {
 public:
     explicit TensorWriter(Metadata metadata) : metadata_(std::move(metadata)) {}
@@ -117,7 +118,7 @@ public:
     void add(const std::string& name, const Tensor& tensor);
     void add(const std::string& name, Bytes bytes);
 
-    /// Add `size` bytes that are made when the file is written, one array at a time.
+    /// Add `size` bytes that are computed when the file is written, one array at a time.
     void add(const std::string& name, std::size_t size, std::function<Bytes()> make);
 
     /// Write a new file, which appears whole or not at all. Throws Error: it exists already or
@@ -129,7 +130,7 @@ public:
     /// The content of a sealed file.
     Bytes sealed() const;
 
-    /// The same with a seal. What is made for a secret file is wiped once it is written.
+    /// Write the same file with a seal. Bytes computed for a secret file are wiped after writing.
     void write_sealed(const std::string& path, Access access = Access::shared) const {
         write(path, access, true);
     }

@@ -59,6 +59,6 @@ def test_labels_of_another_model_are_refused(bundle: Path, tmp_path: Path) -> No
     assert "images.npz[0]: the model has no class 10; it has 0 to 9" in message
     np.savez(data, pixel_values=pixels, labels=np.array([1, 11, 12]))
     outcome = run("evaluate", bundle, "--input", data)
-    assert "2 inputs have no label that can be used" in outcome.err
+    assert "2 inputs have no usable label" in outcome.err
     np.savez(data, pixel_values=pixels)
     assert "the inputs have no labels" in run("evaluate", bundle, "--input", data).err

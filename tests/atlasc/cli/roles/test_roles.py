@@ -139,7 +139,7 @@ def test_too_little_memory_leaves_no_folder(
     monkeypatch.setattr(machine, "available_bytes", lambda: 2**26)
     message = refused("keygen", tiny.bundle, "--target", "cpu", "--keys", tmp_path / "keys")
     assert "not enough memory for generating the keys" in message
-    assert "GiB are needed, 0.1 GiB are available" in message
+    assert "GiB are needed, but 0.1 GiB are available" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,7 +162,7 @@ def test_a_query_holds_one_batch(tiny: Tiny, tmp_path: Path) -> None:
         "encrypt", tiny.bundle, "--target", "cpu", "--keys", tmp_path,
         "--input", tiny.data, "-o", tmp_path / "query",
     )  # fmt: skip
-    assert "24 inputs were given, the program answers 1 to 2 at a time" in message
+    assert "24 inputs were given, but the program answers 1 to 2 at a time" in message
     assert "--count" in message
 
 

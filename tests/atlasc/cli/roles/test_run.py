@@ -91,7 +91,7 @@ def test_an_unsafe_input_costs_only_itself(tiny: Tiny, wild: Path, tmp_path: Pat
 def test_unchecked_takes_unsafe_inputs(tiny: Tiny, wild: Path) -> None:
     result = run(tiny.bundle, "--input", wild, "--count", "3", "--json", "--unchecked")
     assert result.exit_code == 0, result.stderr
-    assert "warning: 1 input is unsafe: answers of the batch may be wrong" in result.stderr
+    assert "warning: 1 input is unsafe: all answers of the batch may be wrong" in result.stderr
     assert None not in json.loads(result.stdout)["outputs"]["output"]
 
 
@@ -150,8 +150,8 @@ def test_text_for_a_vision_model(tiny: Tiny, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--index", "24"), "it has the inputs 0 to 23"),
-        (("--index", "a"), "no list of numbers"),
-        (("--index", "-1"), "no list of numbers"),
+        (("--index", "a"), "not a list of numbers"),
+        (("--index", "-1"), "not a list of numbers"),
         (("--index", "4-2"), "does not have"),
         (("--count", "25"), "the file has 24"),
         (("--count", "1", "--index", "0"), "exclude each other"),
@@ -181,7 +181,7 @@ def test_too_little_memory_is_said_before_keys_are_made(
     monkeypatch.setattr(machine, "available_bytes", lambda: 2**27)
     message = refused(tiny.bundle, "--input", tiny.data, "--target", "cpu", "--count", "1")
     assert "not enough memory for the evaluation keys" in message
-    assert "GiB are needed, 0.1 GiB are available" in message
+    assert "GiB are needed, but 0.1 GiB are available" in message
 
 
 # --- answers that are none
@@ -220,4 +220,4 @@ def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
     unchecked = run(*arguments, "--json", "--unchecked")
     assert unchecked.exit_code == 0
     assert abs(json.loads(unchecked.stdout)["outputs"]["output"][1][0]) > 1e6
-    assert "1 answer is none" in unchecked.stderr
+    assert "1 input has no answer" in unchecked.stderr

@@ -95,7 +95,7 @@ def test_a_table_of_another_version_and_backend(
     (tmp_path / "other.json").write_text(text.replace('"desilo"', '"other"'))
     known = json.loads(run(*INSPECT, "--json").out)["seconds"]
     other = run(*INSPECT, "--json", "--costs", tmp_path / "other.json")
-    assert "is of the target other" in other.err
+    assert "belongs to the target other" in other.err
     assert json.loads(other.out)["seconds"] == known
     old = run(*INSPECT, "--json", "--costs", tmp_path / "old.json")
     assert str(MACHINE) in old.err

@@ -105,7 +105,7 @@ def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_saf
     assert "of no use" in refused(*call)
     monkeypatch.setattr("atlasc.compilation.compile.require", lambda found, limit: None)
     outcome = run(*call)
-    assert "of the held-back inputs get the model's answer" in outcome.err
+    assert "of the held-back inputs get the same answer as from the model" in outcome.err
     settings = json.loads((bundle / "manifest.json").read_text())["settings"]
     assert settings["agrees"] is False and settings["agreement"] < LEAST_AGREEMENT["class"]
     assert "disagrees with its model" in (bundle / "report.html").read_text()
@@ -227,7 +227,7 @@ def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
         pixels = file["pixel_values"][:1]
     data = tmp_path / "data.npz"
     np.savez(data, pixel_values=pixels)
-    assert "has 1 input, at least 2 are needed" in refused(command, MODEL, "--data", data)
+    assert "has 1 input, but at least 2 are needed" in refused(command, MODEL, "--data", data)
     np.savez(data, pixel_values=np.repeat(pixels, 2, axis=0))
     assert "all 2 inputs of" in refused(command, MODEL, "--data", data)
     np.savez(data, pixel_values=np.zeros((9, *pixels.shape[1:]), np.float32))
@@ -241,7 +241,7 @@ def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
             ("--evaluations", 7, "--strategy", "atlas"),
             "7 evaluations is too small for one generation",
         ),
-        (("--evaluations", 3, "--strategy", "atlas"), "give 8 evaluations or more"),
+        (("--evaluations", 3, "--strategy", "atlas"), "give at least 8 evaluations"),
         (("--evaluations", 0), "greater than or equal to 1"),
         (("--population", 3), "at least 4 settings"),
     ],

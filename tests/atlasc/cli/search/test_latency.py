@@ -42,7 +42,7 @@ def test_a_limit_of_seconds_wants_predictions(tmp_path: Path) -> None:
     folder = tmp_path / "front"
     run("search", MODEL, "--data", DATA, "--cost", "depth", *SEARCH, "-o", folder)
     for arguments, why in (
-        (("--front", folder), "the search, by depth, predicted no seconds"),
+        (("--front", folder), "the search minimised depth and predicted no seconds"),
         (("--cost", "levels"), "--max-seconds and --cost levels exclude each other"),
         (("--recipe", "is"), "--recipe and --max-seconds exclude each other"),
     ):

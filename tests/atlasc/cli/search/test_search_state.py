@@ -47,12 +47,12 @@ def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Pa
     assert not output.exists()
     if way == signal.SIGINT:
         assert process.returncode == 130
-        assert f"the same command goes on with what is in {journal}" in message
+        assert f"the same command continues from the evaluations in {journal}" in message
     kept = journal.read_bytes()
     journal.write_bytes(kept[:-5])
 
     outcome = run(*SEARCH, "-o", output)
-    assert "the last line of the journal" in outcome.err and "was cut off" in outcome.err
+    assert "the last line of the journal" in outcome.err and "was incomplete" in outcome.err
     found = json.loads(outcome.out)
     assert found["front"] == front
     assert not journal.exists()
@@ -74,7 +74,9 @@ def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Pat
 def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     run(*SHORT, "--journal", journal)
-    assert "the seed is 0 there and 3 here" in refused(*SHORT, "--seed", 3, "--journal", journal)
+    assert "the seed is 0 in the journal, but 3 here" in refused(
+        *SHORT, "--seed", 3, "--journal", journal
+    )
     other = refused(*SHORT, "--inputs", 3, "--journal", journal)
     assert "belongs to another search" in other and "the search inputs differ" in other
     missing = refused(*SHORT, "--journal", tmp_path / "none" / "journal.jsonl")
@@ -135,7 +137,7 @@ def test_an_interrupted_search_goes_on_with_its_trials(
     output = tmp_path / "front"
     first = Outcome((*SEARCH, "-o", output))
     assert first.code == 130 and not output.exists()
-    assert f"the same command goes on with what is in {output}.journal" in first.err
+    assert f"the same command continues from the evaluations in {output}.journal" in first.err
     shown = json.loads(first.out)["front"]
     assert len(shown) == len(front) and sum("unsafe" in point for point in shown) <= 5
     evaluate_only_is(monkeypatch)

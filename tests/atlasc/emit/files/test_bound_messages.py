@@ -62,7 +62,7 @@ def test_other_weights_are_refused_before_any_key(bench: Bench, damage: str) -> 
         del found["bias"]
     save_file(found, path, {"program": "a" * 64})
     message = bench.refused(bench.execute(output="new", keys="in"))
-    assert "has not the weights of this program" in message
+    assert "does not have the weights of this program" in message
 
 
 @pytest.mark.parametrize("name", ["evaluation.key", "secret.key"])
@@ -203,7 +203,7 @@ def test_an_answer_is_read_once(bench: Bench) -> None:
     """All of it, and no more than an answer has: what the ledger notes is what is decrypted."""
     with (bench.folder / "answer").open("ab") as file:
         file.truncate(1 << 40)
-    assert "it has 1099511627776 bytes, more than" in bench.refused(bench.decrypt())
+    assert "the file has 1099511627776 bytes, more than" in bench.refused(bench.decrypt())
 
 
 @pytest.mark.parametrize("value", [8.5, -1e8, float("nan")])

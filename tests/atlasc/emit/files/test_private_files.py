@@ -127,7 +127,7 @@ def test_links_pipes_and_devices_are_refused(bench: Bench) -> None:
         assert "link" in bench.refused(command).lower()
         (folder / name).unlink()
         os.mkfifo(folder / name, 0o600)
-        assert "it is no plain file" in bench.refused(command)
+        assert "the path is not a plain file" in bench.refused(command)
         (folder / name).unlink()
         (folder / name).symlink_to("/dev/zero")
         bench.refused(command)

@@ -18,7 +18,7 @@ from ckks_ring import Complexes, polynomial_of, raised, slots_of
 from atlasc.program.bootstrap.circuit import circuit, reduction_of
 from atlasc.program.bootstrap.sets import SETS, BootstrapSet
 from atlasc.program.counting_engine import counts_of
-from atlasc.program.engine import Engine
+from atlasc.program.engine import Engine, TransformTerm
 from atlasc.program.plaintexts import Slots as Descriptor
 from atlasc.program.plaintexts import built
 from atlasc.targets.noise import NoiseModel
@@ -101,17 +101,20 @@ class PaperEngine(Engine[Slots]):
     def rotate_many(self, ciphertext: Slots, amounts: Sequence[int]) -> list[Slots]:
         return [self.rotate(ciphertext, amount) for amount in amounts]
 
-    def transform(self, ciphertext: Slots, terms: Sequence[tuple[int, int, Any]]) -> Slots:
+    def transform(
+        self, ciphertexts: Sequence[Slots], terms: Sequence[TransformTerm]
+    ) -> list[Slots]:
         """Rotations of the operand err at its scale, before the products; a row of the matrix has a
         norm."""
+        [ciphertext] = ciphertexts
         level, total = ciphertext.level, np.zeros(self.slots, complex)
         norm = 0.0
-        for baby, giant, value in terms:
+        for baby, giant, value, *_ in terms:
             total += np.roll(np.roll(ciphertext.values, -baby) * value, -giant)
             norm += float(np.mean(np.abs(value) ** 2))
         errors = self.error(level, np.sqrt(norm))
         errors += self.error(level - 1, np.sqrt(self.rescalings))
-        return Slots(total + errors, level - 1)
+        return [Slots(total + errors, level - 1)]
 
     def _drop_to(self, ciphertext: Slots, level: int) -> Slots:
         return Slots(ciphertext.values, level)

@@ -116,7 +116,7 @@ def test_baby_and_giant_steps_are_the_stages(transform: Any) -> None:
     rows = np.arange(slots)
     for stage in transform(slots, 2, 1.0, slots):
         matrix = np.zeros((slots, slots), complex)
-        for baby, giant, plaintext in baby_giant(stage):
+        for baby, giant, plaintext, *_ in baby_giant(stage):
             rotated = np.roll(numbers(plaintext, slots), -giant)
             matrix[rows, (rows + giant + baby) % slots] += rotated
         assert np.allclose(matrix, dense(stage, slots), atol=1e-14)

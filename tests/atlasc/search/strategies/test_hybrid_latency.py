@@ -80,7 +80,7 @@ def test_degrees_between_powers(timed) -> None:
 
 def test_predicted_seconds_and_errors_are_those_of_the_settings(timed) -> None:
     objective, groups = timed.objective(), groups_of(timed.module, timed.parametrisation)
-    template = ((6, 5, 0, 0, 0, 6, 6, 6), (5, 5, 5, 0, 0, 5, 6, 7))
+    template = ((4, 3, 0, 0, 0, 3, 4, 2), (3, 4, 3, 0, 0, 4, 3, 3))
 
     accurate = tuple(tuple(rung + (rung > 0) for rung in layer) for layer in template)
     options = [[Candidate(0, 0.0, group.of(t)) for t in (template, accurate)] for group in groups]

@@ -18,7 +18,7 @@ def test_what_is_a_size(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "4X", "-1G", "four", "1e9"])
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(AtlasError, match="is no size of memory"):
+    with pytest.raises(AtlasError, match="is not a size of memory"):
         parse_size(text)
 
 
@@ -28,5 +28,5 @@ def test_what_is_printed_suffices_when_it_is_given(size: int) -> None:
 
 
 def test_a_size_without_end() -> None:
-    with pytest.raises(AtlasError, match="no size of memory"):
+    with pytest.raises(AtlasError, match="is not a size of memory"):
         parse_size("9" * 5000)

@@ -204,7 +204,7 @@ def test_slots(slots: int) -> None:
     with pytest.raises(AtlasError) as caught:
         run_passes(program('poly.output %x {name = "y"}'), [Pack(slots)])
     error = caught.value
-    assert ("2^5 slots, a ciphertext has 16" if slots == 16 else "power of two") in error.what
+    assert ("2^5 slots, but a ciphertext has 16" if slots == 16 else "power of two") in error.what
 
 
 def test_shared_geometry() -> None:

@@ -109,7 +109,7 @@ def test_too_deep_a_node_is_named_with_its_depth_and_the_levels() -> None:
     with pytest.raises(AtlasError) as caught:
         place(chain_of([2, 5]), CHAIN)
     text = str(caught.value)
-    assert "op1 needs 5 levels and at most 4 are available" in text
+    assert "op1 needs 5 levels, but at most 4 are available" in text
     assert "levels 0 to 6" in text and "returns to 4" in text
     with pytest.raises(AtlasError, match="there are no bootstraps"):
         place(chain_of([4, 3]), LevelChain(6))

@@ -11,9 +11,9 @@
 
 #include "ckks/ring/chain.hpp"
 #include "ckks/keys/sampling.hpp"
-#include "devices/host/cpu.hpp"
-#include "devices/host/lanes.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/cpu.hpp"
+#include "devices/host/vectors/lanes.hpp"
+#include "devices/host/vectors/ntt.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // Kernels of processors with AVX2 and FMA.
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,11 +12,11 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-#include "devices/host/avx2.hpp"
+#include "devices/host/vectors/avx2.hpp"
 
 namespace atlasc::ckks::avx2 {
-#include "devices/host/ntt_kernels.hpp"
-#include "devices/host/lanes_kernels.hpp"
+#include "devices/host/vectors/ntt_kernels.hpp"
+#include "devices/host/vectors/lanes_kernels.hpp"
 }  // namespace atlasc::ckks::avx2
 #pragma GCC pop_options
 #pragma GCC diagnostic pop

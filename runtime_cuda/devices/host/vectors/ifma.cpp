@@ -1,5 +1,5 @@
 // Kernels of processors with AVX-512 IFMA.
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,11 +12,11 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vbmi,avx512ifma")
-#include "devices/host/ifma.hpp"
+#include "devices/host/vectors/ifma.hpp"
 
 namespace atlasc::ckks::ifma {
-#include "devices/host/ntt_kernels.hpp"
-#include "devices/host/lanes_kernels.hpp"
+#include "devices/host/vectors/ntt_kernels.hpp"
+#include "devices/host/vectors/lanes_kernels.hpp"
 }  // namespace atlasc::ckks::ifma
 #pragma GCC pop_options
 #pragma GCC diagnostic pop

@@ -37,14 +37,14 @@ struct Sums {
 };
 
 /// Calls add(0), ..., add(count - 1), which add products to sums, and settle() in time.
-template <typename Add, typename Settle>
+template <typename Kind = Sum, typename Add, typename Settle>
 inline void add_up(std::size_t count, const Add& add, const Settle& settle) {
-    for (std::size_t at = 0; at < std::min(count, Sum::most); ++at) {
+    for (std::size_t at = 0; at < std::min(count, Kind::most); ++at) {
         add(at);
     }
-    for (std::size_t first = Sum::most; first < count; first += Sum::most) {
+    for (std::size_t first = Kind::most; first < count; first += Kind::most) {
         settle();
-        for (std::size_t at = first; at < std::min(count, first + Sum::most); ++at) {
+        for (std::size_t at = first; at < std::min(count, first + Kind::most); ++at) {
             add(at);
         }
     }
@@ -197,6 +197,64 @@ void sum_of_products(Word* out, const lanes::Term* terms, std::size_t count, boo
         };
         add_up(count, add_term, [&] { total.settle(m); });
         total.store_to(out + at, m);
+    }
+}
+
+/// Two vectors of one row. The rows below have names of their own: the compiler keeps those in
+/// registers, and an array in memory.
+struct RowSums {
+    LongSum left;
+    LongSum right;
+
+    RowSums() {}
+
+    void add(Vector x, Vector y, Vector factor, const LongReduction& m) {
+        left.add(x, factor, m);
+        right.add(y, factor, m);
+    }
+
+    void settle(const LongReduction& m) {
+        left.settle(m);
+        right.settle(m);
+    }
+
+    void store_to(Word* out, const LongReduction& m) const {
+        store(out, left.reduced(m));
+        store(out + width, right.reduced(m));
+    }
+};
+
+void matrix_product(Word* const* out, std::size_t first, const Word* x, std::size_t apart,
+                    std::size_t count, const Word* factors, std::size_t rows, std::size_t length,
+                    const Prime& q) {
+    const LongReduction m(q.value);
+    for (std::size_t at = 0; at < length; at += 2 * width) {
+        for (std::size_t row = 0; row < rows; row += 4) {
+            RowSums a;
+            RowSums b;
+            RowSums c;
+            RowSums d;
+            const auto add_term = [&](std::size_t k) {
+                const Word* place = x + k * apart + at;
+                const Vector left = load(place);
+                const Vector right = load(place + width);
+                const Word* own = factors + k * rows + row;
+                a.add(left, right, all(own[0]), m);
+                b.add(left, right, all(own[1]), m);
+                c.add(left, right, all(own[2]), m);
+                d.add(left, right, all(own[3]), m);
+            };
+            add_up<LongSum>(count, add_term, [&] {
+                a.settle(m);
+                b.settle(m);
+                c.settle(m);
+                d.settle(m);
+            });
+            a.store_to(out[row] + first + at, m);
+            b.store_to(out[row + 1] + first + at, m);
+            c.store_to(out[row + 2] + first + at, m);
+            d.store_to(out[row + 3] + first + at, m);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-#include "devices/host/lanes.hpp"
+#include "devices/host/vectors/lanes.hpp"
 
-#include "devices/host/vector_kernels.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 namespace atlasc::ckks::lanes {
 
@@ -53,6 +53,12 @@ void permute(Word* out, const Word* in, const std::uint32_t* from, bool accumula
 void sum_of_products(Word* out, const Term* terms, std::size_t count, bool accumulate,
                      std::size_t length, const Prime& q) {
     vector_kernels().sum_of_products(out, terms, count, accumulate, length, q);
+}
+
+void matrix_product(Word* const* out, std::size_t first, const Word* x, std::size_t apart,
+                    std::size_t count, const Word* factors, std::size_t rows, std::size_t length,
+                    const Prime& q) {
+    vector_kernels().matrix_product(out, first, x, apart, count, factors, rows, length, q);
 }
 
 void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length,

@@ -1,4 +1,4 @@
-#include "devices/host/cpu.hpp"
+#include "devices/host/vectors/cpu.hpp"
 
 #include <cstdlib>
 #include <string>

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 #include "ckks/ring/arithmetic.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/ntt.hpp"
 
 namespace atlasc::ckks::ifma {
 namespace {
@@ -115,6 +115,38 @@ struct Sum {
 
     Vector upper;
     Vector lower;
+};
+
+/// What longer sums take.
+struct LongReduction : Reduction {
+    explicit LongReduction(Word q)
+        : Reduction(q), four_times(all(4 * q)), top(root_of(power_of_two(104, q), q)) {}
+
+    static Word power_of_two(int exponent, Word q) {
+        return static_cast<Word>((static_cast<Wide>(1) << exponent) % q);
+    }
+
+    Vector four_times;
+    Root top;  ///< 2^104
+};
+
+/// A sum whose high halves may exceed 2^52, which costs more when it is reduced, and less until then:
+/// low halves are below 2^52, and their sum has to stay below 2^64.
+struct LongSum : Sum {
+    static constexpr std::size_t most = 4000;
+
+    void settle(const LongReduction& m) {
+        lower = reduced(m);
+        upper = _mm512_setzero_si512();
+    }
+
+    Vector reduced(const LongReduction& m) const {
+        const Vector carried = upper + _mm512_srli_epi64(lower, 52);
+        const Vector sum = lazy(_mm512_srli_epi64(carried, 52), m.top, m) +
+                           lazy(_mm512_and_si512(carried, m.mask), m.high, m) +
+                           lazy(_mm512_and_si512(lower, m.mask), m.one, m);
+        return ifma::reduced(below(sum, m.four_times), m);
+    }
 };
 
 /// Numbers of any sign.

@@ -119,10 +119,10 @@ inline void backward_two(Word* a, const Roots& roots, std::size_t degree, std::s
     }
 }
 
-void forward(Word* a, const NttTable& table) {
+void forward(Word* a, const NttTable& table, int log_degree) {
     const Modulus m(table.q);
     const Roots& roots = table.forward;
-    const std::size_t degree = std::size_t{1} << table.log_degree;
+    const std::size_t degree = std::size_t{1} << log_degree;
     std::size_t blocks = 1;
     std::size_t half = degree / 2;
     // The first pass is of one stage where pairs of stages are left then.

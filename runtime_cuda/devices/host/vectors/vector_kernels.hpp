@@ -4,8 +4,8 @@
 // arithmetic of ifma.hpp and of avx2.hpp.
 #pragma once
 
-#include "devices/host/lanes.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/lanes.hpp"
+#include "devices/host/vectors/ntt.hpp"
 
 namespace atlasc::ckks {
 
@@ -25,6 +25,7 @@ namespace atlasc::ckks {
     KERNEL(inner_product, lanes::inner_product)        \
     KERNEL(permute, lanes::permute)                    \
     KERNEL(sum_of_products, lanes::sum_of_products)    \
+    KERNEL(matrix_product, lanes::matrix_product)      \
     KERNEL(scale, lanes::scale)                        \
     KERNEL(combine, lanes::combine)                    \
     KERNEL(residues, lanes::residues)                  \

@@ -13,7 +13,7 @@
 #include <immintrin.h>
 
 #include "ckks/ring/arithmetic.hpp"
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/ntt.hpp"
 
 namespace atlasc::ckks::avx2 {
 namespace {
@@ -154,6 +154,9 @@ struct Sum {
 
     Vector total;
 };
+
+using LongReduction = Reduction;
+using LongSum = Sum;
 
 using Signed = Vector;
 

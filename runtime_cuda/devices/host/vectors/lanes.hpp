@@ -65,6 +65,12 @@ struct Term {
 void sum_of_products(Word* out, const Term* terms, std::size_t count, bool accumulate,
                      std::size_t length, const Prime& q);
 
+/// out[m][first + at] = the sum over k < `count` of factors[k rows + m] x[k apart + at], for m < `rows`,
+/// a multiple of 4, and at < `length`, a multiple of 16.
+void matrix_product(Word* const* out, std::size_t first, const Word* x, std::size_t apart,
+                    std::size_t count, const Word* factors, std::size_t rows, std::size_t length,
+                    const Prime& q);
+
 /// y = x inverse modulo q, and sum + y / q.
 void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length, const Prime& q);
 

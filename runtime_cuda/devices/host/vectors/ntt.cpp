@@ -1,4 +1,4 @@
-#include "devices/host/ntt.hpp"
+#include "devices/host/vectors/ntt.hpp"
 
 #include <cstring>
 
@@ -26,9 +26,9 @@ Factor factor_of(Word w, Word q, Cpu cpu) {
     return {w, static_cast<Word>((static_cast<Wide>(w) << (cpu == Cpu::ifma ? 52 : 64)) / q)};
 }
 
-void forward_portable(Word* a, const NttTable& table) {
+void forward_portable(Word* a, const NttTable& table, int log_degree) {
     const Word q = table.q;
-    const std::size_t degree = std::size_t{1} << table.log_degree;
+    const std::size_t degree = std::size_t{1} << log_degree;
     std::size_t half = degree / 2;
     for (std::size_t blocks = 1; blocks < degree; blocks *= 2, half /= 2) {
         for (std::size_t block = 0; block < blocks; ++block) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ckks/ring/arithmetic.hpp"
-#include "devices/host/cpu.hpp"
+#include "devices/host/vectors/cpu.hpp"
 
 namespace atlasc::ckks {
 
@@ -51,7 +51,10 @@ inline Cpu cpu_for(Word q) {
     return q >> fast_bits == 0 && q >> (least_fast_bits - 1) != 0 ? cpu() : Cpu::portable;
 }
 
-void forward_portable(Word* limb, const NttTable& table);
+/// Of a degree that is the table's or, modulo the same prime, smaller: its powers of a root of unity
+/// are the table's first ones. Vector kernels want one of at least `least_forward`.
+void forward_portable(Word* limb, const NttTable& table, int log_degree);
+constexpr int least_forward = 5;  ///< log2: two vectors after a first pass
 /// Of the values `in`, which may be the limb itself.
 void backward_portable(Word* limb, const Word* in, const NttTable& table);
 

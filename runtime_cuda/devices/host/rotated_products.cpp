@@ -1,0 +1,137 @@
+// Products of rotated ciphertexts, tile by tile: neighbouring values of all babies lie in a near cache
+// while they are multiplied by the plaintexts of all sums. A rotation takes a tile to a tile.
+#include "ckks/ring/rotated_products.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "devices/host/fast_kernels.hpp"
+#include "devices/host/vectors/lanes.hpp"
+#include "devices/host/vectors/ntt.hpp"
+#include "devices/host/threads.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+constexpr std::size_t most_in_tile = 512;
+constexpr std::size_t tiles_at_once = 8;  ///< of a thread: neighbours share lines of plaintexts
+constexpr std::size_t row_block = 4;      ///< rows of a matrix product come in so many
+
+struct Tiles {
+    const RotatedProducts& kernel;
+    std::size_t tile;
+    std::size_t run;   ///< values of a tile that share those of all plaintexts
+    std::size_t rows;  ///< sums, and rows of zeros
+    std::map<std::uint32_t, std::vector<std::uint32_t>> from;  ///< permutations by Galois element
+
+    explicit Tiles(const RotatedProducts& kernel)
+        : kernel(kernel),
+          tile(std::min(most_in_tile, std::size_t{1} << kernel.log_degree)),
+          run(tile),
+          rows((kernel.sums + row_block - 1) / row_block * row_block) {
+        for (std::size_t at = 0; at < kernel.sums * kernel.count; ++at) {
+            const PlainValues& plain = kernel.plains[at];
+            if (plain.words != nullptr) {
+                run = std::min(run, std::size_t{1} << plain.log_run);
+            }
+        }
+        for (std::size_t at = 0; at < kernel.count; ++at) {
+            const std::uint32_t galois = kernel.babies[at].galois;
+            if (kernel.babies[at].digits != 0 && from.count(galois) == 0) {
+                from.emplace(galois, permutation(kernel.log_degree, galois));
+            }
+        }
+    }
+
+    /// Parts of neighbouring rows would lie a power of two apart, and push each other out of the cache.
+    std::size_t part() const { return tile + 8; }
+
+    /// Both parts of a baby at the places from `first` on of a limb.
+    void make(const InnerProduct& baby, std::size_t limb, std::size_t first, Word* straight,
+              Word* out, const Prime& q) const {
+        const std::size_t start = limb << kernel.log_degree;
+        const bool turns = baby.digits != 0;
+        const std::uint32_t* places = turns ? from.at(baby.galois).data() + first : nullptr;
+        const std::size_t source = turns ? places[0] / tile * tile : first;
+        const std::size_t at = start + source;
+        const bool added = limb < baby.addends.limbs;
+        const std::size_t key_limb =
+            limb < kernel.limbs ? limb : baby.packing.limbs + limb - kernel.limbs;
+        Word* b = turns ? straight : out;
+        Word* a = turns ? straight + tile : out + part();
+        lanes::inner_product(
+            b, a, baby.digit_words + (turns ? at : 0), kernel.extended() << kernel.log_degree,
+            {baby.key_words + (turns ? baby.packing.start(key_limb) : 0),
+             baby.packing.bits(key_limb), source},
+            baby.packing.words(), baby.digits,
+            {added ? baby.addends.first + at : nullptr,
+             added && baby.addends.second != nullptr ? baby.addends.second + at : nullptr,
+             added && baby.addends.factors != nullptr ? baby.addends.factors[limb] : 1},
+            tile, q);
+        if (turns) {
+            std::uint32_t within[most_in_tile];
+            for (std::size_t place = 0; place < tile; ++place) {
+                within[place] = places[place] - static_cast<std::uint32_t>(source);
+            }
+            lanes::permute(out, b, within, false, tile, q);
+            lanes::permute(out + part(), a, within, false, tile, q);
+        }
+    }
+
+    /// Values of all plaintexts for each run of a tile: [run][baby][row].
+    void gather(std::size_t at, Word* factors) const {
+        const std::size_t size = kernel.count * rows;
+        for (std::size_t sum = 0; sum < kernel.sums; ++sum) {
+            for (std::size_t baby = 0; baby < kernel.count; ++baby) {
+                const PlainValues& plain = kernel.plains[sum * kernel.count + baby];
+                Word* to = factors + baby * rows + sum;
+                for (std::size_t place = 0; place < tile; place += run, to += size) {
+                    *to = plain.words == nullptr ? 0 : plain[at + place];
+                }
+            }
+        }
+    }
+};
+
+}  // namespace
+
+void launch(std::size_t, const RotatedProducts& kernel, const char*) {
+    const Tiles tiles(kernel);
+    const std::size_t tile = tiles.tile;
+    const std::size_t degree = std::size_t{1} << kernel.log_degree;
+    const std::size_t in_limb = degree / tile;
+    const std::size_t part = kernel.extended() << kernel.log_degree;
+    parallel(kernel.extended() * in_limb, tiles_at_once, [&](std::size_t begin, std::size_t end) {
+        const std::size_t size = kernel.count * tiles.rows;
+        std::vector<Word> babies(kernel.count * 2 * tiles.part());
+        std::vector<Word> straight(2 * tile);
+        std::vector<Word> factors(tile / tiles.run * size, 0);
+        std::vector<Word> unused(tile);
+        for (std::size_t number = begin; number < end; ++number) {
+            const std::size_t limb = number / in_limb;
+            const std::size_t first = number % in_limb * tile;
+            const std::size_t at = (limb << kernel.log_degree) + first;
+            const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
+            for (std::size_t baby = 0; baby < kernel.count; ++baby) {
+                tiles.make(kernel.babies[baby], limb, first, straight.data(),
+                           babies.data() + baby * 2 * tiles.part(), q);
+            }
+            tiles.gather(at, factors.data());
+            for (std::size_t half = 0; half < 2; ++half) {
+                std::vector<Word*> out(tiles.rows, unused.data());
+                for (std::size_t sum = 0; sum < kernel.sums; ++sum) {
+                    out[sum] = kernel.out[sum] + half * part + at;
+                }
+                for (std::size_t place = 0; place < tile; place += tiles.run) {
+                    lanes::matrix_product(
+                        out.data(), place, babies.data() + half * tiles.part() + place,
+                        2 * tiles.part(), kernel.count,
+                        factors.data() + place / tiles.run * size, tiles.rows, tiles.run, q);
+                }
+            }
+        }
+    });
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,6 @@
+"""Makes ``cost_tables`` importable under every import mode of pytest."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
