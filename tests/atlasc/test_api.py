@@ -288,7 +288,7 @@ def test_client_and_server_refuse(
         ({"recipe": "is", "front": "x"}, "--recipe and --front exclude each other"),
         ({"recipe": "is", "max_seconds": 3}, "--recipe and --max-seconds exclude each other"),
         ({"cost": "depth", "max_seconds": 3}, "--max-seconds and --cost depth exclude each other"),
-        ({"key_memory": "lots"}, "no size of memory"),
+        ({"key_memory": "lots"}, "is not a size of memory"),
         ({"device_memory": "4G"}, "has no effect on the target sim"),
         (
             {"device_memory": "4G", "key_memory": "1G", "target": "phantom"},

@@ -79,7 +79,7 @@ def test_opt_knows_the_sizes_of_keys(tiny: Tiny) -> None:
     assert f"key_memory = {2**30}" in text.out
     outcome = refused("opt", source, "-p", "rotation-keys{key-memory=1K}")
     assert "do not fit into 1K" in outcome
-    assert "use --key-memory" in outcome
+    assert "use at least --key-memory" in outcome
 
 
 def test_memory_of_a_machine(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_missing_and_extra_arrays_are_refused(exchange: Exchange) -> None:
 def test_links_and_devices_are_refused(exchange: Exchange) -> None:
     exchange.query.unlink()
     exchange.query.symlink_to("/dev/zero")
-    assert "it is a link" in refused(exchange, exchange.query)
+    assert "the path is a link" in refused(exchange, exchange.query)
 
 
 def test_large_files_are_refused_unread(exchange: Exchange) -> None:

@@ -28,7 +28,7 @@ def test_a_budget_too_small_names_the_least() -> None:
     assert Atlas.of({"evaluations": 8}).evaluations <= 8
     with pytest.raises(AtlasError, match="too small for one generation") as caught:
         Atlas.of({"evaluations": 7})
-    assert "give 8 evaluations" in caught.value.remedy
+    assert "give at least 8 evaluations" in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))

@@ -144,7 +144,7 @@ def test_combinations_have_a_bound_and_it_is_said(monkeypatch) -> None:
     segments, alternatives = len(set(asked)), sum(map(len, groups))
     points = 8 * len(groups)  # their seconds are predicted again
     assert len(asked) <= chains * segments * (8 + alternatives + 1 + points)
-    assert "at most 8 are looked at" in said[0]
+    assert "at most 8 are computed" in said[0]
     assert {(p.cost, p.error) for p in found} <= set(every)
     cheapest, accurate = min(every), min(error for _, error in every)
     assert found[0].cost <= 1.2 * cheapest[0] and found[-1].error <= 4 * accurate

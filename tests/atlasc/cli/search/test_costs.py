@@ -63,7 +63,7 @@ def test_inspect_bert_without_weights() -> None:
     found = json.loads(run("inspect", CONFIGS / "bert-base", "--json").out)
     assert found.keys() >= KEYS
     assert found["depth"] == 1212
-    assert found["levels"] == 924
+    assert found["levels"] == 900  # 924 by degrees: GELU has fewer terms
     assert found["nominal_ranges"] is True
     blocks = [row for row in found["per_layer"] if row["layer"] is not None]
     assert [row["layer"] for row in blocks] == list(range(12))
