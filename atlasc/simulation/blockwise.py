@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ class Blockwise:
         self.limit = limit
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._programs: dict[tuple[Op, Approximation], RowProgram | None] = {}
+        self._lock = Lock()
 
     def evaluate(
         self,
@@ -152,13 +154,20 @@ class Blockwise:
     def _program(
         self, key: tuple[Op, Approximation], algorithm: Callable[[Term], Term]
     ) -> RowProgram | None:
-        if key not in self._programs:
-            if len(self._programs) >= PROGRAMS:
-                self._programs.clear()
-            self._programs[key] = None
-            with suppress(NotRecordable):
-                self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm)
-        return self._programs[key]
+        """The row program of an approximation, or None if it has none.
+
+        Parts of the inputs ask at the same time. All must get the same answer, because NumPy's path
+        differs in the last bits.
+        """
+        with self._lock:
+            if key not in self._programs:
+                program = None
+                with suppress(NotRecordable):
+                    program = RowProgram(self.arithmetic.dtype, algorithm)
+                if len(self._programs) >= PROGRAMS:
+                    self._programs.clear()
+                self._programs[key] = program
+            return self._programs[key]
 
 
 def algorithm_of(op: Op, site: Site, approximation: Approximation) -> Callable[[Term], Term]:

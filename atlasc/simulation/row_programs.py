@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from atlasc.polynomials.arithmetic import Arithmetic, Constant, Term
 from atlasc.polynomials.fits.chebyshev import native_library
-from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
+from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum, leading_terms
 
 LEAST_TRUNCATED = 32
 FRACTION_OF_PRECISION = 128
@@ -107,8 +107,8 @@ def kept_terms(coefficients: NDArray[np.float64], dtype: Any) -> int:
 
 def significant(coefficients: NDArray[np.float64], tolerance: float) -> int:
     """Number of leading coefficients after which the rest is below tolerance times the total."""
-    rest = np.cumsum(np.abs(coefficients[::-1]))
-    return max(1, len(coefficients) - int(np.searchsorted(rest, tolerance * rest[-1])))
+    sizes = np.abs(coefficients)
+    return leading_terms(sizes, tolerance * float(sizes.sum()))
 
 
 class RowProgram:

@@ -34,7 +34,7 @@ def print_module(module: Module) -> str:
         raise AtlasError(f"module @{module.name} cannot be printed", why=str(error)) from None
     lines = [f"module {Symbol(module.name)} : {module.level}{_attributes(module.attributes)} {{"]
     of_approximations = approximation_arrays(module.ops, module.symbols)
-    for name, array in stored_arrays(module).items():
+    for name, array in _with_arrays_of(module, of_approximations).items():
         extents = "x".join(map(str, array.shape))
         lines.append(f"  symbol {Symbol(name)} : {array.dtype.name}[{extents}]")
     lines += [f"  {print_op(op, of_approximations.get(op, {}))}" for op in module.ops]
@@ -43,8 +43,13 @@ def print_module(module: Module) -> str:
 
 def stored_arrays(module: Module) -> dict[str, np.ndarray]:
     """All arrays that the text of a module refers to, by symbol."""
-    of_approximations = approximation_arrays(module.ops, module.symbols).values()
-    further = (stored for entries in of_approximations for stored in entries.values())
+    return _with_arrays_of(module, approximation_arrays(module.ops, module.symbols))
+
+
+def _with_arrays_of(
+    module: Module, of_approximations: Mapping[Op, Stored]
+) -> dict[str, np.ndarray]:
+    further = (stored for entries in of_approximations.values() for stored in entries.values())
     return module.arrays_used() | {symbol.name: array for symbol, array in further}
 
 

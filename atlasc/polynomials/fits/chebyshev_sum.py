@@ -108,7 +108,8 @@ def widened(low: float, high: float, dtype: Any) -> Interval:
 class ChebyshevSum:
     """sum_k coefficients[..., k] T_k(t), where t is the affine map of `domain` onto [-1, 1].
 
-    Depth and levels need only the degree, so nothing is fitted for them.
+    Depth needs only the degree, so nothing is fitted for it. Levels of a calibrated sum depend on
+    the terms that count.
 
     Attributes:
         compute: computes the coefficients.
@@ -221,18 +222,25 @@ def without_negligible(coefficients: Array, precision: float = 1.0) -> Array:
 
     Together the omitted terms change the sum on its domain by less than `NEGLIGIBLE` · `precision`
     times its greatest coefficient, since no |T_k| exceeds 1 there. A smooth function has many such
-    terms: an interpolant of GELU of degree 511 on (-10, 14) has 87 others. Trailing terms are cut
+    terms: an interpolant of GELU of degree 511 on (-10, 14) has 425. Trailing terms are cut
     off, which saves levels. The other negligible terms become 0, which saves products.
     """
     size = np.abs(coefficients).reshape(-1, coefficients.shape[-1])  # [C, terms]
     greatest = size.max(axis=1, keepdims=True)
     share = (size / np.where(greatest > 0, greatest, 1)).max(axis=0)  # [terms]
     most, terms = NEGLIGIBLE / 2 * precision, len(share)
-    tails = np.cumsum(share[::-1])[::-1]  # of each term and all terms after it
-    kept = max(1, int((tails > most).sum()))
+    kept = leading_terms(share, most)
     found = coefficients[..., :kept].copy()
     found[..., share[:kept] < most / terms] = 0.0
     return found
+
+
+def leading_terms(sizes: Array, most: float) -> int:
+    """Number of leading terms, at least 1, after which the sizes [terms] of the rest sum up to at
+    most ``most``.
+    """
+    rest = np.cumsum(sizes[::-1])
+    return max(1, len(sizes) - int(np.searchsorted(rest, most, side="right")))
 
 
 def _precision(function: str, interval: Interval | Array) -> float:

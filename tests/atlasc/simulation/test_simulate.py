@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from atlasc.polynomials.fits.chebyshev import fit
 from atlasc.polynomials.fits.chebyshev_sum import ChebyshevSum
 from atlasc.simulation import row_programs, simulate
 from atlasc.simulation.blockwise import BlockArithmetic, Blockwise
-from atlasc.simulation.row_programs import significant
+from atlasc.simulation.row_programs import RowProgram, significant
 from atlasc.simulation.simulate import PolynomialSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
@@ -278,3 +280,20 @@ def test_mistakes() -> None:
     plain.add("nn.output", [x], {"name": "y"})
     with pytest.raises(AtlasError, match="encrypts nothing"):
         PolynomialSimulator(plain)
+
+
+def test_parts_at_the_same_time_take_the_same_path(monkeypatch) -> None:
+    """A slow recording of a row program sends no other part to NumPy, which rounds differently."""
+    record = RowProgram.__init__
+
+    def slow(*args: Any) -> None:
+        time.sleep(0.01)
+        record(*args)
+
+    module, arrays = model(replace(SHAPES["encoder"], batch=4))
+    monkeypatch.setattr(simulate, "SMALLEST_PART", 1)
+    monkeypatch.setattr(RowProgram, "__init__", slow)
+    monkeypatch.setattr(
+        BlockArithmetic, "step", lambda *_, **__: pytest.fail("a part was evaluated with NumPy")
+    )
+    PolynomialSimulator(module, np.float64, threads=4).run(arrays)
