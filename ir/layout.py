@@ -135,6 +135,14 @@ class Layout:
             bits -= field.bits
         return 1 << bits
 
+    @cached_property
+    def features_low(self) -> bool:
+        """Whether the features lie in the low slot bits, below the batch, and not in the top ones.
+
+        A plaintext that depends on the feature alone then repeats.
+        """
+        return len(self.fields) > 1 and self.fields[1].axis == "b"
+
     def extent(self, axis: str) -> int:
         """Unpadded extent of an axis, 1 where the layout does not have it."""
         return dict(self.extents).get(axis, 1)
@@ -181,11 +189,11 @@ class Layout:
 
     def slot_index(self, axis: str) -> np.ndarray:
         """The index bits along ``axis`` of every slot, ``[slots]``; 0 without a field."""
-        index = np.zeros(self.slots, dtype=np.int64)
-        for field in self.fields:
+        index, rest = np.zeros(self.slots, dtype=np.int64), np.arange(self.slots)
+        for field in reversed(self.fields):
             if field.axis == axis:
-                digits = (np.arange(self.slots) >> self.offset(field)) & ((1 << field.bits) - 1)
-                index += digits << field.low
+                index += (rest & ((1 << field.bits) - 1)) << field.low
+            rest >>= field.bits
         return index
 
     @cached_property
@@ -259,26 +267,40 @@ class Layout:
 
     @cached_property
     def gathered(self) -> Layout | None:
-        """The layout with all ciphertexts moved into one: the top bits of the first field, which is
-        replicated, become the number of the ciphertext. None where the copies are too few, or where
+        """The layout with all ciphertexts moved into one: the top bits of the first field that is
+        replicated become the number of the ciphertext. None where the copies are too few, or where
         there is only one ciphertext.
         """
         bits = sum(field.bits for field in self.outer)
-        first = self.fields[0]
-        if not bits or first.axis != REPLICATED or first.bits < bits:
+        at = self.copied
+        if not bits or at is None or self.fields[at].bits < bits:
             return None
-        rest = (Field(REPLICATED, first.bits - bits),) if first.bits > bits else ()
-        return Layout((*self.outer, *rest, *self.fields[1:]), (), self.extents)
+        left = self.fields[at].bits - bits
+        rest = (Field(REPLICATED, left),) if left else ()
+        fields = (*self.fields[:at], *self.outer, *rest, *self.fields[at + 1 :])
+        return Layout(fields, (), self.extents)
+
+    @cached_property
+    def copied(self) -> int | None:
+        """Number of the field whose copies make room for other ciphertexts: with the features in
+        the top bits only the first field can be.
+        """
+        fields = self.fields if self.features_low else self.fields[:1]
+        return next((n for n, field in enumerate(fields) if field.axis == REPLICATED), None)
 
     @cached_property
     def one_row(self) -> Layout:
-        """The layout of one token's value, where the last field is that of the tokens.
+        """The layout of one token's value, where one field is that of the tokens.
 
-        The slots of the tokens are free: the top bits of their field hold the blocks that otherwise
-        number ciphertexts, and the value is replicated over the other bits. With a batch between
-        blocks and tokens the blocks stay where they are, because a sum over them would no longer
-        wrap around the ciphertext.
+        With the features in the low bits the value is copied to the slots of all tokens.
+
+        Otherwise the slots of the tokens are free: the top bits of their field hold the blocks that
+        otherwise number ciphertexts, and the value is replicated over the other bits. With a batch
+        between blocks and tokens the blocks stay where they are, because a sum over them would no
+        longer wrap around the ciphertext.
         """
+        if self.features_low:
+            return self.without(("t", UNUSED), REPLICATED)
         batch, tokens = self.field("b"), self.fields[-1]
         spilled = next((field for field in self.outer if field.axis == "g"), Field("g", 0))
         bits = 0 if batch is None or batch.bits else min(spilled.bits, tokens.bits)

@@ -214,32 +214,36 @@ def select_optional(poly: Module) -> Module:
     return run_passes(poly, [kind() for kind in LOWERING[: LOWERING.index(Pack)]])
 
 
-def packed(poly: Module, slots: int, optional: bool = True) -> Module:
+def packed(poly: Module, slots: int, optional: bool = True, features_low: bool = False) -> Module:
     """A poly module in ciphertexts of ``slots``, with all passes before levels are placed.
 
     Args:
         poly: from ``to_poly``, or after ``select_optional``.
         optional: whether to run passes that are otherwise kept only if cheaper.
+        features_low: see `Pack`.
     """
     kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]
     chosen = [kind() for kind in kinds if optional or kind.when == "always"]
-    return run_passes(poly, [Pack(slots), *chosen])
+    return run_passes(poly, [Pack(slots, features_low), *chosen])
 
 
-def levels_and_slots(poly: Module) -> tuple[int, int]:
+def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int]:
     """The facts that parameters are chosen by: the program's levels, and the slots that it
     needs.
     """
     slots = least_slots(poly)
-    return critical_path(packed(poly, slots, optional=False)).total, slots
+    return critical_path(packed(poly, slots, False, features_low)).total, slots
 
 
 class _Found(NamedTuple):
-    """A way to lower a poly module: its passes, its parameters, and its cost."""
+    """A way to lower a poly module: its passes, its parameters, its cost, and its predicted
+    seconds.
+    """
 
     passes: list[Pass]
     parameters: Parameters
     cost: Cost
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -258,16 +262,15 @@ class _Choice:
         Raises AtlasError if no way leads to a program, even without the optional passes.
         """
         kind, *rest = kinds
-        if kind.gives == "ckks":
-            levels, slots = levels_and_slots(module)
-            parameters = self.choose(levels, slots)
-            costs = None if self.costs is None else self.costs(parameters)
-            goal = Goal(parameters, costs, self.fewest)
+        if kind is Pack:
+            return self._packed(module, rest)
         step = kind() if goal is None else kind.for_goal(goal)
         if isinstance(step, PlaceBootstraps):
             assert goal is not None, "levels are placed before a program is packed"
-            cost = step.solve(module)[0].cost, levels
-            return _Found([step, *(k.for_goal(goal) for k in rest)], goal.parameters, cost)
+            placement, _ = step.solve(module)
+            steps = [step, *(k.for_goal(goal) for k in rest)]
+            cost = placement.cost, levels
+            return _Found(steps, goal.parameters, cost, step.seconds(placement))
         if step.when == "always":
             found = self.best(run_passes(module, [step]), rest, goal, levels)
             return found._replace(passes=[step, *found.passes])
@@ -279,6 +282,30 @@ class _Choice:
         if taken is not None and step.pays(taken.cost, lambda: without().cost, goal):
             return taken._replace(passes=[step, *taken.passes])
         return without()
+
+    def _packed(self, module: Module, rest: PassKinds) -> _Found:
+        """The faster packing, and the cheapest way through the passes after it. Without costs the
+        features lie in the top bits.
+        """
+
+        def way(features_low: bool) -> _Found:
+            levels, slots = levels_and_slots(module, features_low)
+            parameters = self.choose(levels, slots)
+            costs = None if self.costs is None else self.costs(parameters)
+            step = Pack(parameters.slots, features_low)
+            goal = Goal(parameters, costs, self.fewest)
+            found = self.best(run_passes(module, [step]), rest, goal, levels)
+            return found._replace(passes=[step, *found.passes])
+
+        ways, refused = list[_Found](), list[AtlasError]()
+        for features_low in (False, True) if self.costs is not None else (False,):
+            try:
+                ways.append(way(features_low))
+            except AtlasError as error:  # too large, or too many levels
+                refused.append(error)
+        if not ways:
+            raise refused[0]
+        return min(ways, key=lambda found: found.seconds)
 
 
 def require_slots(module: Module) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -42,12 +43,13 @@ _Key = tuple[int, tuple[int, ...]]
 
 
 class PackingChoice(NamedTuple):
-    """Slots of a ciphertext, and whether sums are gathered into one ciphertext, as in a program
-    with bootstraps.
+    """Slots of a ciphertext, whether sums are gathered into one ciphertext, as in a program with
+    bootstraps, and whether features lie in the low slot bits.
     """
 
     slots: int
     gathered: bool
+    features_low: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class LatencyModel:
         reference: approximations of all nonlinear ops, for the first lowering.
 
     Attributes:
+        reference: the approximations of the first lowering.
         chain: parameters -> the program under this set, as a `TimedChain`.
 
     Raises:
@@ -80,7 +83,7 @@ class LatencyModel:
 
     def __init__(self, module: Module, target: LatencyTarget, reference: Approximations) -> None:
         self._ops = {op.value.name: op for op in nonlinear_ops(module)}
-        self._target, self._reference = target, dict(reference)
+        self._target, self.reference = target, dict(reference)
         self._module = copy.copy(module)
         self._module.symbols = {name: _shape(array) for name, array in module.symbols.items()}
         self._places = places_of(module)
@@ -93,7 +96,7 @@ class LatencyModel:
         self.chain: Callable[[Any], TimedChain] = cache(
             lambda parameters: TimedChain(self, parameters, target)
         )
-        self._first = self._poly(self._reference)
+        self._first = self._poly(self.reference)
         levels, self._least_slots = levels_and_slots(self._first)
         self._without_bootstraps = PackingChoice(
             target.choose(levels, self._least_slots).slots, False
@@ -131,7 +134,7 @@ class LatencyModel:
 
     def digest(self) -> str:
         """SHA-256 (hex) of the costs of the reference program's parameter set."""
-        parameters = self.parameters(self._reference)
+        parameters = self.parameters(self.reference)
         costs = sorted(self._target.costs(parameters).items())
         return hashlib.sha256(f"{parameters} {costs}".encode()).hexdigest()
 
@@ -139,7 +142,7 @@ class LatencyModel:
         """The reference program in a packing."""
         if packing not in self._programs:
             self._programs[packing] = self._cut(self._first, packing)
-            self._register(packing, self._programs[packing], self._reference)
+            self._register(packing, self._programs[packing], self.reference)
         return self._programs[packing]
 
     def segment(
@@ -181,7 +184,7 @@ class LatencyModel:
         """
         like = {_alike(self._ops[name]): given[name] for name in names}
         chosen = {
-            name: like.get(_alike(op), self._reference[name]) for name, op in self._ops.items()
+            name: like.get(_alike(op), self.reference[name]) for name, op in self._ops.items()
         }
         chosen |= {name: given[name] for name in names}
         self._register(packing, self._cut(self._poly(chosen), packing), chosen)
@@ -201,11 +204,13 @@ class LatencyModel:
         return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
 
     def _cut(self, poly: Module, packing: PackingChoice) -> SegmentedProgram:
-        return cut(packed(poly, packing.slots, packing.gathered), self._places)
+        slots, gathered, features_low = packing
+        return cut(packed(poly, slots, gathered, features_low), self._places)
 
 
 class TimedChain:
-    """A program under one parameter set: seconds from the fresh input through all segments.
+    """A program under one parameter set: seconds from the fresh input through all segments. Its
+    packing is the faster one under the model's reference.
 
     Attributes:
         names: result names of the nonlinear ops of each segment.
@@ -216,8 +221,20 @@ class TimedChain:
         self.parameters, self._model = parameters, model
         costs = target.costs(parameters)
         self._tables = Tables(PlaceBootstraps.for_goal(Goal(parameters, costs)).chain, costs)
-        self._packing = PackingChoice(parameters.slots, parameters.bootstrap_level is not None)
-        program = model.program(self._packing)
+        gathered = parameters.bootstrap_level is not None
+        self._packing = PackingChoice(parameters.slots, gathered)
+        self._take(self._packing)
+        fastest = self.seconds(model.reference)
+        low = self._packing._replace(features_low=True)
+        with suppress(AtlasError):  # it cannot be packed so, or falls into other segments
+            self._take(low)
+            if self.seconds(model.reference) < fastest:
+                return
+        self._take(low._replace(features_low=False))
+
+    def _take(self, packing: PackingChoice) -> None:
+        program = self._model.program(packing)
+        self._packing = packing
         self.names = tuple(one.names for one in program.cuts)
         self.start = self._tables.start(program.width)
 

@@ -20,10 +20,11 @@ from atlasc.ir.ops.poly import FILL, LOG_KEYS, chebyshev_levels
 from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, require_function
 from atlasc.ir.types import CiphertextType, TensorType
 
-FIRST_ROW = A("first_row", "bool", "zero in all tokens but the first", optional=True)
+ONLY_FIRST = A("only_first", "bool", "zero in unused slots: only their index 0 stays",
+               optional=True)  # fmt: skip
 PADDING = (
     A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)", optional=True),
-    FIRST_ROW,
+    ONLY_FIRST,
 )
 HIDDEN = ("b", "t", "g", "d")
 """Axes of a hidden state's layout."""
@@ -31,6 +32,9 @@ LAYOUT = A("layout", "layout", "packing of the result")
 QK_LEVELS = 3  # masks of the rotations, product, packing mask
 PV_LEVELS = 3  # extraction mask (at the level of V's rotation masks), product, last rotation masks
 ROW_LEVELS = 3  # of both products with one query: the product, two masks
+# With features in the low bits, where rotations by tokens need no masks:
+LOW_PV_LEVELS = 2  # extraction mask, product
+LOW_ROW_SCORE_LEVELS, LOW_ROW_CONTEXT_LEVELS = 2, 1  # the product; for scores one mask
 
 
 def declare_ckks(
@@ -190,7 +194,7 @@ def _mul_plain(site: Site) -> Layout:
     source = first_layout(site)
     for mask in site.types[1:]:
         rules.check_mask(mask, (source.extent("b"), source.extent("t")))
-        alone = not {"zero_padding", "first_row", "layout"} & set(site.attributes)
+        alone = not {"zero_padding", "only_first", "layout"} & set(site.attributes)
         require(alone, "with a mask there is nothing to say about padding or layout")
         require(not isinstance(site.attributes["value"], Symbol), "with a mask value is a number")
     layout = site.attributes.get("layout", source)
@@ -205,7 +209,7 @@ declare_ckks("ckks.mul_plain",
              A("value", "scalar or symbol", "broadcast to the packed tensor"),
              A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),
-             FIRST_ROW,
+             ONLY_FIRST,
              A("layout", "layout", "of the result, where a replicated operand grows an axis",
                optional=True),
              levels=1)  # fmt: skip
@@ -254,19 +258,22 @@ def _replicate(site: Site) -> Layout:
 
 
 declare_ckks("ckks.replicate",
-             "Copies one token into the slots of all tokens, which must be zero before.",
+             "Copies index 0 of unused fields into their other slots, which must be zero before: "
+             "one token into the slots of all tokens, a sum into the slots of its features.",
              "x", _replicate, LAYOUT)  # fmt: skip
 
 
 def _gather(site: Site) -> Layout:
     layout = first_layout(site)
-    if layout.gathered is None:
+    gathered = layout.without((UNUSED,), REPLICATED).gathered
+    if gathered is None:
         raise RuleError(f"the copies in the layout {layout} have no room for its ciphertexts")
-    return layout.gathered
+    return gathered
 
 
 declare_ckks("ckks.gather",
-             "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
+             "Moves all ciphertexts of a replicated value into one, in the slots of some copies; "
+             "unused slots count as copies of their index 0.",
              "x", _gather, levels=1)  # fmt: skip
 
 
@@ -350,8 +357,17 @@ def _context(site: Site) -> Layout:
     return site.attributes["layout"]
 
 
+def _context_levels(site: Site) -> int:
+    return LOW_PV_LEVELS if site.attributes["layout"].features_low else PV_LEVELS
+
+
 declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
-             _context, LAYOUT, levels=PV_LEVELS)  # fmt: skip
+             _context, LAYOUT, levels=_context_levels)  # fmt: skip
+
+
+def _row_levels(operand: int, low: int) -> Callable[[Site], int]:
+    """Levels of a product with one query, beside keys or values."""
+    return lambda site: low if first_layout(site, operand).features_low else ROW_LEVELS
 
 
 def _row_scores(site: Site) -> Layout:
@@ -364,7 +380,7 @@ def _row_scores(site: Site) -> Layout:
 declare_ckks("ckks.row_scores",
              "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
              "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, LAYOUT,
-             levels=ROW_LEVELS)  # fmt: skip
+             levels=_row_levels(1, LOW_ROW_SCORE_LEVELS))  # fmt: skip
 
 
 def _row_context(site: Site) -> Layout:
@@ -376,4 +392,4 @@ def _row_context(site: Site) -> Layout:
 
 
 declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
-             levels=ROW_LEVELS)  # fmt: skip
+             levels=_row_levels(1, LOW_ROW_CONTEXT_LEVELS))  # fmt: skip

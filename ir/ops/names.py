@@ -140,7 +140,7 @@ class Attributes(TypedDict, total=False):
     # value of a masked score
     fill: float
     # zero in all tokens but the first
-    first_row: bool
+    only_first: bool
     # that the sum approximates, where it is known; the client applies it afterwards, along the last
     # axis: log_softmax, softmax, argmax, log_sigmoid, sigmoid, normalize
     function: str

@@ -11,7 +11,7 @@ from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, OBSERVED, observed
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.ir.rewriting import Rewriter
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import (
     Cost,
     Goal,
@@ -80,11 +80,22 @@ def _gathered(module: Module) -> Module:
                 layout = {"layout": layout_of(operand)}
                 spread = add(operand.op, "ckks.spread", [gathered[operand]], layout)
                 rewriter.values[operand] = spread
-        copy = rewriter.copy(op)
-        fits = op.name == "ckks.rotate_sum" and layout_of(op.value).gathered is not None
+        rewriter.copy(op)
+        fits = layout_of(op.value).gathered is not None and _sum_of(op) is not None
         if fits and _feeds_polynomial(op.value, users):
-            gathered[op.value] = add(op, "ckks.gather", [copy], {})
-    return rewriter.module
+            summed = rewriter.values[_sum_of(op) or op.value]
+            gathered[op.value] = add(op, "ckks.gather", [summed], {})
+    return rewriter.module if not gathered else without_dead_ops(rewriter.module)
+
+
+def _sum_of(op: Op) -> Value | None:
+    """The sum that an op makes, in all of its slots or, before it is copied, in index 0 alone; None
+    if it makes no sum.
+    """
+    if op.name == "ckks.replicate":
+        alone = op.operands[0].op
+        return _sum_of(alone.operands[0].op) if alone.attributes.get("only_first") else None
+    return op.value if op.name == "ckks.rotate_sum" else None
 
 
 def _is_alike(op: Op) -> bool:
@@ -106,6 +117,6 @@ def _takes_a_number(op: Op) -> bool:
     """Whether an op of one ciphertext value has only numbers as constants, the same in all
     slots.
     """
-    by_slot = {"layout", "zero_padding", "first_row"} & set(op.attributes)
+    by_slot = {"layout", "zero_padding", "only_first"} & set(op.attributes)
     symbols = any(isinstance(value, Symbol) for value in op.attributes.values())
     return op.name in _NUMBERS and not by_slot and not symbols

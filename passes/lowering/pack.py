@@ -29,6 +29,9 @@ class Pack(Pass):
 
     Attributes:
         slots: slots of a ciphertext.
+        features_low: whether features lie in the low slot bits, and not in the top ones. Diagonals
+            of weights then repeat, which makes linear layers cheap; sums over features take a
+            level.
     """
 
     name = "pack"
@@ -36,6 +39,7 @@ class Pack(Pass):
     gives = "ckks"
     keeps = (MAGNITUDES, NOISE_GAINS)
     slots: int = 32768
+    features_low: bool = False
 
     @classmethod
     def for_goal(cls, goal: Goal) -> Pass:
@@ -50,11 +54,12 @@ class Pack(Pass):
         """
         if self.slots < 1 or self.slots & (self.slots - 1):
             raise AtlasError(f"the number of slots must be a power of two, not {self.slots}")
-        packer = Packer(module, self.slots, report)
+        packer = Packer(module, self.slots, report, self.features_low)
         packing = packer.packing
         report.say(
             f"packing: {packing.width} features a block, slot bits d={packing.d} g={packing.g} "
-            f"b={packing.b} t={packing.t}"
+            f"b={packing.b} t={packing.t}, features in the "
+            f"{'low' if packing.features_low else 'top'} bits"
         )
         for op in module.ops:
             result = RULES[op.name](packer, op)
@@ -169,8 +174,13 @@ def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
 
 def _row_sum(packer: Packer, op: Op) -> Value:
     if packer.forms[op.operands[0]] is Form.SCORES:
-        return packer.emit(op, "ckks.rotate_sum", packer.operand(op), axes=["s"])
-    return packer.emit(op, "ckks.rotate_sum", _clean(packer, op), axes=["d", "g"])
+        return _sum(packer, op, packer.operand(op), ["s"])
+    return _sum(packer, op, _clean(packer, op), ["d", "g"])
+
+
+def _sum(packer: Packer, op: Op, x: Value, axes: list[str]) -> Value:
+    """A sum over axes, in all of their slots."""
+    return packer.copied(op, packer.emit(op, "ckks.rotate_sum", x, axes=axes))
 
 
 def _clean(packer: Packer, op: Op) -> Value:
@@ -191,7 +201,7 @@ def _center(packer: Packer, op: Op) -> Value:
     """
     x, layout = _clean(packer, op), packer.layout(op)
     share = 1.0 / op.operands[0].tensor.shape[-1]
-    total = packer.emit(op, "ckks.rotate_sum", x, axes=["d", "g"])
+    total = _sum(packer, op, x, ["d", "g"])
     value = packer.spread(op, share)
     return packer.emit(
         op, "ckks.sub", x, packer.emit(op, "ckks.mul_plain", total, value=value, layout=layout)
@@ -210,9 +220,10 @@ def _mean(packer: Packer, op: Op) -> Value:
 
 
 def _select(packer: Packer, op: Op) -> Value:
-    return packer.emit(
+    chosen = packer.emit(
         op, "ckks.select", packer.operand(op), layout_axis="t", index=op.attributes["index"]
     )
+    return packer.copied(op, chosen)
 
 
 def _same_slots(packer: Packer, op: Op) -> Value:

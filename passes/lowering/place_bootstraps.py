@@ -107,12 +107,15 @@ class PlaceBootstraps(Pass):
         if noise:
             report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
         if self.costs is not None:
-            seconds = placement.cost - (FEWEST * bootstraps if self.fewest else 0.0)
-            cost = f"{seconds:.1f} s predicted, "
+            cost = f"{self.seconds(placement):.1f} s predicted, "
         report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
         facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
         placed.attributes |= facts
         return placed
+
+    def seconds(self, placement: Placement) -> float:
+        """Predicted seconds of a placement; without costs the number of bootstraps."""
+        return placement.cost - (FEWEST * placement.bootstrap_count if self.fewest else 0.0)
 
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
         """The best placement of a module, and the node of each op that has a node."""

@@ -17,7 +17,6 @@ cheap:
 * Only ``start`` cycles q (and p), so n/2B cycles are enough.
 
 A cycle is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
-The cycle back uses the same masks as the packing of the diagonals.
 The cycle back shares its masks with the packing of the diagonals.
 """
 
@@ -28,31 +27,42 @@ import numpy as np
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import number
-from atlasc.program.kernels.context import Context, has_mask, layout_of
-from atlasc.program.kernels.scores import Scores
+from atlasc.program.kernels.context import Context, layout_of
+from atlasc.program.kernels.low_features import LowDiagonals
+from atlasc.program.kernels.scores import Diagonals, Scores
 from atlasc.program.plaintexts import Slots
 from atlasc.program.record import Register
 
 
-class _Diagonals(Scores):
-    """Scores, and the rotations that bring queries, keys and values to their diagonals."""
+class HighDiagonals(Diagonals):
+    """Scores with features in the top bits, and the rotations that bring queries, keys and values
+    to their diagonals.
+    """
 
-    def __init__(self, ctx: Context, layout: Layout) -> None:
-        super().__init__(ctx, layout)
-        self.engine = ctx.engine
+    def keys(self, x: Register) -> list[Register]:
+        """Skewed copies of keys; copy r is rotated by r features, as the query."""
+        return [
+            self.ctx.engine.rotate(copy, r * self.feature_stride)
+            for r, copy in enumerate(self.skewed(x, -1, 1j))
+        ]
+
+    def values(self, x: Register) -> list[Register]:
+        """Skewed copies of values."""
+        return self.skewed(x, 1, -1j)
 
     def skewed(self, x: Register, direction: int, unit: complex) -> list[Register]:
         """B copies of x, halved. In the real part of copy r, token t of feature d is token t + j of
         x, with j = (d + direction · r) mod B. In the imaginary part it is ``unit`` times token
         t + j + n/2.
         """
+        engine = self.ctx.engine
         moves = [
             (j, unit if part else 1.0, rotation)
             for part, offset in enumerate(self.halves)
             for j in range(self.baby)
             for rotation in self.token_rotations(j + offset)
         ]
-        rotated = self.engine.rotate_many(x, [move[2] * self.stride for move in moves])
+        rotated = engine.rotate_many(x, [move[2] * self.stride for move in moves])
 
         def chosen(r: int, j: int, factor: complex, rotation: int) -> Slots:
             skew = (j - direction * r) % self.baby
@@ -64,7 +74,7 @@ class _Diagonals(Scores):
             return self.served(rotation) * keys * low * (factor / len(self.halves))
 
         return [
-            self.engine.dot_plain(rotated, [self.ctx.slots(chosen, r, *move) for move in moves])
+            engine.dot_plain(rotated, [self.ctx.slots(chosen, r, *move) for move in moves])
             for r in range(self.baby)
         ]
 
@@ -72,8 +82,8 @@ class _Diagonals(Scores):
         """cycle(x, amount); with ``start`` only of the diagonals from ``start`` on, 0 elsewhere."""
         if amount == 0 and start is None:
             return x
-        turns = self.token_rotations(amount)
-        rotated = self.engine.rotate_many(x, [rotation * self.stride for rotation in turns])
+        engine, turns = self.ctx.engine, self.token_rotations(amount)
+        rotated = engine.rotate_many(x, [rotation * self.stride for rotation in turns])
 
         def inside(rotation: int) -> Slots:
             served = self.served(rotation)
@@ -83,86 +93,76 @@ class _Diagonals(Scores):
             return served * self.block(start) * first
 
         vectors = [self.ctx.slots(inside, rotation) for rotation in turns]
-        return self.engine.dot_plain(rotated, vectors)
+        return engine.dot_plain(rotated, vectors)
 
-    def by_feature(self, x: Register) -> list[Register]:
+    def queries(self, x: Register, start: int) -> list[Register]:
+        """x for the diagonals from ``start`` on, one for each copy of the keys."""
+        return self._by_features(self.cycle(x, -start))
+
+    def _by_features(self, x: Register) -> list[Register]:
         """x rotated by 0 … B − 1 features."""
-        amounts = [r * self.top_stride for r in range(self.baby)]
-        return self.engine.rotate_many(x, amounts)
+        amounts = [r * self.feature_stride for r in range(self.baby)]
+        return self.ctx.engine.rotate_many(x, amounts)
 
-    def sum_over_groups(self, x: Register) -> Register:
+    def _sum_over_groups(self, x: Register) -> Register:
         """Σ over the features that are equal modulo B; all of these get the sum."""
-        groups, stride = self.width // self.baby, self.top_stride
+        groups, stride = self.width // self.baby, self.feature_stride
         return self.ctx.double_and_add(x, stride * self.baby, groups.bit_length() - 1)
 
-    def placed(self, op: Op, total: Register, start: int) -> Register:
-        """The diagonals from ``start`` on, cycled back; 0 elsewhere and for masked keys.
+    def placed(self, op: Op, product: Register, start: int) -> Register:
+        """The diagonals from ``start`` on, summed over the features and cycled back; 0 elsewhere
+        and for masked keys.
 
         If the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
         """
-        full = self.layout.extent("t") == self.tokens
-        alike = not has_mask(op) and not op.attributes.get("causal") and full
-        sources = [total] if alike else [total, self.engine.conjugate(total)]
+        engine = self.ctx.engine
+        total = self._sum_over_groups(product)  # [batch, tokens, heads, (groups), B diagonals]
+        sources = [total] if self.sees_all(op) else [total, engine.conjugate(total)]
 
         def cycled(rotation: int, part: int) -> Slots:
-            first = start - start % self.inner
-            one, *others = [self.kept(op, first + half) * 0.5 for half in self.halves]
-            both = one + (others[-1] if others else one) * (-1.0 if part else 1.0)
+            both = self.both_kept(op, start, part)
             return (self.served(rotation) * self.block(start) * both).rolled(rotation * self.stride)
 
         terms = []
         for rotation in self.token_rotations(start):
             vectors = [self.ctx.slots(cycled, rotation, part) for part in range(len(sources))]
-            both = self.engine.dot_plain(sources, vectors)
-            terms.append(self.engine.rotate(both, rotation * self.stride))
+            both = engine.dot_plain(sources, vectors)
+            terms.append(engine.rotate(both, rotation * self.stride))
         return self.ctx.total(terms)
 
-    def apart(self, first: int, both: Register) -> list[tuple[int, Register]]:
-        """(first diagonal, ciphertext) of the real and the imaginary part of a ciphertext."""
-        if len(self.halves) == 1:
-            return [(first, both)]
-        half, other = self.halves[1], self.engine.conjugate(both)
-        low, high = self.engine.add(both, other), self.engine.times_i(self.engine.sub(other, both))
-        if self.inner == self.tokens:  # both halves share a ciphertext
-            moved = self.engine.rotate(high, -half * self.top_stride)
-            return [(first, self.engine.add(low, moved))]
-        return [(first, low), (first + half, high)]
+    def completed(self, x: Register) -> Register:
+        """Scores with copies of the diagonals in the features that have none: they have them."""
+        return x
 
-    def together(self, weights: list[Register], index: dict[str, int], first: int) -> Register:
-        """The inverse of ``apart``: one ciphertext with two halves of the diagonals as its
-        parts.
-        """
-        low = weights[self.number(index, first)]
-        if len(self.halves) == 1:
-            return low
-        half = self.halves[1]
-        if self.inner == self.tokens:
-            high = self.engine.rotate(low, half * self.top_stride)
-        else:
-            high = weights[self.number(index, first + half)]
-        return self.engine.add(low, self.engine.times_i(high))
+    def weights(self, x: Register, start: int) -> list[Register]:
+        """The diagonals from ``start`` on, in all groups: one for each copy of the values."""
+        return self._by_features(self._sum_over_groups(self.cycle(x, -start, start)))
+
+    def back(self, product: Register, start: int) -> Register:
+        """The context of the diagonals from ``start`` on, at its queries."""
+        return self.cycle(product, start)
+
+
+def _diagonals(ctx: Context, scores: Layout) -> HighDiagonals | LowDiagonals:
+    return (LowDiagonals if scores.features_low else HighDiagonals)(ctx, scores)
 
 
 def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
     """Kernel of ``ckks.ct_matmul_qk``: scores [batch, heads, diagonals, tokens] of q and k."""
-    engine, at = ctx.engine, _Diagonals(ctx, layout_of(op.value))
+    engine, at = ctx.engine, _diagonals(ctx, layout_of(op.value))
     result: dict[int, Register] = {}
     for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
-        copies = [
-            engine.rotate(copy, r * at.top_stride)
-            for r, copy in enumerate(at.skewed(k[column], -1, 1j))
-        ]
+        copies = at.keys(k[column])
         packed: dict[int, Register] = {}
         for start in at.starts:
-            query = at.cycle(q[column], -start)  # [batch, tokens, heads, features]
-            product = engine.dot(at.by_feature(query), copies)  # [batch, tokens, heads, features]
-            total = at.sum_over_groups(product)  # [batch, tokens, heads, (groups), B diagonals]
-            placed = at.placed(op, total, start)  # [batch, tokens, heads, diagonals]
+            # [batch, tokens, heads, features]
+            product = engine.dot(at.queries(q[column], start), copies)
+            placed = at.placed(op, product, start)  # [batch, tokens, heads, diagonals]
             first = start - start % at.inner
             packed[first] = engine.add(packed[first], placed) if first in packed else placed
         for first, both in packed.items():
             for diagonal, part in at.apart(first, both):
-                result[at.number(index, diagonal)] = part
+                result[at.number(index, diagonal)] = at.completed(part)
     complete = [result[number] for number in sorted(result)]
     return fill_masked(ctx, op, complete)
 
@@ -190,19 +190,18 @@ def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 def ct_matmul_pv(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
     """Kernel of ``ckks.ct_matmul_pv``: the context [batch, tokens, heads, features] of p and v."""
-    engine, at, result = ctx.engine, _Diagonals(ctx, layout_of(op.operands[0])), []
+    engine, at, result = ctx.engine, _diagonals(ctx, layout_of(op.operands[0])), []
     for column, index in enumerate(layout_of(op.operands[1]).ciphertext_index):
-        copies = at.skewed(v[column], 1, -1j)
+        copies = at.values(v[column])
         both: dict[int, Register] = {}
         terms = []
         for start in at.starts:
             first = start - start % at.inner
             if first not in both:
                 both[first] = at.together(p, index, first)
-            group = at.sum_over_groups(at.cycle(both[first], -start, start))
-            # group: [batch, tokens, heads, (groups), B diagonals]; product: [..., features]
-            product = engine.dot(at.by_feature(group), copies)
-            terms.append(at.cycle(product, start))
+            # [batch, tokens, heads, features]
+            product = engine.dot(at.weights(both[first], start), copies)
+            terms.append(at.back(product, start))
         total = ctx.total(terms)
         if len(at.halves) > 1:
             total = engine.add(total, engine.conjugate(total))

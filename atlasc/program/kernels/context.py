@@ -21,6 +21,9 @@ Key = TypeVar("Key", bound=Hashable)
 KEY_SWITCH = 20
 """Rough cost of a key switch, in products with a plaintext (its encoding included). Linear
 transforms and attention choose their plans by it."""
+GIANT_STEP = 8
+"""Rough cost of a giant step of a fused transform, in baby steps. Transforms by diagonals that
+repeat choose their plans by it."""
 ROWS = ("b", "t")
 """Axes whose padding copies index 0. A padding row is then as harmless as a real row; a row of
 zeros would have variance 0 and leave every calibrated range."""
@@ -54,11 +57,13 @@ class Context:
         """The plaintext ``function(*arguments)``; empty slots if only costs are recorded."""
         return NOTHING if self.costs_only else function(*arguments)
 
-    def table(self, name: str, of: Hashable, make: Callable[[], np.ndarray]) -> Table:
+    def table(
+        self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1
+    ) -> Table:
         """The table called ``name`` for a layout, or for anything else that it depends on; made
         once.
         """
-        return self._tables.setdefault((name, of), Table(name, make))
+        return self._tables.setdefault((name, of), Table(name, make, repeats))
 
     def array_slots(self, op: Op, array: Argument | Literal, shape: tuple[int, ...]) -> list[Slots]:
         """An array ``[..., F]`` in the layout of an op's result, one plaintext per ciphertext.
@@ -73,7 +78,7 @@ class Context:
         repeat = (*ROWS, "g") if flags.get("copy_padding") else repeat
         features = shape[-1] > 1
         shape = shape if features else (*shape, 1)
-        tables = self.places(layout, shape, repeat, features, bool(flags.get("first_row")))
+        tables = self.places(layout, shape, repeat, features, bool(flags.get("only_first")))
         return [Slots.of(array, (table, 0)) for table in tables]
 
     def places(
@@ -82,7 +87,7 @@ class Context:
         shape: tuple[int, ...],
         repeat: tuple[str, ...],
         features: bool = False,
-        first_row: bool = False,
+        only_first: bool = False,
     ) -> list[Table]:
         """For each ciphertext a table of the element of an array that each slot takes.
 
@@ -92,16 +97,18 @@ class Context:
                 axis stands for blocks and features of a block.
             repeat: axes whose padding copies index 0.
             features: whether the last axis is split into blocks.
-            first_row: whether tokens other than the first get 0.
+            only_first: whether unused slots get 0.
         """
-        key = (layout, shape, repeat, features, first_row)
+        key = (layout, shape, repeat, features, only_first)
         if key not in self._tables:
             numbers = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
             # [ciphertexts, slots]; 0 where there is no element
             packed = layout.pack(blocked(numbers, layout) if features else numbers, repeat)
-            packed = packed * (first_rows(layout) if first_row else 1.0)
+            packed = packed * (first_of_unused(layout) if only_first else 1.0)
+            repeats = _repeats(packed) if layout.features_low else 1
+            period = layout.slots // repeats
             self._tables[key] = [
-                Table(f"element.{out}", partial(np.subtract, places, 1))
+                Table(f"element.{out}", partial(np.subtract, places[:period], 1), repeats)
                 for out, places in enumerate(packed.astype(np.int32))
             ]
         return list(self._tables[key])
@@ -140,11 +147,23 @@ def place_of(layout: Layout, index: Mapping[str, int]) -> tuple[int, int]:
     return int(layout.ciphertext_of(at)), int(layout.slot_of(at))
 
 
-def first_rows(layout: Layout) -> np.ndarray:
-    """1 in the slots of token 0 and 0 elsewhere, ``[slots]``, for a layout without its tokens."""
-    unused = layout.field(UNUSED)
-    tokens = 1 << unused.bits if unused is not None else 1
-    return (np.arange(layout.slots) % tokens == 0).astype(np.float64)
+def first_of_unused(layout: Layout) -> np.ndarray:
+    """1 in slots with index 0 in every unused field and 0 elsewhere, ``[slots]``: the slots of the
+    one token of a layout, or of its sums.
+    """
+    return (layout.slot_index(UNUSED) == 0).astype(np.float64)
+
+
+def _repeats(packed: np.ndarray) -> int:
+    """How often all rows of ``[rows, slots]`` repeat, a power of two."""
+    slots = packed.shape[-1]
+    repeats = 1
+    while 2 * repeats <= slots:
+        halves = packed[:, : slots // repeats].reshape(len(packed), 2, -1)
+        if (halves[:, 0] != halves[:, 1]).any():
+            break
+        repeats *= 2
+    return repeats
 
 
 def blocked(vector: np.ndarray, layout: Layout) -> np.ndarray:

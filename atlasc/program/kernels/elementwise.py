@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.layout import Layout
+from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Symbol, number
 from atlasc.program.kernels.context import Context, has_mask, layout_of, place_of
@@ -20,7 +20,7 @@ from atlasc.program.paterson_stockmeyer import (
     evaluate_plan,
     plan_chebyshev,
 )
-from atlasc.program.plaintexts import MASK, Argument, Literal, Plaintext, Slots, Table
+from atlasc.program.plaintexts import MASK, Argument, Literal, Plaintext, Slots
 from atlasc.program.record import Register
 
 
@@ -148,32 +148,70 @@ def gather(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
     The sum is equal in all copies along its axis, so each ciphertext fills the slots of some
     copies. Slots without a ciphertext hold the first one, so that a polynomial stays in its range
-    there.
+    there. Of a sum in index 0 alone, that index is moved to the first of these copies, and copied.
     """
-    masks = [Slots.where(place) for place in _places(ctx, layout_of(op.operands[0]))]
-    everywhere = ctx.table("everywhere", None, lambda: np.array([True]))
-    masks[0] = sum((mask * -1.0 for mask in masks[1:]), Slots.where(everywhere))
-    return [ctx.engine.dot_plain(x, masks)]
+    source = layout_of(op.operands[0])
+    places = _Places(ctx, source.without((UNUSED,), REPLICATED))
+    if source.field(UNUSED) is None:
+        masks = [places.mask(number) for number in places.numbers]
+        everywhere = ctx.table("everywhere", None, lambda: np.array([True]))
+        masks[0] = sum((mask * -1.0 for mask in masks[1:]), Slots.where(everywhere))
+        return [ctx.engine.dot_plain(x, masks)]
+    free = sorted({*range(places.count)} - {*places.numbers})
+    pairs = [*zip(x, places.numbers, strict=True), *((x[0], number) for number in free)]
+    one = ctx.engine.dot_plain(
+        [ctx.engine.rotate(sum_, -number * places.stride) for sum_, number in pairs],
+        [places.first(number) for _, number in pairs],
+    )
+    copies = (places.stride // places.copy_stride).bit_length() - 1
+    return [ctx.double_and_add(one, -places.copy_stride, copies)]
 
 
 def spread(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.spread``, the inverse of ``gather``."""
-    layout = layout_of(op.value)
-    bits = sum(field.bits for field in layout.outer)
-    result = []
-    for mask in _places(ctx, layout):
-        one = ctx.engine.mul_plain(x[0], Slots.where(mask))
-        result.append(ctx.double_and_add(one, layout.slots >> bits, bits))
+    layout, result = layout_of(op.value), []
+    places, bits = _Places(ctx, layout), sum(field.bits for field in layout.outer)
+    for place in places.numbers:
+        one = ctx.engine.mul_plain(x[0], places.mask(place))
+        if places.cyclic:
+            result.append(ctx.double_and_add(one, places.stride, bits))
+        else:
+            one = ctx.engine.rotate(one, place * places.stride)
+            result.append(ctx.double_and_add(one, -places.stride, bits))
     return result
 
 
-def _places(ctx: Context, layout: Layout) -> list[Table]:
-    """For each ciphertext, the mask of its slots in the ciphertext that holds them all."""
-    assert layout.gathered is not None
-    places = 1 << sum(field.bits for field in layout.outer)
-    firsts = [place_of(layout.gathered, index)[1] for index in layout.ciphertext_index]
-    numbers = [first * places // layout.slots for first in firsts]
-    return [
-        ctx.table(f"place.{number}", places, partial(np.equal, np.arange(places), number))
-        for number in numbers
-    ]
+class _Places:
+    """The slots of each ciphertext of a layout in the one ciphertext that holds them all.
+
+    Attributes:
+        numbers: place of each ciphertext.
+        count: number of places.
+        stride, copy_stride: slots between neighbouring places, and between copies in one place.
+        cyclic: whether a rotation by places wraps around.
+    """
+
+    def __init__(self, ctx: Context, layout: Layout) -> None:
+        gathered, at = layout.gathered, layout.copied
+        assert gathered is not None and at is not None
+        self._ctx, self._slots = ctx, layout.slots
+        bits = sum(field.bits for field in layout.outer)
+        self.count, self.cyclic = 1 << bits, at == 0
+        self.copy_stride = 1 << sum(field.bits for field in layout.fields[at + 1 :])
+        self.stride = self.copy_stride << (layout.fields[at].bits - bits)
+        firsts = [place_of(gathered, index)[1] for index in layout.ciphertext_index]
+        self.numbers = [first // self.stride for first in firsts]
+
+    def mask(self, number: int) -> Slots:
+        """1 in the slots of a place, 0 elsewhere."""
+        return self._where(f"place.{number}", self.count, number)
+
+    def first(self, number: int) -> Slots:
+        """1 in the slots of the first copy of a place, 0 elsewhere."""
+        copies = self.stride // self.copy_stride
+        return self._where(f"first of place.{number}", self.count * copies, number * copies)
+
+    def _where(self, name: str, parts: int, part: int) -> Slots:
+        repeats = self._slots // (self.count * self.stride)
+        make = partial(np.equal, np.arange(parts), part)
+        return Slots.where(self._ctx.table(name, (parts, repeats), make, repeats))

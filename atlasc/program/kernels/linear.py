@@ -32,15 +32,17 @@ import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
+from atlasc.program.engine import TransformTerm
 from atlasc.program.kernels.context import (
+    GIANT_STEP,
     KEY_SWITCH,
     ROWS,
     Context,
     blocked,
-    first_rows,
+    first_of_unused,
     layout_of,
 )
-from atlasc.program.plaintexts import NOWHERE, Argument, Slots, TableRotation
+from atlasc.program.plaintexts import NOWHERE, Argument, Root, Slots, Table, TableRotation
 from atlasc.program.record import Register
 
 Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
@@ -65,9 +67,16 @@ class FeatureMap:
         return 1 << self.layout.offset(lowest)
 
     @cached_property
+    def repeats(self) -> int:
+        """How often a ciphertext has each position: once for each token if features are low."""
+        if not self.layout.features_low:
+            return 1
+        return 1 << sum(field.bits for field in self.layout.fields[:2])
+
+    @cached_property
     def positions(self) -> int:
-        """Number of feature positions in a ciphertext."""
-        return self.layout.slots // self.stride
+        """Number of different feature positions in a ciphertext."""
+        return self.layout.slots // self.stride // self.repeats
 
     @cached_property
     def feature(self) -> np.ndarray:
@@ -75,7 +84,7 @@ class FeatureMap:
         numbers = blocked(np.arange(1, self.features + 1), self.layout)  # [blocks, width]
         # [ciphertexts, slots]
         packed = self.layout.pack(numbers, ("g",) if self.copy_padding else ())
-        return packed[:, :: self.stride].astype(int) - 1
+        return packed[:, : self.positions * self.stride : self.stride].astype(int) - 1
 
     def occupied(self, stride: int) -> np.ndarray:
         """Whether each place of ``stride`` slots holds a feature, ``[ciphertexts, places]``."""
@@ -118,6 +127,8 @@ class DiagonalPlan(NamedTuple):
 def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> DiagonalPlan:
     """The cheapest plan for a weight ``[outputs, inputs]``; B is a power of two."""
     one, other = FeatureMap(source, inputs), FeatureMap(target, outputs)
+    if source.features_low:
+        return DiagonalPlan(repeating_baby_steps(one.positions), False)
 
     def cost(plan: DiagonalPlan) -> int:
         table, steps = _diagonals(one, other, plan.paired), plan.baby_steps
@@ -132,13 +143,57 @@ def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> Di
     return min((DiagonalPlan(1 << bit, paired) for paired in halved for bit in bits), key=cost)
 
 
+def repeating_baby_steps(positions: int) -> int:
+    """B for diagonals that repeat, a power of two.
+
+    It depends on the number of positions alone, so that all layers share their keys. With as many
+    ciphertexts in as out, B baby steps and P/B giant steps cost B + 8 · P/B baby steps.
+    """
+    steps = (1 << bit for bit in range(positions.bit_length()))
+    return min(steps, key=lambda babies: babies + GIANT_STEP * positions // babies)
+
+
 def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.linear_transform``."""
     outputs, inputs = ctx.symbols[op.attributes["weight"].name].shape
     source = FeatureMap(layout_of(op.operands[0]), inputs)
     target = FeatureMap(layout_of(op.value), outputs, op.attributes.get("copy_padding", False))
+    weights = _Weights(ctx, op, source, target)
+    result = (_repeating if source.layout.features_low else _turning)(ctx, op, weights, x)
+    if "bias" not in op.attributes:
+        return result
+    biases = [ctx.slots(weights.bias, out) for out in range(len(result))]
+    return [ctx.engine.add_plain(*pair) for pair in zip(result, biases, strict=True)]
+
+
+def _repeating(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> list[Register]:
+    """weight · x by diagonals that repeat with each token, [batch, tokens, outputs]."""
+    source, steps, engine = weights.source, op.attributes["baby_steps"], ctx.engine
+    alike = source.layout.period <= source.positions
+    if not alike:
+        before = (engine.rotate(one, -source.positions) for one in x)
+        x = [engine.add(one, engine.times_i(other)) for one, other in zip(x, before)]
+    terms = [
+        TransformTerm(
+            k % steps,
+            k - k % steps,
+            ctx.slots(weights.repeating_diagonal, out, into, k, alike),
+            into,
+            out,
+        )
+        for out, row in enumerate(_diagonals(source, weights.target, False))
+        for into, cell in enumerate(row)
+        for k in cell
+    ]
+    result = engine.transform(x, terms)
+    return result if alike else [engine.add(one, engine.conjugate(one)) for one in result]
+
+
+def _turning(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> list[Register]:
+    """weight · x by rotations that turn the whole ciphertext, [batch, tokens, outputs]."""
+    source, target, engine = weights.source, weights.target, ctx.engine
     steps, paired = op.attributes["baby_steps"], op.attributes.get("paired", False)
-    table, engine = _diagonals(source, target, paired), ctx.engine
+    table = _diagonals(source, target, paired)
     babies = []  # for each source ciphertext: baby step -> rotated ciphertext
     for column, ciphertext in enumerate(x):
         if paired:
@@ -147,7 +202,7 @@ def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
         amounts = sorted({k % steps for row in table for k in row[column]})
         rotated = engine.rotate_many(ciphertext, [a * source.stride for a in amounts])
         babies.append(dict(zip(amounts, rotated, strict=True)))
-    weights, result = _Weights(ctx, op, source, target), []
+    result = []
     for out, row in enumerate(table):
         by_giant: dict[int, list[tuple[int, int]]] = {}
         for column, cell in enumerate(row):
@@ -161,10 +216,7 @@ def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
             turned.append(engine.rotate(inner, giant * steps * source.stride))
         total = ctx.total(turned)  # [batch, tokens, outputs]
         result.append(engine.add(total, engine.conjugate(total)) if paired else total)
-    if "bias" not in op.attributes:
-        return result
-    biases = [ctx.slots(weights.bias, out) for out in range(len(result))]
-    return [engine.add_plain(*pair) for pair in zip(result, biases, strict=True)]
+    return result
 
 
 @dataclass(frozen=True)
@@ -190,7 +242,7 @@ class _Weights:
         Of two diagonals that share a plaintext, each is halved.
         """
         source, steps = self.source, self.op.attributes["baby_steps"]
-        column = self.ctx.table(f"column.{into}", source, lambda: source.feature[into])
+        column = self._table(f"column.{into}", source, lambda: source.feature[into])
 
         def one(k: int) -> Slots:
             places = (column, k * source.stride)
@@ -202,6 +254,28 @@ class _Weights:
             found = found * 0.5 + one(k + source.positions // 2) * -0.5j
         return found.rolled(k // steps * steps * source.stride)
 
+    def repeating_diagonal(self, out: int, into: int, k: int, alike: bool) -> Slots:
+        """Diagonal k between a target and a source ciphertext, rotated back for its giant step.
+
+        Where k leads to the next token, the factor −i takes the imaginary part of the operand,
+        which is one token behind. The diagonal is halved, because the sum with the conjugate is the
+        result. If all tokens are ``alike``, neither is needed.
+        """
+        source, steps = self.source, self.op.attributes["baby_steps"]
+        column = self._table(f"column.{into}", source, lambda: source.feature[into])
+        found = self._turned(
+            out, source.features, lambda row: Slots.of(Argument("weight"), row, (column, k))
+        )
+        if not alike:
+            inside = np.arange(source.positions) + k < source.positions
+            quarter = self._table(f"wraps.{k}", source, lambda: np.where(inside, 0, 3))
+            found = found * Slots.of(Root(4), (quarter, 0)) * 0.5  # the third power of i is −i
+        return found.rolled(k - k % steps)
+
+    def _table(self, name: str, of: FeatureMap, make: Callable[[], np.ndarray]) -> Table:
+        """A table over the positions of features."""
+        return self.ctx.table(name, of, make, of.repeats)
+
     def _turned(self, out: int, columns: int, of: Callable[[TableRotation], Slots]) -> Slots:
         """Slots of a result ciphertext, from rows of an array with ``columns`` columns; rotary
         factors are applied."""
@@ -211,7 +285,8 @@ class _Weights:
             def make() -> np.ndarray:
                 return np.where(found < 0, NOWHERE, found * columns)
 
-            return of((ctx.table(f"{name}.{out}", (self.target, columns), make), 0))
+            of_rows = (self.target, columns)
+            return of((ctx.table(f"{name}.{out}", of_rows, make, self.target.repeats), 0))
 
         result = rows("row", feature)
         if "cos" in self.op.attributes:
@@ -221,8 +296,8 @@ class _Weights:
             before = rows("row-half", np.where(~low & there, feature - half, NOWHERE))
             cos, sin = (self._factor(name, out) for name in ("cos", "sin"))
             result = result * cos + (behind * -1.0 + before) * sin
-        if self.op.attributes.get("first_row"):
-            first = ctx.table("first row", layout, lambda: first_rows(layout) > 0)
+        if self.op.attributes.get("only_first"):
+            first = ctx.table("first of unused", layout, lambda: first_of_unused(layout) > 0)
             result = result * Slots.where(first)
         return result
 

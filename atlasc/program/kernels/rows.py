@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from atlasc.ir.layout import Layout
+from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Op
 from atlasc.program.kernels.attention import fill_masked
 from atlasc.program.kernels.context import Context, layout_of, place_of
@@ -33,8 +33,20 @@ from atlasc.program.record import Register
 def replicate(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.replicate``."""
     target, source = layout_of(op.value), layout_of(op.operands[0])
+    if source.features_low:
+        return [_spread_over_unused(ctx, source, one) for one in x]
     places = (place_of(target, index) for index in source.ciphertext_index)
     return _in_places(ctx, target, zip(x, places, strict=True))
+
+
+def _spread_over_unused(ctx: Context, source: Layout, x: Register) -> Register:
+    """Copies of index 0 of the unused fields in their other slots, which are zero before."""
+    low = 0
+    for field in reversed(source.fields):
+        if field.axis == UNUSED:
+            x = ctx.double_and_add(x, -1 << low, field.bits)
+        low += field.bits
+    return x
 
 
 def _in_places(
@@ -46,6 +58,22 @@ def _in_places(
     totals = ctx.totals((number, ctx.engine.rotate(row, -slot)) for row, (number, slot) in rows)
     copies = target.fields[-1].bits
     return [ctx.double_and_add(totals[number], -1, copies) for number in sorted(totals)]
+
+
+def _over_features(ctx: Context, op: Op, keys: Layout, x: Register) -> Register:
+    """Scores from products [batch, tokens, heads, features] with features in the low bits: the sum
+    over the features of a head, in the slots of all of them; 0 for masked keys.
+    """
+    scores, features = Scores(ctx, layout_of(op.value)), keys.field("d")
+    assert features is not None
+    total = ctx.double_and_add(x, keys.stride("d"), features.bits)  # complete at feature 0
+
+    def kept() -> Slots:
+        return scores.kept(op, 0) * Slots.where(first)
+
+    first = ctx.table("feature = 0", keys, lambda: keys.slot_index("d") == 0)
+    one = ctx.engine.mul_plain(total, ctx.slots(kept))
+    return ctx.double_and_add(one, -keys.stride("d"), features.bits)
 
 
 class _Row:
@@ -98,6 +126,9 @@ class _Row:
 def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
     """Kernel of ``ckks.row_scores``: scores [batch, heads, keys] of one query."""
     engine, keys, scores = ctx.engine, layout_of(op.operands[1]), Scores(ctx, layout_of(op.value))
+    if keys.features_low:
+        products = [engine.mul(*pair) for pair in zip(q, k, strict=True)]
+        return fill_masked(ctx, op, [_over_features(ctx, op, keys, one) for one in products])
     row = _Row(scores, keys)
     diagonals = scores.inner.bit_length() - 1
 
@@ -123,6 +154,11 @@ def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> li
 def row_context(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
     """Kernel of ``ckks.row_context``: the context [batch, heads, features] of one query."""
     scores, values = Scores(ctx, layout_of(op.operands[0])), layout_of(op.operands[1])
+    if values.features_low:
+        tokens = values.field("t")
+        assert tokens is not None
+        products = [ctx.engine.mul(*pair) for pair in zip(p, v, strict=True)]
+        return [ctx.double_and_add(x, values.stride("t"), tokens.bits) for x in products]
     row, target, engine = _Row(scores, values), layout_of(op.value), ctx.engine
     moves: list[list[tuple[int, int, int, int]]] = [[] for _ in values.ciphertext_index]
     for column, of_column in enumerate(moves):

@@ -5,14 +5,22 @@ that are computed together. :mod:`atlasc.program.kernels.attention` computes the
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from atlasc.ir.layout import REPLICATED, Field, Layout
 from atlasc.ir.module import Op
-from atlasc.program.kernels.context import KEY_SWITCH, Context, has_mask, place_of
+from atlasc.program.kernels.context import (
+    GIANT_STEP,
+    KEY_SWITCH,
+    Context,
+    has_mask,
+    place_of,
+)
 from atlasc.program.plaintexts import MASK, Argument, Literal, Slots, log_hidden
+from atlasc.program.record import Register
 
 
 def score_layout(hidden: Layout, heads: int) -> Layout:
@@ -20,17 +28,23 @@ def score_layout(hidden: Layout, heads: int) -> Layout:
     bits = {field.axis: field.bits for field in hidden.fields}
     inner = min(bits["d"], bits["t"])
     copies = (Field(REPLICATED, bits["d"] - inner),) if bits["d"] > inner else ()
-    rest = (field for field in hidden.fields if field.axis != "d")
+    diagonals = (*copies, Field("s", inner))
+    at = [field.axis for field in hidden.fields].index("d")
     spilled = (Field("s", bits["t"] - inner, inner),) if bits["t"] > inner else ()
     extents = {"b": hidden.extent("b"), "g": heads, "s": 1 << bits["t"], "t": hidden.extent("t")}
-    fields = (*copies, Field("s", inner), *rest)
+    fields = (*hidden.fields[:at], *diagonals, *hidden.fields[at + 1 :])
     return Layout(fields, (*hidden.outer, *spilled), tuple(extents.items()))
 
 
 def row_score_layout(keys: Layout, heads: int) -> Layout:
     """Layout of the scores ``[b, g, s]`` of one query, for keys in a ``hidden`` layout; ``s`` is
-    the key.
+    the key. With features in the low bits a score lies at its key, in the slots of all features.
     """
+    if keys.features_low:
+        stands = {"t": "s", "d": REPLICATED}
+        fields = tuple(replace(f, axis=stands.get(f.axis, f.axis)) for f in keys.fields)
+        extent = {"b": keys.extent("b"), "g": heads, "s": keys.extent("t")}
+        return Layout(fields, keys.outer, tuple(extent.items()))
     layout = score_layout(keys, heads).one_row
     extents = [(axis, keys.extent("t") if axis == "s" else n) for axis, n in layout.extents]
     return Layout(layout.fields, layout.outer, tuple(extents))
@@ -44,14 +58,9 @@ class Scores:
         real: number of tokens; scores of one query number its keys by ``s``.
         inner: number of diagonals in one ciphertext.
         parts: first diagonal of each ciphertext.
-        stride: slots between neighbouring tokens; 0 if there is one query.
-        top_stride: slots between neighbouring features.
-        width: padded number of features in a block, which are replaced by diagonals.
-        baby: B, number of diagonals that are computed together.
-        starts: first diagonals of the groups that are computed together.
-        halves: offsets from ``start + baby`` to the diagonals in the real and imaginary part.
-        token, feature: token and feature of every slot, [slots]; the feature is the index given by
-            the top bits of a block.
+        period: number of slots that a token has, with features in the low bits; otherwise all.
+        feature_stride: slots between neighbouring features.
+        token, feature: token and feature of every slot, [slots].
     """
 
     def __init__(self, ctx: Context, layout: Layout) -> None:
@@ -60,45 +69,15 @@ class Scores:
         self.tokens, self.inner = 1 << sum(bits), 1 << bits[0]
         self.real = layout.extent("t" if layout.field("t") else "s")
         self.parts = range(0, layout.extent("s"), self.inner)
-        self.stride = layout.stride("t") if layout.field("t") else 0
-        self.top_stride = layout.stride("s")
-        self.width = layout.slots // self.top_stride
-        self.baby = baby_steps(self.tokens, self.inner, self.width)
-        self.starts = range(0, max(self.tokens // 2, 1), self.baby)
-        self.halves = (0, self.tokens // 2) if self.tokens > 1 else (0,)
+        repeats = 1 << sum(field.bits for field in layout.fields[:2]) if layout.features_low else 1
+        self.period = layout.slots // repeats
+        self.feature_stride = layout.stride("s")
         self.token = layout.slot_index("t")
-        self.feature = np.arange(layout.slots) // self.top_stride
-
-    def number(self, index: dict[str, int], diagonal: int) -> int:
-        """The ciphertext of the scores with a diagonal of the heads at an index."""
-        return place_of(self.layout, {**index, "s": diagonal})[0]
-
-    def token_rotations(self, amount: int) -> list[int]:
-        """Rotations, in tokens, that make up ``cycle(x, amount)``; ``served`` has their slots."""
-        other = amount - self.tokens if amount > 0 else amount + self.tokens
-        return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
+        self.feature = np.arange(layout.slots) % self.period // self.feature_stride
 
     def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
         """1 where ``make()`` is true, 0 elsewhere."""
         return Slots.where(self.ctx.table(name, self.layout, make))
-
-    def served(self, rotation: int) -> Slots:
-        """1 where a token stays within the border under a rotation, 0 elsewhere."""
-
-        def make() -> np.ndarray:
-            source = self.token + rotation
-            return (source >= 0) & (source < self.tokens)
-
-        return self.mask(f"stays({rotation})", make)
-
-    def block(self, start: int) -> Slots:
-        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext, 0
-        elsewhere.
-        """
-        number = start % self.inner // self.baby
-        return self.mask(
-            f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
-        )
 
     def kept(self, op: Op, first: int) -> Slots:
         """1 where the query may see the key, 0 elsewhere; padding rows act as row 0.
@@ -158,20 +137,111 @@ class Scores:
         return np.where(self.token < self.real, self.token, 0) + self._query(op)
 
 
+class Diagonals(Scores):
+    """Scores of all queries, and the groups of diagonals that are computed together.
+
+    Attributes:
+        stride: slots between neighbouring tokens.
+        width: padded number of features in a block, which are replaced by diagonals; with features
+            in the top bits of all blocks.
+        baby: B, number of diagonals that are computed together.
+        starts: first diagonals of the groups that are computed together.
+        halves: offsets from ``start + baby`` to the diagonals in the real and imaginary part.
+    """
+
+    def __init__(self, ctx: Context, layout: Layout) -> None:
+        super().__init__(ctx, layout)
+        self.stride = layout.stride("t")
+        self.width = self.period // self.feature_stride
+        self.baby = baby_steps(self.tokens, self.inner, self.width, layout.features_low)
+        self.starts = range(0, max(self.tokens // 2, 1), self.baby)
+        self.halves = (0, self.tokens // 2) if self.tokens > 1 else (0,)
+
+    def number(self, index: dict[str, int], diagonal: int) -> int:
+        """The ciphertext of the scores with a diagonal of the heads at an index."""
+        return place_of(self.layout, {**index, "s": diagonal})[0]
+
+    def token_rotations(self, amount: int) -> list[int]:
+        """Rotations, in tokens, that make up ``cycle(x, amount)``; ``served`` has their slots."""
+        other = amount - self.tokens if amount > 0 else amount + self.tokens
+        return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
+
+    def served(self, rotation: int) -> Slots:
+        """1 where a token stays within the border under a rotation, 0 elsewhere."""
+
+        def make() -> np.ndarray:
+            source = self.token + rotation
+            return (source >= 0) & (source < self.tokens)
+
+        return self.mask(f"stays({rotation})", make)
+
+    def block(self, start: int) -> Slots:
+        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext, 0
+        elsewhere.
+        """
+        number = start % self.inner // self.baby
+        return self.mask(
+            f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
+        )
+
+    def sees_all(self, op: Op) -> bool:
+        """Whether every query may see every key, and no token is padding."""
+        full = self.layout.extent("t") == self.tokens
+        return not has_mask(op) and not op.attributes.get("causal") and full
+
+    def both_kept(self, op: Op, start: int, part: int) -> Slots:
+        """(a + b)/2, or (a − b)/2 for part 1, where a and b are 1 for the diagonals in the real and
+        the imaginary part, from ``start`` on, that a query may see.
+        """
+        first = start - start % self.inner
+        one, *others = [self.kept(op, first + half) * 0.5 for half in self.halves]
+        return one + (others[-1] if others else one) * (-1.0 if part else 1.0)
+
+    def apart(self, first: int, both: Register) -> list[tuple[int, Register]]:
+        """(first diagonal, ciphertext) of the real and the imaginary part of a ciphertext."""
+        engine = self.ctx.engine
+        if len(self.halves) == 1:
+            return [(first, both)]
+        half, other = self.halves[1], engine.conjugate(both)
+        low, high = engine.add(both, other), engine.times_i(engine.sub(other, both))
+        if self.inner == self.tokens:  # both halves share a ciphertext
+            moved = engine.rotate(high, -half * self.feature_stride)
+            return [(first, engine.add(low, moved))]
+        return [(first, low), (first + half, high)]
+
+    def together(self, weights: list[Register], index: dict[str, int], first: int) -> Register:
+        """The inverse of ``apart``: one ciphertext with two halves of the diagonals as its
+        parts.
+        """
+        engine, low = self.ctx.engine, weights[self.number(index, first)]
+        if len(self.halves) == 1:
+            return low
+        half = self.halves[1]
+        if self.inner == self.tokens:
+            high = engine.rotate(low, half * self.feature_stride)
+        else:
+            high = weights[self.number(index, first + half)]
+        return engine.add(low, engine.times_i(high))
+
+
 @lru_cache(maxsize=256)
-def baby_steps(tokens: int, inner: int, width: int) -> int:
+def baby_steps(tokens: int, inner: int, width: int, features_low: bool = False) -> int:
     """The power of two B for which the two products of attention are cheapest.
 
     Args:
         tokens: n, a power of two.
         inner: number of diagonals in a ciphertext.
         width: padded number of features in a block.
+        features_low: whether rotations by features need a mask, and not those by tokens.
     """
     candidates = [1 << bit for bit in range(max(min(tokens // 2, inner), 1).bit_length())]
 
     def cost(baby: int) -> int:
         starts = max(tokens // 2, 1) // baby
         sums = (width // baby).bit_length() - 1
+        if features_low:  # copies by two transforms; half as many rotations by features are hoisted
+            copies = 2 * baby + 4 * baby // GIANT_STEP
+            return KEY_SWITCH * (copies + 2 * starts * (2 + baby - 1 + sums)) + 2 * baby
         key_switches = 5 * baby + starts * (2 + baby - 1 + 1 + sums + 2)
         return KEY_SWITCH * key_switches + 4 * baby * baby
 

@@ -17,7 +17,8 @@ def bits_for(extent: int) -> int:
 
 @dataclass(frozen=True)
 class Packing:
-    """Feature-major packing: slot = ((d · 2^g + g) · 2^b + b) · 2^t + t.
+    """Slots of the axes: with features in the top bits slot = ((d · 2^g + g) · 2^b + b) · 2^t + t,
+    with features in the low bits slot = ((t · 2^b + b) · 2^d + d) · 2^g + g.
 
     Features are split into blocks (g) of ``width`` features (d). The width is that of an attention
     head, so that hidden state, heads and scores share one arrangement, and no op has to move data
@@ -27,6 +28,7 @@ class Packing:
     Attributes:
         width: number of features in a block.
         d, g, b, t: slot bits of each axis; their sum is the slot bits of a ciphertext.
+        features_low: whether the features lie in the low bits.
     """
 
     width: int
@@ -34,6 +36,7 @@ class Packing:
     g: int
     b: int
     t: int
+    features_low: bool = False
 
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
@@ -41,7 +44,8 @@ class Packing:
         spill = bits_for(blocks) - self.g
         outer = (Field("g", spill, self.g),) if spill > 0 else ()
         extents = (("b", batch), ("t", tokens), ("g", blocks), ("d", self.width))
-        fields = tuple(Field(axis, getattr(self, axis)) for axis in "dgbt")
+        order = "tbdg" if self.features_low else "dgbt"
+        fields = tuple(Field(axis, getattr(self, axis)) for axis in order)
         return Layout(fields, outer, extents)
 
     def like(self, source: Layout, features: int) -> Layout:
@@ -50,12 +54,15 @@ class Packing:
             return self.hidden(source.extent("b"), 1, features).one_row
         rows = [(axis, extent) for axis, extent in source.extents if axis in ("b", "t")]
         full = self.hidden(source.extent("b"), source.extent("t"), features)
+        if self.features_low:
+            extents = (*rows, *((a, n) for a, n in full.extents if a in ("g", "d")))
+            return Layout((*source.fields[:2], *full.fields[2:]), full.outer, extents)
         low = tuple(field for field in source.fields if field.axis not in ("d", "g"))
         extents = (*rows, *((a, n) for a, n in full.extents if a in ("g", "d")))
         return Layout((*full.fields[:2], *low), full.outer, extents)
 
 
-def choose_packing(module: Module, slots: int) -> Packing:
+def choose_packing(module: Module, slots: int, features_low: bool = False) -> Packing:
     """The packing of a poly module in ciphertexts of ``slots``.
 
     Raises:
@@ -68,7 +75,7 @@ def choose_packing(module: Module, slots: int) -> Packing:
     if free < 0:
         raise _too_large(batch, tokens, width, slots)
     g = min(free, bits_for(-(-features // width)))
-    return Packing(width, d, g, b + free - g, t)
+    return Packing(width, d, g, b + free - g, t, features_low)
 
 
 def least_slots(module: Module) -> int:

@@ -45,7 +45,11 @@ FROM_LINEAR = (
 class Packer:
     """Emits packed ops, and knows what their slots hold.
 
-    Values of one token leave the slots of the other tokens unused. A polynomial would explode in
+    With features in the low bits a value whose index 0 alone is right (one token, or a sum over the
+    features) is copied to the unused slots at once (`copied`).
+
+    With features in the top bits, values of one token leave the slots of the other tokens unused. A
+    polynomial would explode in
     slots with unknown content, so such a value is first brought into one row (`Layout.one_row`). So
     is an operand beside another value in that layout. The slots of the other tokens must be zero
     before the copies are made. A linear transform writes these zeros at no cost; selecting a token
@@ -53,9 +57,11 @@ class Packer:
     readers are dropped at the end.
     """
 
-    def __init__(self, module: Module, slots: int, report: Report) -> None:
+    def __init__(
+        self, module: Module, slots: int, report: Report, features_low: bool = False
+    ) -> None:
         self.forms, self.report = forms_of(module), report
-        self.packing = choose_packing(module, slots)
+        self.packing = choose_packing(module, slots, features_low)
         self.rewriter = Rewriter(module, "ckks")
         self.module = self.rewriter.module
         self._padding: dict[Value, float | None] = {}
@@ -157,6 +163,17 @@ class Packer:
                 return known[0] * 2.0 ** op.attributes["times"]
         return _ON_NUMBERS.get(op.name, lambda x, *_: x)(*known)
 
+    def copied(self, op: Op, value: Value) -> Value:
+        """The value in all unused slots, which takes one plaintext product; with features in the
+        top bits, or without unused slots, the value itself.
+        """
+        layout = layout_of(value)
+        if not self.packing.features_low or layout.field(UNUSED) is None:
+            return value
+        alone = self.emit(op, "ckks.mul_plain", value, value=1.0, only_first=True)
+        layout = layout.without((UNUSED,), REPLICATED)
+        return self.emit(op, "ckks.replicate", alone, layout=layout)
+
     def one_row(self, value: Value) -> Value:
         """The value in one row; a value in all tokens or in one row already is returned as it
         is.
@@ -170,10 +187,10 @@ class Packer:
     def _rebuilt(self, value: Value) -> Value:
         op, layout = value.op, layout_of(value).one_row
         if op.name == "ckks.linear_transform":
-            return self._copied(op, self.again(op, *op.operands, first_row=True), layout)
+            return self._copied(op, self.again(op, *op.operands, only_first=True), layout)
         if not is_alone(op.operands[0]):  # a selected token, or a sum over all tokens
             alone = self.emit(
-                op, "ckks.mul_plain", value, value=1.0, first_row=True, **observed(op)
+                op, "ckks.mul_plain", value, value=1.0, only_first=True, **observed(op)
             )
             return self._copied(op, alone, layout)
         moved = {"layout": layout} if "layout" in op.attributes else {}
@@ -204,8 +221,10 @@ class Packer:
                 why=f"it comes from {op.name}",
                 remedy=FROM_LINEAR,
             )
+        if self.packing.features_low:
+            return self.again(op, *op.operands, **flags)
         if is_alone(op.operands[0]):
-            return self._copied(op, self.again(op, *op.operands, first_row=True, **flags), layout)
+            return self._copied(op, self.again(op, *op.operands, only_first=True, **flags), layout)
         outputs, inputs = self.module.symbols[op.attributes["weight"].name].shape
         plan = choose_plan(layout_of(op.operands[0]), layout, inputs, outputs)._asdict()
         return self.again(op, *op.operands, layout=layout, **plan, **flags)
@@ -213,7 +232,7 @@ class Packer:
 
 def is_alone(value: Value) -> bool:
     """Whether only the slots of the value's own token matter; other tokens' may hold anything."""
-    return layout_of(value).fields[-1].axis == UNUSED
+    return layout_of(value).field(UNUSED) is not None
 
 
 def full(layout: Layout, features: int) -> bool:

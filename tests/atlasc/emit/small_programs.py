@@ -123,11 +123,11 @@ def elementwise() -> Case:
     y = bench.add("chebyshev", y, coefficients=[0.5, 0.0, 0.25])
     y = bench.add("sub", bench.add("double", x, times=2), y)
     y = bench.add("select", y, layout_axis="t", index=2)
-    y = bench.add("add_plain", y, value=bench.constant(random.normal(size=11)), first_row=True)
+    y = bench.add("add_plain", y, value=bench.constant(random.normal(size=11)), only_first=True)
     weight, bias = random.normal(size=(9, 11)), random.normal(size=9)
     layout = packing.like(layout_of(y), 9)
     arrays = {"weight": bench.constant(weight), "bias": bench.constant(bias), "layout": layout}
-    flags = {"baby_steps": 3, "first_row": True, "copy_padding": True}
+    flags = {"baby_steps": 3, "only_first": True, "copy_padding": True}
     return bench.case(bench.add("linear_transform", y, **arrays, **flags))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def packings(draw: st.DrawFn, features: int, tokens: int, batch: int) -> Packing
     blocks = bits_for(-(-features // width))
     g = draw(st.integers(0, blocks))
     b = bits_for(batch) + draw(st.integers(0, 1))
-    return Packing(width, bits_for(width), g, b, bits_for(tokens))
+    return Packing(width, bits_for(width), g, b, bits_for(tokens), draw(st.booleans()))
 
 
 @st.composite
@@ -83,7 +84,7 @@ def linears(
     packing = draw(packings(max(inputs, outputs), tokens, batch))
     random = np.random.default_rng(draw(st.integers(0, 99)))
     steps = draw(st.sampled_from([None, 1, 2, 3, 8]))
-    paired = packing.d + packing.g > 0 and draw(st.booleans())
+    paired = packing.d + packing.g > 0 and not packing.features_low and draw(st.booleans())
     plan = None if steps is None else DiagonalPlan(steps, paired)
     x, weight = random.normal(size=(batch, tokens, inputs)), random.normal(size=(outputs, inputs))
     return packing, x, weight, random.normal(size=outputs), plan
@@ -111,6 +112,7 @@ def test_the_cost_of_a_plan_is_what_is_done(
 ) -> None:
     """No other plan is cheaper than the chosen one."""
     packing, x, weight, _, _ = case
+    packing = replace(packing, features_low=False)
     features = packing.d + packing.g
     costs = []
     for plan in (None, DiagonalPlan(1 << other % (features + 1), paired and features > 0)):
@@ -130,7 +132,7 @@ def test_linear_transform_after_a_selection_zeroes_the_other_tokens() -> None:
         bench = Bench(packing)
         chosen = {"layout_axis": "t", "index": 2}
         first = bench.module.add("ckks.select", [bench.input("x", x)], chosen)
-        y = bench.linear(first, weight, bias=bench.constant(bias), first_row=flag)
+        y = bench.linear(first, weight, bias=bench.constant(bias), only_first=flag)
         slots, layout = bench.slots(y), layout_of(y)
         wanted = x[:, 2] @ weight.T + bias
         np.testing.assert_allclose(unpack_tensor(layout, slots, 4), wanted, atol=1e-9)
@@ -147,8 +149,10 @@ def test_linear_transforms_of_one_row(
     bench, index = Bench(packing), token % x.shape[1]
     chosen = {"layout_axis": "t", "index": index}
     one = bench.module.add("ckks.select", [bench.input("x", x)], chosen)
-    one = bench.linear(one, weight, bias=bench.constant(bias), first_row=True)
+    one = bench.linear(one, weight, bias=bench.constant(bias), only_first=True)
     one = bench.module.add("ckks.replicate", [one], {"layout": layout_of(one).one_row})
+    if packing.features_low:
+        assert layout_of(one).ciphertexts == layout_of(one.op.operands[0]).ciphertexts
     wanted = x[:, index] @ weight.T + bias
     for matrix in (weight.T, weight):
         one = bench.linear(one, matrix)
@@ -156,7 +160,7 @@ def test_linear_transforms_of_one_row(
     slots, layout = bench.slots(one), layout_of(one)
     np.testing.assert_allclose(unpack_tensor(layout, slots, len(weight)), wanted, atol=1e-9)
     np.testing.assert_allclose(slots, layout.pack(blocked(wanted, layout), ROWS), atol=1e-9)
-    if packing.b == 0:
+    if packing.b == 0 and not packing.features_low:
         assert layout.ciphertexts == max(1, -(-layout.extent("g") // (1 << packing.g + packing.t)))
 
 
@@ -210,17 +214,26 @@ def attentions(draw: st.DrawFn) -> dict[str, Any]:
         "g": draw(st.integers(0, 3)),  # heads that do not fit go to other ciphertexts
         "causal": draw(st.booleans()),
         "masked": draw(st.booleans()),
+        "features_low": draw(st.booleans()),
         "seed": draw(st.integers(0, 99)),
     }
 
 
 def attention(
-    batch: int, tokens: int, heads: int, width: int, g: int, causal: bool, masked: bool, seed: int
+    batch: int,
+    tokens: int,
+    heads: int,
+    width: int,
+    g: int,
+    causal: bool,
+    masked: bool,
+    features_low: bool,
+    seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with fill −3 and log_keys 2, and context, packed; and both by einsum."""
     random = np.random.default_rng(seed)
     t, b = bits_for(tokens), bits_for(batch)
-    bench = Bench(Packing(width, bits_for(width), min(g, bits_for(heads)), b, t))
+    bench = Bench(Packing(width, bits_for(width), min(g, bits_for(heads)), b, t, features_low))
     tensors = random.normal(size=(3, batch, tokens, heads * width))
     q, k, v = (bench.input(name, x) for name, x in zip("qkv", tensors, strict=True))
     keep = np.ones((batch, 1, tokens, tokens), bool)
@@ -287,7 +300,7 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     chosen = {"layout_axis": "t", "index": query}
     one = bench.module.add("ckks.select", [q], chosen)
     copied = heads % (1 << packing.g) > 0
-    one = bench.linear(one, np.eye(heads * width), first_row=True, copy_padding=copied)
+    one = bench.linear(one, np.eye(heads * width), only_first=True, copy_padding=copied)
     beside = layout_of(k).without(("t",), "*")
     one = bench.module.add("ckks.replicate", [one], {"layout": beside})
     k = bench.linear(k, np.eye(heads * width), copy_padding=copied)
@@ -314,16 +327,17 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     assert np.isclose(slots[..., None], np.append(filled.ravel(), -3.0), atol=1e-9).any(-1).all()
 
 
+@pytest.mark.parametrize("low", [False, True])
 @pytest.mark.parametrize("tokens", [1, 2, 3, 8, 13])
 @pytest.mark.parametrize("width", [1, 3, 8])
-def test_diagonals_beside_features(tokens: int, width: int) -> None:
+def test_diagonals_beside_features(tokens: int, width: int, low: bool) -> None:
     """Fewer diagonals than features are copied; more spill over to other ciphertexts."""
-    layout = score_layout(Packing(width, bits_for(width), 1, 0, bits_for(tokens)).hidden(
+    layout = score_layout(Packing(width, bits_for(width), 1, 0, bits_for(tokens), low).hidden(
         1, tokens, 3 * width), 3)  # fmt: skip
     d, t = bits_for(width), bits_for(tokens)
     assert layout.ciphertexts == 2 << max(0, t - d)
-    assert layout.fields[0].axis == ("*" if d > t else "s")
-    scores, plain, context, wanted = attention(1, tokens, 3, width, 1, True, False, 5)
+    assert layout.fields[2 if low else 0].axis == ("*" if d > t else "s")
+    scores, plain, context, wanted = attention(1, tokens, 3, width, 1, True, False, low, 5)
     np.testing.assert_allclose(scores, plain, atol=1e-9)
     np.testing.assert_allclose(context, wanted, atol=1e-9)
 

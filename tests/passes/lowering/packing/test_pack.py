@@ -129,7 +129,7 @@ def test_a_selected_token_is_copied_before_a_polynomial() -> None:
         %0 = ckks.select %x {layout_axis = "t", index = 2}
         %1 = ckks.linear_transform %0 {weight = @w5, baby_steps = 2, paired = true, layout = "[d:3 g:1 b:0 ?:2 |  | b=1 g=1 d=5]"}
         %2 = ckks.add_plain %1 {value = @spread}
-        %3 = ckks.linear_transform %0 {weight = @w5, baby_steps = 2, paired = true, layout = "[d:3 g:1 b:0 ?:2 |  | b=1 g=1 d=5]", first_row = true}
+        %3 = ckks.linear_transform %0 {weight = @w5, baby_steps = 2, paired = true, layout = "[d:3 g:1 b:0 ?:2 |  | b=1 g=1 d=5]", only_first = true}
         %4 = ckks.replicate %3 {layout = "[d:3 g:1 b:0 *:2 |  | b=1 g=1 d=5]"}
         %5 = ckks.add_plain %4 {value = @spread}
         %6 = ckks.chebyshev %5 {coefficients = [1.0, 0.5]}
