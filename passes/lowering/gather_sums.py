@@ -81,11 +81,11 @@ def _gathered(module: Module) -> Module:
                 spread = add(operand.op, "ckks.spread", [gathered[operand]], layout)
                 rewriter.values[operand] = spread
         rewriter.copy(op)
-        fits = layout_of(op.value).gathered is not None and _sum_of(op) is not None
+        summed = _sum_of(op)
+        fits = summed is not None and layout_of(op.value).gathered is not None
         if fits and _feeds_polynomial(op.value, users):
-            summed = rewriter.values[_sum_of(op) or op.value]
-            gathered[op.value] = add(op, "ckks.gather", [summed], {})
-    return rewriter.module if not gathered else without_dead_ops(rewriter.module)
+            gathered[op.value] = add(op, "ckks.gather", [rewriter.values[summed]], {})
+    return without_dead_ops(rewriter.module)
 
 
 def _sum_of(op: Op) -> Value | None:
@@ -94,7 +94,8 @@ def _sum_of(op: Op) -> Value | None:
     """
     if op.name == "ckks.replicate":
         alone = op.operands[0].op
-        return _sum_of(alone.operands[0].op) if alone.attributes.get("only_first") else None
+        kept = alone.name == "ckks.mul_plain" and alone.attributes["value"] == 1.0
+        return _sum_of(alone.operands[0].op) if kept else None
     return op.value if op.name == "ckks.rotate_sum" else None
 
 

@@ -77,8 +77,8 @@ class Context:
         repeat: tuple[str, ...] = ("b",) if flags.get("zero_padding") else ROWS
         repeat = (*ROWS, "g") if flags.get("copy_padding") else repeat
         features = shape[-1] > 1
-        shape = shape if features else (*shape, 1)
-        tables = self.places(layout, shape, repeat, features, bool(flags.get("only_first")))
+        shape = shape if features else (*shape, 1)[-len(layout.extents) :]
+        tables = self.places(layout, shape, repeat, features)
         return [Slots.of(array, (table, 0)) for table in tables]
 
     def places(
@@ -87,7 +87,6 @@ class Context:
         shape: tuple[int, ...],
         repeat: tuple[str, ...],
         features: bool = False,
-        only_first: bool = False,
     ) -> list[Table]:
         """For each ciphertext a table of the element of an array that each slot takes.
 
@@ -97,14 +96,12 @@ class Context:
                 axis stands for blocks and features of a block.
             repeat: axes whose padding copies index 0.
             features: whether the last axis is split into blocks.
-            only_first: whether unused slots get 0.
         """
-        key = (layout, shape, repeat, features, only_first)
+        key = (layout, shape, repeat, features)
         if key not in self._tables:
             numbers = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
             # [ciphertexts, slots]; 0 where there is no element
             packed = layout.pack(blocked(numbers, layout) if features else numbers, repeat)
-            packed = packed * (first_of_unused(layout) if only_first else 1.0)
             repeats = _repeats(packed) if layout.features_low else 1
             period = layout.slots // repeats
             self._tables[key] = [
@@ -112,6 +109,19 @@ class Context:
                 for out, places in enumerate(packed.astype(np.int32))
             ]
         return list(self._tables[key])
+
+    def first_of_unused(self, layout: Layout) -> Slots:
+        """1 in slots with index 0 in every unused field, 0 elsewhere: in the slots of the one token
+        of a layout, or of its sums.
+        """
+        unused = [field.axis == UNUSED for field in layout.fields]
+        above = layout.fields[: unused.index(True)] if layout.features_low and any(unused) else ()
+        repeats = 1 << sum(field.bits for field in above)
+
+        def make() -> np.ndarray:
+            return layout.slot_index(UNUSED)[: layout.slots // repeats] == 0
+
+        return Slots.where(self.table("first of unused", layout, make, repeats))
 
     def total(self, terms: Iterable[Register]) -> Register:
         """The sum of ciphertexts."""
@@ -145,13 +155,6 @@ def place_of(layout: Layout, index: Mapping[str, int]) -> tuple[int, int]:
     """Ciphertext and slot of an element; an axis without an index counts as index 0."""
     at = {axis: index.get(axis, 0) for axis, _ in layout.extents}
     return int(layout.ciphertext_of(at)), int(layout.slot_of(at))
-
-
-def first_of_unused(layout: Layout) -> np.ndarray:
-    """1 in slots with index 0 in every unused field and 0 elsewhere, ``[slots]``: the slots of the
-    one token of a layout, or of its sums.
-    """
-    return (layout.slot_index(UNUSED) == 0).astype(np.float64)
 
 
 def _repeats(packed: np.ndarray) -> int:

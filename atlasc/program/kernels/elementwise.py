@@ -47,7 +47,9 @@ def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
     if isinstance(value, Symbol):
         shape = op.site(ctx.symbols).constant_shape("value") or (1,)
         return ctx.array_slots(op, Argument("value"), shape)
-    if op.attributes.get("zero_padding") or op.attributes.get("first_row"):
+    if op.attributes.get("only_first"):
+        return [ctx.first_of_unused(layout) * number(value)] * layout.ciphertexts
+    if op.attributes.get("zero_padding"):
         return ctx.array_slots(op, Literal(np.array([value], dtype=np.float64)), (1,))
     return [value] * layout.ciphertexts
 

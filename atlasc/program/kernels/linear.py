@@ -39,7 +39,6 @@ from atlasc.program.kernels.context import (
     ROWS,
     Context,
     blocked,
-    first_of_unused,
     layout_of,
 )
 from atlasc.program.plaintexts import NOWHERE, Argument, Root, Slots, Table, TableRotation
@@ -297,8 +296,7 @@ class _Weights:
             cos, sin = (self._factor(name, out) for name in ("cos", "sin"))
             result = result * cos + (behind * -1.0 + before) * sin
         if self.op.attributes.get("only_first"):
-            first = ctx.table("first of unused", layout, lambda: first_of_unused(layout) > 0)
-            result = result * Slots.where(first)
+            result = result * ctx.first_of_unused(layout)
         return result
 
     def _factor(self, name: str, out: int) -> Slots:

@@ -94,15 +94,15 @@ def test_selecting_early_changes_nothing(shape: Shape, seed: int) -> None:
 
 
 @settings(max_examples=120)
-@given(shapes(layers=4), st.integers(0, 999), st.integers(0, 4), st.booleans())
+@given(shapes(layers=4), st.integers(0, 999), st.integers(0, 4), st.booleans(), st.booleans())
 def test_packed_program_equals_the_poly_module(
-    shape: Shape, seed: int, spare: int, early: bool
+    shape: Shape, seed: int, spare: int, early: bool, low: bool
 ) -> None:
     """With and without the last block computed for the one token that a classifier reads."""
     poly, inputs = usable_program(shape, seed)
     poly = folded(poly, inputs)
     slots = least_slots(poly) << spare
-    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots)])
+    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots, low)])
     engine = SimEngine(slots, critical_path(packed).total)
     wanted = interpret(poly, inputs)
     for name, result in run_packed(packed, inputs, engine).items():
@@ -110,9 +110,9 @@ def test_packed_program_equals_the_poly_module(
 
 
 @settings(max_examples=40)
-@given(shapes(), st.integers(0, 999), st.booleans(), st.booleans())
+@given(shapes(), st.integers(0, 999), st.booleans(), st.booleans(), st.booleans())
 def test_bootstrapped_program_equals_the_poly_module(
-    shape: Shape, seed: int, gathered: bool, early: bool
+    shape: Shape, seed: int, gathered: bool, early: bool, low: bool
 ) -> None:
     """The engine refuses a bootstrap of values outside [−1, 1], so the scales are tested too; two
     ciphertexts share one, with sums of all heads in one ciphertext or not.
@@ -120,7 +120,7 @@ def test_bootstrapped_program_equals_the_poly_module(
     poly, inputs = usable_program(shape, seed)
     poly = folded(poly, inputs)
     slots = 2 * least_slots(poly)
-    steps = [*([SelectEarly()] if early else []), Pack(slots)]
+    steps = [*([SelectEarly()] if early else []), Pack(slots, low)]
     steps += [*([GatherSums()] if gathered else []), PlaceBootstraps(LEVELS, True, 2)]
     placed = run_passes(poly, steps)
     again = parse(print_module(placed), placed.symbols)
@@ -147,18 +147,20 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("low", [False, True])
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_shapes_that_are_easy_to_get_wrong(case: str, early: bool) -> None:
+def test_shapes_that_are_easy_to_get_wrong(case: str, early: bool, low: bool) -> None:
     poly, inputs = program(CASES[case], 7)
     poly = folded(poly, inputs)
     slots = least_slots(poly)
-    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots)])
+    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots, low)])
     result = run_packed(packed, inputs, SimEngine(slots, critical_path(packed).total))["y"]
     assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-9
 
 
-def test_masked_tokens_do_not_leak() -> None:
+@pytest.mark.parametrize("low", [False, True])
+def test_masked_tokens_do_not_leak(low: bool) -> None:
     """Changing what a masked token holds changes no real token's result."""
     shape = Shape(pre_norm=False, batch=2, tokens=5, heads=3, mask=True, classes=2, layers=2)
     poly, inputs = program(shape, 3)
@@ -167,7 +169,7 @@ def test_masked_tokens_do_not_leak() -> None:
     other = inputs["embedded"].copy()
     other[mask == 0] = other[::-1][mask == 0] * 0.5
     poly = folded(poly, inputs)
-    packed = run_passes(poly, [Pack(least_slots(poly))])
+    packed = run_passes(poly, [Pack(least_slots(poly), low)])
     engine = SimEngine(least_slots(poly), critical_path(packed).total)
     one, two = (
         run_packed(packed, {**inputs, "embedded": x}, engine)["y"]
@@ -176,11 +178,12 @@ def test_masked_tokens_do_not_leak() -> None:
     np.testing.assert_allclose(one, two, rtol=0, atol=1e-9)
 
 
-def test_inputs_of_a_batch_do_not_mix() -> None:
+@pytest.mark.parametrize("low", [False, True])
+def test_inputs_of_a_batch_do_not_mix(low: bool) -> None:
     shape = Shape(batch=3, tokens=5, heads=3, width=3, classes=2)
     poly, inputs = program(shape, 4)
     poly = folded(poly, inputs)
-    packed = run_passes(poly, [Pack(least_slots(poly))])
+    packed = run_passes(poly, [Pack(least_slots(poly), low)])
     engine = SimEngine(least_slots(poly), critical_path(packed).total)
     straight = run_packed(packed, inputs, engine)["y"]
     turned = run_packed(packed, {"embedded": inputs["embedded"][::-1]}, engine)["y"]
