@@ -159,12 +159,12 @@ class CpuCalibrator(Calibrator):
         transforms = {name: seconds.pop(name) for name in TRANSFORMS}
         for level, shared in seconds["hoist"].items():
             alone = {name: transforms[name][level] for name in TRANSFORMS}
-            for kind, found in _parts(alone, shared).items():
+            for kind, found in parts_of(alone, shared).items():
                 seconds.setdefault(kind, {})[level] = found
         return seconds
 
 
-def _parts(measured: Mapping[str, float], shared: float) -> dict[str, float]:
+def parts_of(measured: Mapping[str, float], shared: float) -> dict[str, float]:
     """Kind -> seconds of one part of a ``transform``, positive despite noise.
 
     Args:
