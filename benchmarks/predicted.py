@@ -38,7 +38,8 @@ from atlasc.targets.machine import OtherWork
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"
 PRIMITIVES = (
     "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "times_i",
-    "conjugate", "rotate", "rotate_many", "drop_to", "bootstrap", "bootstrap_many", "encrypt",
+    "conjugate", "rotate", "rotate_many", "transform", "drop_to", "bootstrap", "bootstrap_many",
+    "encrypt",
 )  # fmt: skip
 
 

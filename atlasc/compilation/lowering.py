@@ -183,7 +183,8 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
 
 def _smallest(program: Module, parameters: ParameterSet) -> Module:
     """The program with the smallest plan of keys."""
-    uses = program_costs(replace(program, attributes=_without_plan(program))).total.rotation_groups
+    total = program_costs(replace(program, attributes=_without_plan(program))).total
+    uses, required = total.rotation_groups, total.transform_levels
     model = key_model(parameters)
-    plan = choose_rotations(uses, model, parameters.slots, 0)
+    plan = choose_rotations(uses, model, parameters.slots, 0, required)
     return _planned(program, parameters, model.size(plan.keys))

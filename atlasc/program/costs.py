@@ -5,7 +5,6 @@ Equal ops are counted once, because the blocks of a model are equal.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -19,11 +18,11 @@ from atlasc.program.counting_engine import (
     CostKind,
     CountingEngine,
     Counts,
-    LiveEngine,
     counts_of,
 )
 from atlasc.program.execute import Functions, execute
 from atlasc.program.function import EngineParameters, Function
+from atlasc.program.live_engine import LiveEngine, Peaks
 from atlasc.program.rotation_plan import RotationPlan
 
 PrimitiveCosts = Mapping[tuple[CostKind, int], float]
@@ -69,8 +68,8 @@ class ProgramCosts:
         return critical_path(self.module)
 
     @cached_property
-    def live(self) -> Counter[int]:
-        """Level -> number of ciphertexts when memory peaks."""
+    def live(self) -> Peaks:
+        """The ciphertexts when memory peaks."""
         return live_ciphertexts(self.module)
 
     @cached_property
@@ -79,8 +78,8 @@ class ProgramCosts:
         return sum(array.nbytes for array in self.module.arrays_used().values())
 
 
-def live_ciphertexts(module: Module) -> Counter[int]:
-    """Level -> number of ciphertexts when memory peaks, for a ckks module with levels.
+def live_ciphertexts(module: Module) -> Peaks:
+    """The ciphertexts when memory peaks, for a ckks module with levels.
 
     Inputs and outputs are held to the end, every other value until its last use. Ciphertexts inside
     an op are those that its kernel holds.
@@ -94,7 +93,7 @@ def live_ciphertexts(module: Module) -> Counter[int]:
         for op in module.inputs
     }
     execute(engine, module, inputs)
-    return engine.at_peak
+    return engine.peaks
 
 
 def _shape_of(module: Module) -> EngineParameters:

@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 from weakref import WeakKeyDictionary
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Engine, TransformTerm, Vector, is_narrow, results_of
+from atlasc.program.engine import Engine, TransformTerm, Vector, is_narrow
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Slots
+from atlasc.program.transform_work import TransformKind, TransformWork
 
 CostKind = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
-    "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
-    "bootstrap_one", "bootstrap_narrow",
+    "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", TransformKind,
+    "bootstrap", "bootstrap_one", "bootstrap_narrow",
 ]  # fmt: skip
 """Names of counted primitives. ``level`` is that of the (lower) operand; for ``bootstrap`` that of
 the result.
@@ -34,15 +35,14 @@ a ``dot`` except the last. A conjugation is counted as a ``rotate``.
 
 ``rotate_hoisted`` is one rotation of a ``rotate_many`` with at least two; ``hoist`` is their shared
 decomposition, counted once per call. A cost table gives the two costs apart, or 0 for ``hoist``.
+A ``transform`` counts a ``hoist`` for each operand that it rotates, and kinds of its own
+(:class:`TransformWork`); its results are rescaled.
 
 ``bootstrap_one`` refreshes the last of an odd number of ciphertexts, if a ``bootstrap`` refreshes
 two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, but their slots repeat.
 """
 
-_SLOTS: Any = ()
-"""Stands for a vector, because a number would be counted as another primitive."""
-
-COST_KINDS: tuple[CostKind, ...] = CostKind.__args__  # type: ignore[attr-defined]
+COST_KINDS: tuple[CostKind, ...] = get_args(CostKind)
 
 
 @dataclass
@@ -53,11 +53,14 @@ class Counts:
         primitives: (primitive, level) -> calls.
         rotation_groups: (level, amounts by which one ciphertext is rotated together) -> calls, with
             0 < amount < slots.
+        transform_levels: amount of a step of a ``transform`` -> highest level. Such a rotation
+            takes a key of its own, which reaches the level.
         conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
     """
 
     primitives: Counter[tuple[CostKind, int]] = field(default_factory=Counter)
     rotation_groups: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
+    transform_levels: dict[int, int] = field(default_factory=dict)
     conjugation_level: int = -1
 
     def count(self, *primitives: CostKind) -> int:
@@ -68,12 +71,14 @@ class Counts:
     def rotation_levels(self) -> dict[int, int]:
         """Amount -> the highest level at which it is used, which is the level of its key."""
         groups = sorted(self.rotation_groups)
-        return {amount: level for level, amounts in groups for amount in amounts}
+        levels = {amount: level for level, amounts in groups for amount in amounts}
+        return highest(levels, self.transform_levels)
 
     @property
     def key_switches(self) -> int:
         """Number of rotations (hoisted ones included), conjugations and relinearizations."""
-        return self.count("mul", "square", "rotate", "rotate_hoisted")
+        rotations = self.count("rotate", "rotate_hoisted", "transform_baby", "transform_giant")
+        return self.count("mul", "square") + rotations
 
     @property
     def ciphertext_products(self) -> int:
@@ -83,7 +88,7 @@ class Counts:
     @property
     def plaintext_products(self) -> int:
         """Number of products with a vector or with a number."""
-        return self.count("mul_plain", "mul_scalar")
+        return self.count("mul_plain", "mul_scalar", "transform_product", "transform_dense")
 
     @property
     def bootstraps(self) -> int:
@@ -109,7 +114,16 @@ class Counts:
         """Add the counts of ``other`` to these."""
         self.primitives.update(other.primitives)
         self.rotation_groups.update(other.rotation_groups)
+        self.transform_levels = highest(self.transform_levels, other.transform_levels)
         self.conjugation_level = max(self.conjugation_level, other.conjugation_level)
+
+
+def highest(levels: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:
+    """Amount -> the higher of its two levels."""
+    return {
+        amount: max(levels.get(amount, -1), others.get(amount, -1))
+        for amount in levels.keys() | others.keys()
+    }
 
 
 class Counted:
@@ -253,16 +267,24 @@ class CountingEngine(Engine[Counted]):
         """See the base class. The division by the level's primes comes last, so the keys of giant
         steps reach the operands' level, too.
         """
-        rotated = self._babies(ciphertexts, terms)
-        lowest = min(ciphertexts, key=self.level)
-        results = []
-        for result in range(results_of(terms)):
-            own = [term for term in terms if term.result == result]
-            for giant in sorted({term.giant for term in own} - {0}):
-                self.rotate(lowest, giant)
-            operands = [rotated[term.operand, term.baby] for term in own]
-            results.append(self.dot_plain(operands, [_SLOTS] * len(own)))
+        level = self._require_level("transform", *ciphertexts)
+        work = TransformWork.of(level, terms, self.slots)
+        self._execute(work)
+        amounts = {step % self.slots for term in terms for step in (term.baby, term.giant)} - {0}
+        current = self._current
+        current.transform_levels = highest(current.transform_levels, dict.fromkeys(amounts, level))
+        results = [self._new(level - 1) for _ in range(work.results)]
+        for result in results:
+            self._rescale(result)
         return results
+
+    def _execute(self, work: TransformWork) -> None:
+        """Count the primitives of a ``transform``."""
+        if work.operands:
+            self._primitives["hoist", work.level] += work.operands
+        for kind, calls in work.calls.items():
+            if calls:
+                self._primitives[kind, work.level] += calls
 
     def raise_modulus(self, ciphertext: Counted) -> Counted:
         """Count nothing: the two key switches are part of the counted ``bootstrap``."""
@@ -301,45 +323,3 @@ def counts_of(function: Function) -> Counts:
         engine.play(function, [[Counted(level) for level in one] for one in function.levels])
         _COUNTED[function] = engine.total()
     return _COUNTED[function]
-
-
-class _Live(Counted):
-    """A ciphertext that tells its engine when it is freed."""
-
-    __slots__ = ("engine",)
-    engine: LiveEngine
-
-    def __del__(self) -> None:
-        self.engine.change(self.level, -2 if self.rescaled else -1)
-
-
-class LiveEngine(CountingEngine):
-    """Counts the live ciphertexts. A ciphertext at level l has l + 2 primes. A ciphertext that was
-    a factor counts twice, because engines keep its rescaled form.
-
-    Attributes:
-        at_peak: level -> number of ciphertexts when they had most primes together.
-    """
-
-    def __init__(self, *arguments: Any) -> None:
-        self.live: Counter[int] = Counter()
-        self.at_peak: Counter[int] = Counter()
-        self.primes = self.peak = 0
-        super().__init__(*arguments)
-
-    def _new(self, level: int) -> Counted:
-        made = _Live(level)
-        made.engine = self
-        self.change(level, 1)
-        return made
-
-    def _rescale(self, factor: Counted) -> None:
-        super()._rescale(factor)
-        self.change(factor.level, 1)
-
-    def change(self, level: int, by: int) -> None:
-        """Change the number of live ciphertexts at a level."""
-        self.live[level] += by
-        self.primes += by * (level + 2)
-        if self.primes > self.peak:
-            self.peak, self.at_peak = self.primes, self.live.copy()

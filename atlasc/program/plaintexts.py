@@ -159,6 +159,13 @@ class Slots:
         return [array for array in arrays if isinstance(array, Argument)]
 
     @property
+    def repeats(self) -> int:
+        """How often the slots repeat: the fewest times of a table, rotated or not; 1 without
+        tables. The slots have a period of as many slots as there are, over this.
+        """
+        return min((table.repeats for table, _ in self.places), default=1)
+
+    @property
     def places(self) -> list[TableRotation]:
         """The tables of all lookups, with their rotations."""
         return [place for term in self.terms for one in term.lookups for place in one.places]

@@ -22,8 +22,18 @@ from atlasc.targets.cost_table import Bootstrap, CostTable, active_table, damage
 from atlasc.targets.parameters import ParameterSet
 
 KEY = "key"
-KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY)
-"""Primitives whose cost grows with the digits of a key switch; others are linear in the primes."""
+SUBSTITUTES: dict[CostKind, tuple[CostKind, ...]] = {
+    "transform_baby": ("rotate_hoisted",),
+    "transform_giant": ("rotate",),
+    "transform_product": ("mul_plain", "add"),
+    "transform_dense": ("mul_plain", "add"),
+    "transform_result": ("rescale",),
+}
+"""What a ``transform`` consists of on an engine that has none of its own. By a table without
+seconds of its kinds it costs as much."""
+KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY, *SUBSTITUTES)
+"""Primitives whose cost grows with the digits of a key switch, or with the special primes; others
+are linear in the primes of a ciphertext."""
 REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
 """Primitives by which two tables are compared."""
 TRANSFORM = 10.0
@@ -70,6 +80,8 @@ class FittedCosts:
             found = self._bootstrap()
             narrow = found.narrow_seconds if primitive == "bootstrap_narrow" else None
             return narrow or found.one_seconds or found.seconds
+        if primitive in SUBSTITUTES and not any(primitive in one for one in self._sets.values()):
+            return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
         if primitive not in self._curves:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
@@ -217,7 +229,8 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
             "bootstrap_one": needs.key_switches_of_one * sum(rotation(middle)),
             "bootstrap_narrow": needs.key_switches_narrow * sum(rotation(middle)),
         }
-        for primitive in COST_KINDS:
-            table[primitive, level] = known.get(primitive, 2.0 * residues)
+        known = {name: known.get(name, 2.0 * residues) for name in COST_KINDS}
+        known |= {name: sum(known[part] for part in SUBSTITUTES[name]) for name in SUBSTITUTES}
+        table |= {(name, level): known[name] for name in COST_KINDS}
     top = table["rotate", parameters.max_level]
     return {key: cost / top for key, cost in table.items()}

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from atlasc.passes.lowering.rotation_keys import KeyPlan
     from atlasc.program.function import Function
+    from atlasc.program.live_engine import Peaks
+    from atlasc.program.transform_work import TransformWork
 
 
 NARROWER = 5
@@ -334,7 +336,7 @@ class ParameterSet(_Fields):
         rotations: Mapping[int, int],
         relinearization_level: int | None = None,
         conjugation_level: int | None = None,
-        live: Mapping[int, int] | None = None,
+        live: Peaks | None = None,
         constants: int = 0,
     ) -> dict[str, int]:
         """Peak memory of an execution: purpose -> bytes; for a device, of the device's memory.
@@ -342,8 +344,7 @@ class ParameterSet(_Fields):
         Args:
             rotations: amount -> level of each rotation key; shared keys belong to the bootstrap.
             relinearization_level, conjugation_level: levels of these two keys; None: no key.
-            live: level -> number of ciphertexts when memory peaks; None assumes eight at the top
-                level.
+            live: the ciphertexts when memory peaks; None assumes eight at the top level.
             constants: bytes of the program's arrays, which lie in the machine's memory.
         """
         needs = self.needs
@@ -352,7 +353,7 @@ class ParameterSet(_Fields):
         return {
             "rotation_keys": sum(map(self.key_bytes, own)),
             "other_keys": sum(self.key_bytes(level) for level in others if level is not None),
-            "ciphertexts": self.ciphertexts_bytes({self.max_level: 8} if live is None else live),
+            "ciphertexts": self.live_bytes({None: {self.max_level: 8}} if live is None else live),
             "constants": 0 if self.device else constants,
             "library": self.library_bytes * self.ring_degree // 2**16,
             **needs.memory,
@@ -362,6 +363,19 @@ class ParameterSet(_Fields):
         """Peak memory of an unknown program with the keys of a plan: purpose -> bytes."""
         levels = plan.relinearization_level, plan.conjugation_level
         return self.memory_parts(plan.rotations, *levels)
+
+    def live_bytes(self, live: Peaks) -> int:
+        """Most bytes of ciphertexts and the work of a ``transform`` together."""
+        return max(
+            self.ciphertexts_bytes(counts) + (self.transform_bytes(work) if work else 0)
+            for work, counts in live.items()
+        )
+
+    def transform_bytes(self, work: TransformWork) -> int:
+        """Bytes that a ``transform`` takes beside its operands: here it consists of rotations and
+        products, whose factors are in memory twice.
+        """
+        return (2 * work.babies + work.sums) * self.ciphertext_bytes(work.level)
 
     def ciphertexts_bytes(self, counts: Mapping[int, int]) -> int:
         """Bytes of some ciphertexts. ``counts``: level -> number of ciphertexts."""

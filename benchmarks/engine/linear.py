@@ -5,7 +5,8 @@
 Tokens in the low slot bits: the function that the compiler records. Features in the low bits,
 tokens above: diagonals repeat after 256 slots, and the layer is one ``transform`` of all its
 ciphertexts (docs/kernels.md). Core seconds of both and their ratio, one line a round; the first
-round also warms the memory up.
+round also warms the memory up. Predicted core seconds are those of the cost table in use, on all
+threads.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from atlasc.program.kernels.linear import FeatureMap, choose_plan
 from atlasc.program.plaintexts import Argument, Lookup, Root, Slots, Table, Term
 from atlasc.program.record import Recorder
 from atlasc.targets.base import no_progress
+from atlasc.targets.costs import costs_of
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.machine import available_threads
 
 TOKENS, WIDTH, INPUTS, PERIOD = 128, 64, 768, 256
 LOW_TOKENS = "d:6 g:2 b:0 t:7"
@@ -53,8 +56,12 @@ def main() -> None:
     }
     counts = [counts_of(function) for function in functions.values()]
     amounts = {amount for one in counts for amount in one.rotation_levels}
+    costs, threads = costs_of(parameters), available_threads()
     for name, one in zip(functions, counts):
-        print(f"[{name}]: {one.key_switches} key switches, {one.plaintext_products} products")
+        print(
+            f"[{name}]: {one.key_switches} key switches, {one.plaintext_products} products, "
+            f"predicted {threads * one.seconds(costs):.2f} core s"
+        )
     keys = KeyPlan(dict.fromkeys(amounts, level), conjugation_level=level)
     engine = CpuEngine.fresh(parameters, keys, no_progress)
     random = np.random.default_rng(1)

@@ -59,14 +59,16 @@ class RotationKeys(Pass):
         plan = every = RotationPlan(dict(sorted(total.rotation_levels.items())))
         if self.model is not None:
             uses, slots = total.rotation_groups, module.attributes["slots"]
-            plan = choose_rotations(uses, self.model, slots, budget)
+            required = total.transform_levels
+            plan = choose_rotations(uses, self.model, slots, budget, required)
             sizes = [self.model.size(one.keys) for one in (plan, every)]
             if budget is not None and sizes[0] > budget:
                 least = size_text(sizes[0])
                 raise AtlasError(
                     f"the rotation keys do not fit into {size_text(budget)}",
                     why=f"with fewer than {len(plan.keys)} keys of {least} together, some "
-                    "rotation would need more than three key switches",
+                    "rotation would need more than three key switches, or a step of a transform "
+                    "would have no key",
                     remedy=f"use at least --key-memory {least}",
                 )
             seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.program.function import EngineParameters
-from atlasc.program.plaintexts import Argument, Literal, Slots, Table
+from atlasc.program.plaintexts import Argument, Literal, Lookup, Slots, Table, Term
 from atlasc.program.record import Recorder, Register
 from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
 
@@ -27,8 +27,18 @@ repeat choose their plans by it."""
 ROWS = ("b", "t")
 """Axes whose padding copies index 0. A padding row is then as harmless as a real row; a row of
 zeros would have variance 0 and leave every calibrated range."""
-NOTHING = Slots(())
-"""Slots of a function that is recorded only for its costs."""
+
+
+@cache
+def nothing(repeats: int = 1) -> Slots:
+    """Slots of a function that is recorded only for its costs: how often they repeat is all that
+    is known of them.
+    """
+    table = Table("nothing", partial(np.zeros, 1), repeats)
+    return Slots((Term(0.0, (Lookup(None, ((table, 0),)),)),))
+
+
+NOTHING = nothing()
 
 
 class Context:
@@ -53,9 +63,11 @@ class Context:
         plan = self._plan
         self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 
-    def slots(self, function: Callable[..., Slots], *arguments: Any) -> Slots:
-        """The plaintext ``function(*arguments)``; empty slots if only costs are recorded."""
-        return NOTHING if self.costs_only else function(*arguments)
+    def slots(self, function: Callable[..., Slots], *arguments: Any, repeats: int = 1) -> Slots:
+        """The plaintext ``function(*arguments)``, whose slots repeat so often; slots that only
+        repeat if only costs are recorded.
+        """
+        return nothing(repeats) if self.costs_only else function(*arguments)
 
     def table(
         self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1

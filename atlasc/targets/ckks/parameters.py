@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.program.bootstrap.circuit import circuit
 from atlasc.program.bootstrap.sets import SETS
-from atlasc.program.counting_engine import Counted, LiveEngine, counts_of
+from atlasc.program.counting_engine import Counted, counts_of
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
+from atlasc.program.live_engine import LiveEngine
 from atlasc.program.plaintexts import Slots
+from atlasc.program.transform_work import SHORT_REPEATS, TransformWork
 from atlasc.targets.ckks.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import NARROWER, BootstrapNeeds, Moduli, ParameterSet
@@ -116,12 +118,23 @@ class CkksParameters(ParameterSet):
 
     def _plaintext_bytes(self, level: int, period: int) -> int:
         """Bytes of an encoded plaintext, special primes included, whose slots repeat after
-        ``period``. If they repeat eight times or more, so do the encoded values, and one copy is
-        kept.
+        ``period``. If they repeat often, so do the encoded values, and one copy is kept.
         """
         repeats = self.slots // period
-        words = (self.residues(level) + self.special_primes) * self.ring_degree
-        return words * 8 // (repeats if repeats >= 8 else 1)
+        return self._extended_bytes(level) // (repeats if repeats >= SHORT_REPEATS else 1)
+
+    def _extended_bytes(self, level: int) -> int:
+        """Bytes of a polynomial at a level, special primes included."""
+        return (self.residues(level) + self.special_primes) * self.ring_degree * 8
+
+    def transform_bytes(self, work: TransformWork) -> int:
+        """See the base class: sums, digits of the operands and of one sum, encoded plaintexts; and
+        rotated operands, where they are not multiplied as they are made.
+        """
+        polynomials = 2 * work.sums + (work.operands + 1) * self.digits(work.level)
+        if work.dense or self.device:
+            polynomials += 2 * work.babies
+        return math.ceil((polynomials + work.plaintexts) * self._extended_bytes(work.level))
 
     def _limbs(self, level: int) -> list[int]:
         """Sizes of the primes at a level, as the engine splits them."""
@@ -183,7 +196,11 @@ class CkksParameters(ParameterSet):
         levels = (0, len(self.moduli.primes) - 1, *rotations.values())
         memory = {
             "bootstrap_keys": sum(map(self.key_bytes, levels)),
-            "bootstrap_work": self.ciphertexts_bytes(run.at_peak),
+            # Its plaintexts are the diagonals, which are kept.
+            "bootstrap_work": max(
+                self.live_bytes({work and replace(work, plaintexts=0.0): counts})
+                for work, counts in run.peaks.items()
+            ),
             "bootstrap_diagonals": sum(
                 number * self._plaintext_bytes(level, period)
                 for level, number, period in self._diagonals(two)
@@ -209,5 +226,5 @@ class CkksParameters(ParameterSet):
         levels += [chosen.levels_left + stc - at for at in range(stc)]
         transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
         for level, plaintexts in zip(levels, transforms, strict=True):
-            places = [place for one in plaintexts if isinstance(one, Slots) for place in one.places]
-            yield level, len(plaintexts), self.slots // min(table.repeats for table, _ in places)
+            repeats = min(one.repeats for one in plaintexts if isinstance(one, Slots))
+            yield level, len(plaintexts), self.slots // repeats

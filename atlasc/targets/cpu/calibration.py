@@ -3,19 +3,29 @@
 The engine relinearizes and rescales late, and does both at once when the result is needed in
 another form. A product is therefore measured together with the work that it postpones (``settle``).
 The counting engine's ``rescale`` is the division that a product with a number postpones.
+
+The parts of a ``transform`` cannot be timed apart. A few transforms have different numbers of
+parts, and the seconds of one part of each kind solve the equations.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import cache, partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.engine import TransformTerm
+from atlasc.program.function import EngineParameters, Function
+from atlasc.program.plaintexts import Argument, Slots, Table
+from atlasc.program.record import Recorder
+from atlasc.program.transform_work import TransformKind, TransformWork
 from atlasc.targets.base import no_progress
-from atlasc.targets.calibration import Actions, Calibrator, Seconds
+from atlasc.targets.calibration import MANY, Actions, Calibrator, Seconds
 from atlasc.targets.cpu.engine import CpuEngine, key_bytes
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import ParameterSet, require_set
@@ -25,6 +35,63 @@ TOGETHER = 8
 """Number of plaintexts in a measured sum: an engine encodes several at once."""
 LEVELED = ((3, 2**12), (6, 2**13), (14, 2**14), (20, 2**15), (34, 2**15))
 """Levels and slots of the leveled sets."""
+PERIOD = 256
+"""Slots after which the plaintexts of a measured ``transform`` repeat."""
+
+
+class Blocks(NamedTuple):
+    """Numbers of the operands, baby steps, giant steps and results of a measured ``transform``. The
+    steps are rotations by 1, 2, ...; without baby steps there is one by 0, and as for giant steps.
+    """
+
+    operands: int
+    babies: int
+    giants: int
+    results: int
+    dense: bool = False
+
+
+TRANSFORMS = {
+    "transform_results": Blocks(1, 0, 0, 8),
+    "transform_giants": Blocks(1, MANY, MANY, 1),
+    "transform_babies": Blocks(3, MANY, 0, 4),
+    "transform_products": Blocks(12, MANY, 0, 24),
+    "transform_vectors": Blocks(1, 4, 0, 8, True),
+}
+"""Each has many parts of one kind. Three operands are those of 768 features."""
+
+
+def terms_of(blocks: Blocks, slots: int) -> list[TransformTerm]:
+    """The terms of a measured ``transform``; plaintexts are elements of the array ``values``."""
+    repeats = 1 if blocks.dense else slots // PERIOD
+    table, made = Table("places", partial(np.arange, slots // repeats), repeats), count()
+    babies = range(1, blocks.babies + 1) if blocks.babies else [0]
+    giants = range(1, blocks.giants + 1) if blocks.giants else [0]
+    return [
+        TransformTerm(
+            baby, giant, Slots.of(Argument("values"), (table, next(made))), operand, result
+        )
+        for result in range(blocks.results)
+        for giant in giants
+        for operand in range(blocks.operands)
+        for baby in babies
+    ]
+
+
+@cache
+def transform_of(shape: EngineParameters, level: int, blocks: Blocks) -> Function:
+    """A measured ``transform``."""
+    recorder = Recorder(shape)
+    operands = [recorder.register(level) for _ in range(blocks.operands)]
+    results = recorder.transform(operands, terms_of(blocks, shape.slots))
+    return Function(
+        "transform",
+        shape,
+        ((level,) * blocks.operands,),
+        tuple(recorder.code),
+        tuple(one.number for one in results),
+        tuple(one.level for one in results),
+    )
 
 
 class CpuCalibrator(Calibrator):
@@ -58,7 +125,15 @@ class CpuCalibrator(Calibrator):
             """New vectors for each call, because the engine keeps plaintexts that it has seen."""
             return [np.roll(vector, next(self._made)) for _ in range(times)]
 
+        level, shape = engine.level(ct), EngineParameters.of(engine)
+        transforms = {
+            name: partial(
+                engine.play, transform_of(shape, level, blocks), [[ct] * blocks.operands], [vector]
+            )
+            for name, blocks in TRANSFORMS.items()
+        }
         return {
+            **transforms,
             "scalar": lambda: engine.settle(engine.mul_plain(ct, 0.3)),
             "mul": lambda: engine.settle(engine.mul(ct, other)),
             "mul_lazy": lambda: engine.mul(ct, other),
@@ -81,4 +156,29 @@ class CpuCalibrator(Calibrator):
                 whole = seconds[name][level]
                 encoded = whole - made[level] * times / TOGETHER
                 seconds[name][level] = max(encoded, whole / 4) / times
+        transforms = {name: seconds.pop(name) for name in TRANSFORMS}
+        for level, shared in seconds["hoist"].items():
+            alone = {name: transforms[name][level] for name in TRANSFORMS}
+            for kind, found in parts_of(alone, shared).items():
+                seconds.setdefault(kind, {})[level] = found
         return seconds
+
+
+def parts_of(measured: Mapping[str, float], shared: float) -> dict[str, float]:
+    """Kind -> seconds of one part of a ``transform``, positive despite noise.
+
+    Args:
+        measured: name of a transform in ``TRANSFORMS`` -> its seconds.
+        shared: seconds of the decomposition of an operand.
+    """
+    from scipy.optimize import nnls
+
+    kinds = get_args(TransformKind)
+    slots = CpuParameters.bootstrapped().slots
+    works = [TransformWork.of(1, terms_of(one, slots), slots) for one in TRANSFORMS.values()]
+    calls = np.array([[float(work.calls[kind]) for kind in kinds] for work in works])
+    times = np.array([measured[name] for name in TRANSFORMS])
+    rest = np.maximum(times - shared * np.array([work.operands for work in works]), times / 4)
+    found, _ = nnls(calls / rest[:, None], np.ones(len(rest)))
+    least = 0.01 * (rest[:, None] / np.maximum(calls, 1)).min(axis=0)
+    return dict(zip(kinds, np.maximum(found, least).tolist(), strict=True))

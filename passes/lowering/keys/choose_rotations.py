@@ -12,6 +12,8 @@ greedy choice changes the keys thousands of times.
 
 A composed rotation is no longer hoisted. But other rotations of the same ciphertext (baby steps)
 often need its first part anyway, and then it still takes one key switch.
+
+The steps of a ``transform`` are never composed: their keys are required, and may serve other uses.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from atlasc.program.costs import PrimitiveCosts
+from atlasc.program.counting_engine import highest
 from atlasc.program.rotation_plan import RotationPlan
 
 MAX_SWITCHES = 3
@@ -75,7 +78,11 @@ def rotation_seconds(uses: Uses, plan: RotationPlan, costs: PrimitiveCosts) -> f
 
 
 def choose_rotations(
-    uses: Uses, model: KeyModel, slots: int, budget: int | None = None
+    uses: Uses,
+    model: KeyModel,
+    slots: int,
+    budget: int | None = None,
+    required: Mapping[int, int] | None = None,
 ) -> RotationPlan:
     """The plan of least predicted time whose keys fit the budget, or otherwise the smallest plan.
 
@@ -87,8 +94,9 @@ def choose_rotations(
         model: sizes and costs of keys.
         slots: slots of a ciphertext.
         budget: bytes of all rotation keys; None for no limit.
+        required: amount -> level that its own key must reach.
     """
-    planner = _Planner(uses, model, slots)
+    planner = _Planner(uses, model, slots, required or {})
     planner.run(budget)
     if budget is not None:
         planner.refill(budget)
@@ -101,7 +109,8 @@ class _Planner:
     Attributes:
         plain, own: seconds of all rotations by amount and level, each alone or with its own key.
         shared: seconds of rotations together with another amount on one ciphertext.
-        top: the highest level at which each amount is used.
+        required: amount -> level below which its key is never lowered.
+        top: the highest level at which each amount is used, steps of a ``transform`` aside.
         reach: amount -> level that its key serves, −1 without a key.
         plan: the plan so far; it follows every change of ``reach`` and ``composed``.
         extra: seconds that each amount takes beyond those with its own key.
@@ -109,8 +118,10 @@ class _Planner:
         size: bytes of all keys.
     """
 
-    def __init__(self, uses: Uses, model: KeyModel, slots: int) -> None:
-        self.model, self.slots, costs = model, slots, model.costs
+    def __init__(
+        self, uses: Uses, model: KeyModel, slots: int, required: Mapping[int, int]
+    ) -> None:
+        self.model, self.slots, self.required, costs = model, slots, required, model.costs
         self.plain: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.own: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.shared: dict[tuple[int, int], dict[int, float]]
@@ -125,12 +136,12 @@ class _Planner:
                 for other in amounts:
                     self.shared[amount, other][level] += calls * alone
         self.top = {amount: max(levels) for amount, levels in self.plain.items()}
-        self.reach = dict(self.top)
+        self.reach = highest(self.top, required)
         self.bytes = (*model.key_bytes, 0)
         self.size = model.size(self.reach)
         # Two amounts of the bootstrap key add up to others, so all of them may serve as parts.
         pairs = combinations_with_replacement(sorted(model.bootstrap), 2)
-        known = self.top.keys() | model.bootstrap | {0}
+        known = self.reach.keys() | model.bootstrap | {0}
         sums = {(first + last) % slots: (first, last) for first, last in pairs}
         self.composed = {amount: parts for amount, parts in sums.items() if amount not in known}
         self.plan = RotationPlan(self.reach, model.bootstrap, self.composed)
@@ -141,8 +152,9 @@ class _Planner:
         moves = [
             (move[0], amount, level)
             for amount in self.top.keys() - self.model.free
-            for level in {-1, *self.plain[amount]}
-            if self.bytes[level] < self.bytes[self.top[amount]]
+            for level in {-1, *self.plain[amount], self.required.get(amount, -1)}
+            if level >= self.required.get(amount, -1)
+            and self.bytes[level] < self.bytes[self.reach[amount]]
             and (move := self._move(amount, level)) is not None
         ]
         heapq.heapify(moves)

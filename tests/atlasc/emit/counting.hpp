@@ -1,11 +1,15 @@
 // An engine that counts what another one is asked for, under the names of the Python counter.
 #pragma once
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/roles.hpp"
@@ -95,6 +99,41 @@ public:
             count("rotate_hoisted", level(x), amounts.size());
         }
         return engine_.rotate_many(x, amounts);
+    }
+    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override {
+        int at = level(xs.at(0));
+        for (const Ciphertext& x : xs) {
+            at = std::min(at, level(x));
+        }
+        const std::set<BabyStep> places = baby_steps(steps);
+        std::set<std::size_t> operands;
+        std::set<std::size_t> results;
+        std::size_t babies = 0;
+        for (const auto& [operand, rotation] : places) {
+            if (rotation != 0) {
+                operands.insert(operand);
+                ++babies;
+            }
+        }
+        std::size_t terms = 0;
+        std::size_t dense = 0;
+        std::size_t giants = 0;
+        for (const auto& [result, rotation, factors] : steps) {
+            results.insert(result);
+            giants += rotation != 0 ? 1 : 0;
+            terms += factors.size();
+            for (const auto& [baby, value] : factors) {
+                const auto* deferred = std::get_if<Deferred>(&value);
+                dense += deferred == nullptr || deferred->repeats < 16 ? 1 : 0;
+            }
+        }
+        count("hoist", at, operands.size());
+        count("transform_baby", at, babies * ((steps.size() + 31) / 32));
+        count("transform_giant", at, giants);
+        count("transform_product", at, dense != 0 ? terms - dense : places.size() * steps.size());
+        count("transform_dense", at, dense);
+        count("transform_result", at, results.size());
+        return engine_.transform(xs, steps);
     }
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override {
         const auto batch = static_cast<std::size_t>(parameters_.bootstrap_batch);

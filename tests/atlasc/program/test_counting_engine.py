@@ -6,7 +6,10 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.counting_engine import Counted, CountingEngine
-from atlasc.program.engine import Engine
+from atlasc.program.engine import Engine, TransformTerm
+from atlasc.program.kernels.context import nothing
+from atlasc.program.live_engine import LiveEngine
+from atlasc.program.transform_work import MOST_STEPS, TransformWork
 
 
 def test_is_an_engine() -> None:
@@ -83,6 +86,84 @@ def test_conjugations_need_a_key_of_their_own() -> None:
     assert engine.total().conjugation_level == 3
     assert engine.total().key_switches == 2
     assert not engine.total().rotation_levels
+
+
+def test_a_transform_has_costs_of_its_own() -> None:
+    """Two operands by 0, 1 and -3; two results by 0 and 4, at the lower level of the operands."""
+    engine = CountingEngine(64, 5)
+    terms = [
+        TransformTerm(baby, giant, nothing(16), operand, result)
+        for result in range(2)
+        for giant in (0, 4)
+        for operand in range(2)
+        for baby in (0, 1, -3)
+    ]
+    results = engine.transform([Counted(3), Counted(5)], terms)
+    counts = engine.total()
+    assert [one.level for one in results] == [2, 2]
+    assert counts.primitives == {
+        ("hoist", 3): 2,
+        ("transform_baby", 3): 4,
+        ("transform_giant", 3): 2,
+        ("transform_product", 3): 24,
+        ("transform_result", 3): 2,
+    }
+    assert (counts.key_switches, counts.plaintext_products) == (6, 24)
+    assert counts.transform_levels == counts.rotation_levels == {1: 3, 61: 3, 4: 3}
+    assert not counts.rotation_groups
+    engine.mul(*results)  # rescaled already
+    assert engine.total().count("rescale") == 0
+    engine.rotate(Counted(5), 4)
+    engine.rotate(Counted(1), 1)
+    assert engine.total().rotation_levels == {1: 3, 61: 3, 4: 5}
+    engine.transform([Counted(4)], terms[:1])
+    assert engine.total().transform_levels == {1: 3, 61: 3, 4: 3}
+    with pytest.raises(AtlasError, match="transform is impossible"):
+        engine.transform([Counted(0)], terms[:1])
+
+
+def work(*terms: TransformTerm) -> TransformWork:
+    return TransformWork.of(3, terms, 64)
+
+
+def test_dense_plaintexts_are_counted_apart() -> None:
+    rare, short = nothing(8), nothing(16)
+    assert nothing().rolled(3).repeats == 1
+    assert short.rolled(3).repeats == (short * rare).repeats * 2 == 16
+    mixed = work(TransformTerm(1, 0, rare), TransformTerm(2, 0, short), TransformTerm(3, 0, 0.5))
+    assert (mixed.products, mixed.dense) == (1, 2)
+    assert mixed.plaintexts == 1 / 8 + 1 / 16 + 1
+
+
+def test_products_by_zero_are_counted_where_operands_are_multiplied_as_they_are_made() -> None:
+    for value, products in ((nothing(16), 6), (nothing(8), 0)):
+        terms = [TransformTerm(baby, 0, value, 0, baby) for baby in (0, 1)]
+        found = work(*terms, TransformTerm(5, 7, value, 0, 1))
+        assert (found.steps, found.results) == (3, 2)
+        assert (found.products, found.dense) == (products + 3 * (products > 0), 3 * (not products))
+
+
+def test_more_giant_steps_than_are_held_repeat_the_baby_steps() -> None:
+    for steps, passes in ((MOST_STEPS, 1), (MOST_STEPS + 1, 2)):
+        terms = [
+            TransformTerm(baby, giant, nothing(16)) for giant in range(steps) for baby in (1, 2)
+        ]
+        found = work(*terms)
+        assert found.calls["transform_baby"] == 2 * passes
+        assert found.calls["transform_giant"] == steps - 1
+        assert found.sums == MOST_STEPS + 1
+        assert found.plaintexts == 2 * MOST_STEPS / 16
+
+
+def test_the_memory_of_a_transform_is_held_beside_the_ciphertexts_of_its_time() -> None:
+    engine = LiveEngine(64, 5)
+    kept = [engine.encrypt(None, 5), engine.encrypt(None, 3)]
+    terms = [TransformTerm(baby, 0, nothing(16), 0, 0) for baby in (0, 1)]
+    made = engine.transform(kept[1:], terms)
+    assert engine.peaks[TransformWork.of(3, terms, 64)] == {5: 1, 3: 1}
+    assert engine.peaks[None] == {5: 1, 3: 1, 2: 2}
+    del made
+    assert +engine.live == {5: 1, 3: 1}
 
 
 def test_seconds() -> None:

@@ -6,10 +6,11 @@ import pytest
 from cost_tables import table_of
 
 from atlasc.program.counting_engine import COST_KINDS
+from atlasc.program.transform_work import TransformWork
 from atlasc.targets import calibration, find_target
 from atlasc.targets.calibration import FEW, MANY, Calibrator
-from atlasc.targets.costs import KEY, FittedCosts, ratio
-from atlasc.targets.cpu.calibration import CpuCalibrator
+from atlasc.targets.costs import KEY, SUBSTITUTES, FittedCosts, ratio
+from atlasc.targets.cpu.calibration import TRANSFORMS, CpuCalibrator, parts_of, terms_of
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import ParameterSet
 from atlasc_comparisons.desilo.calibration import DesiloCalibrator
@@ -39,6 +40,20 @@ def test_the_shared_part_of_hoisted_rotations() -> None:
         assert MANY * each + shared == pytest.approx(many)
 
 
+def test_the_parts_of_transforms() -> None:
+    exact = dict(zip(SUBSTITUTES, (1.5e-3, 1.2e-2, 1e-4, 3e-3, 5e-3), strict=True))
+    works = {
+        name: TransformWork.of(1, terms_of(one, 2**13), 2**13) for name, one in TRANSFORMS.items()
+    }
+    measured = {
+        name: 4e-3 * work.operands + sum(calls * exact[kind] for kind, calls in work.calls.items())
+        for name, work in works.items()
+    }
+    assert parts_of(measured, 4e-3) == pytest.approx(exact)
+    noise = measured | {"transform_results": 1.0, "transform_products": 0.01}
+    assert all(seconds > 0 for seconds in parts_of(noise, 4e-3).values())
+
+
 def test_the_ratio_of_two_tables() -> None:
     sets = [DesiloParameters(16, 4), SMALL]
     slow = table_of(sets, lambda p, n, level: 3.0 * (level + 1))
@@ -64,11 +79,9 @@ def test_a_small_table(
     table = calibrator(lambda *step: seen.append(step), quick=True, note="by a test")
     (one,) = table.sets
     assert type(parameters).from_dict(one.parameters) == parameters
-    assert set(one.seconds) == {*COST_KINDS, KEY} - {
-        "bootstrap",
-        "bootstrap_one",
-        "bootstrap_narrow",
-    }
+    own = () if parameters.family == "cpu" else SUBSTITUTES
+    bootstraps = ("bootstrap", "bootstrap_one", "bootstrap_narrow")
+    assert set(one.seconds) == {*COST_KINDS, KEY} - {*bootstraps, *own}
     assert all(set(s) == {1, 3} for name, s in one.seconds.items() if name != KEY)
     assert all(s > 0 for seconds in one.seconds.values() for s in seconds.values())
     cost = FittedCosts(table, parameters).cost("rotate", 3)

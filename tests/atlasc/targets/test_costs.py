@@ -8,7 +8,16 @@ from cost_tables import law, table_of
 from atlasc.ir.errors import AtlasError
 from atlasc.program.counting_engine import COST_KINDS, CountingEngine
 from atlasc.targets.cost_table import CostTable
-from atlasc.targets.costs import KEY, FittedCosts, fitted_costs, measured_costs
+from atlasc.targets.costs import (
+    KEY,
+    SUBSTITUTES,
+    FittedCosts,
+    fitted_costs,
+    measured_costs,
+    relative_costs,
+)
+from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.phantom import PhantomParameters
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 DEEP = DesiloParameters(16, 4)
@@ -79,6 +88,28 @@ def test_a_table_without_a_primitive() -> None:
         one.seconds.pop("mul")  # type: ignore[attr-defined]
     with pytest.raises(AtlasError, match="no seconds of mul"):
         FittedCosts(table, DEEP).costs()
+
+
+def test_without_seconds_of_its_kinds_a_transform_costs_what_it_consists_of() -> None:
+    table = table_of([DEEP])
+    for one in table.sets:
+        for name in SUBSTITUTES:
+            one.seconds.pop(name)  # type: ignore[attr-defined]
+    phantom = relative_costs(PhantomParameters.bootstrapped())
+    for costs, level in ((FittedCosts(table, DEEP).costs(), 20), (phantom, 9)):
+        assert costs["transform_baby", level] == costs["rotate_hoisted", level]
+        assert costs["transform_giant", level] == costs["rotate", level]
+        product = pytest.approx(costs["mul_plain", level] + costs["add", level])
+        assert costs["transform_product", level] == costs["transform_dense", level] == product
+        assert costs["transform_result", level] == costs["rescale", level]
+
+
+def test_on_cpu_a_transform_is_much_cheaper_than_its_parts() -> None:
+    cost = fitted_costs(CpuParameters.bootstrapped()).cost
+    for level in (1, 8, 14):
+        assert cost("transform_baby", level) < 0.5 * cost("rotate_hoisted", level)
+        assert cost("transform_product", level) < 0.2 * cost("mul_plain", level)
+        assert cost("transform_dense", level) > cost("mul_plain", level)
 
 
 def test_a_table_without_a_bootstrap() -> None:

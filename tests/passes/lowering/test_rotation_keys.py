@@ -122,4 +122,4 @@ def test_uses_and_live_values_of_a_program() -> None:
     (level,) = {at for at, _ in program_costs(module).total.rotation_groups}
     assert program_costs(module).total.rotation_groups == {(level, (4,)): 1, (level, (8,)): 1}
     # In the last product: the input, dropped or not, and the sum, all in two forms; the result.
-    assert live_ciphertexts(module) == {level + 1: 2, level: 4, level - 1: 1}
+    assert live_ciphertexts(module) == {None: {level + 1: 2, level: 4, level - 1: 1}}

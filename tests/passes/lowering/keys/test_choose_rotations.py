@@ -140,6 +140,51 @@ def test_without_a_budget_only_keys_that_save_nothing_are_left_out() -> None:
     assert every == RotationPlan({1: 2, 2: 2, 30: 2, 31: 2})
 
 
+def random_required(rng: random.Random) -> dict[int, int]:
+    """Steps of a transform: some amounts of `random_uses`, and others."""
+    amounts = rng.sample([1, 2, 3, 4, 8, 9, 10, 30, 31], rng.randint(1, 4))
+    return {amount: rng.randrange(LEVELS) for amount in amounts}
+
+
+def test_keys_of_transforms_are_never_dropped_or_lowered() -> None:
+    """Whatever the budget: also by a bootstrap key, and where no ordinary rotation uses them."""
+    rng, lowered, served = random.Random(4), 0, 0
+    for _ in range(200):
+        uses, required = random_uses(rng), random_required(rng)
+        model = KeyModel(SIZES, COSTS, rng.choice([frozenset(), TURNS]))
+        full = model.size({**highest(uses), **required})
+        budget = rng.choice([None, 0, full // 2, full])
+        plan = choose_rotations(uses, model, SLOTS, budget, required)
+        assert all(plan.hoists(amount, level) for amount, level in required.items())
+        assert works(plan, uses)
+        free = choose_rotations(uses, model, SLOTS, budget)
+        if budget is None:
+            assert plan.keys == {**free.keys, **{
+                a: max(level, free.keys.get(a, -1)) for a, level in required.items()
+            }}  # fmt: skip
+        tops = highest(uses)
+        lowered += any(plan.keys.get(a, -1) == at < tops.get(a, -1) for a, at in required.items())
+        served += any(required.keys() & set(parts) for parts in plan.composed.values())
+    assert lowered >= 10  # to the required level, and no further
+    assert served >= 10  # they serve compositions, too
+
+
+def test_the_smallest_plan_with_transforms_is_what_a_larger_budget_may_ask_for() -> None:
+    rng = random.Random(5)
+    for _ in range(40):
+        uses, model = random_uses(rng), KeyModel(SIZES, COSTS, rng.choice([frozenset(), TURNS]))
+        required = random_required(rng)
+        size = model.size(choose_rotations(uses, model, SLOTS, 0, required).keys)
+        assert size >= model.size(required)
+        assert model.size(choose_rotations(uses, model, SLOTS, size, required).keys) <= size
+
+
+def test_a_key_that_the_bootstrap_shares_takes_no_memory() -> None:
+    model = KeyModel(SIZES, COSTS, frozenset({31}), free=frozenset({31}))
+    plan = choose_rotations({(0, (1,)): 5}, model, SLOTS, SIZES[0], {31: 2})
+    assert plan == RotationPlan({1: 0, 31: 2})
+
+
 def test_a_key_may_serve_the_low_levels_only() -> None:
     """Once at level 3, a hundred times at level 0: a small key is nearly as good."""
     uses = {(3, (3,)): 1, (0, (3,)): 100, (3, (1,)): 50, (3, (2,)): 50}
