@@ -11,6 +11,7 @@ from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.timing import Timing
 from atlasc.targets import find_target
+from atlasc.targets.costs import fitted_costs
 from atlasc.targets.cpu.engine import generation_bytes, key_bytes
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import require_set
@@ -58,9 +59,12 @@ def predicted(bundle: Bundle) -> dict[str, Any]:
     """Predictions by the cost table in use: seconds, and bytes of memory and of files."""
     summary, plan = inspect_bundle(bundle).summary, key_plan(bundle.program)
     parameters = require_set(bundle.parameters, CpuParameters)
+    costs = fitted_costs(parameters)
+    assert costs is not None  # a table of cpu comes with atlasc
     sent = [op.value.ciphertext for op in bundle.interface.inputs]
     return {
         "machine": summary["machine"],
+        "threads": costs.table.machine.threads,
         "warning": find_target(bundle.target).cost_warning(),
         "seconds": {"keys": summary["key_seconds"], "execution": summary["seconds"]},
         "memory": {
@@ -111,14 +115,15 @@ def show(found: dict[str, Any]) -> None:
 def sentence(found: dict[str, Any]) -> str:
     """The whole execution in a few lines."""
     guess, whole = found["predicted"], found["execution"]
-    lines = [f"the whole: {whole['measured']:.4g} s measured, {whole['cores']:.4g} core s"]
-    if whole["predicted"] is not None:
-        apart = whole["measured"] / whole["predicted"] - 1
-        held = "within" if abs(apart) <= WITHIN else "not within"
-        lines[0] += (
-            f"; predicted {whole['predicted']:.4g} s on {guess['machine']}: measured is "
-            f"{apart:+.0%}, {held} {WITHIN:.0%}"
-        )
+    apart = whole["measured"] / whole["predicted"] - 1
+    held = "within" if abs(apart) <= WITHIN else "not within"
+    threads = guess["threads"]
+    lines = [
+        f"the whole: predicted {whole['predicted']:.4g} s on {guess['machine']}, measured "
+        f"{whole['measured']:.4g} s, which is {apart:+.0%}, {held} {WITHIN:.0%}",
+        f"{whole['cores']:.4g} core s; in the predicted time {threads} threads have "
+        f"{threads * whole['predicted']:.4g}",
+    ]
     if guess["warning"]:
         lines.append(guess["warning"])
     if found["processes"] > 1:

@@ -78,10 +78,12 @@ def compile(options: Options) -> dict[str, Any]:
         source = options.place("source")
         true_shape.write(source)
         data = str(source / "test.jsonl")
-        atlasc.compile(
-            source / "model", source / "calibration.jsonl", recipe="is", target="cpu",
-            sequence_length=true_shape.TOKENS,
-        ).save(program)  # fmt: skip
+        with progress("compiling") as step:
+            made = atlasc.compile(
+                source / "model", source / "calibration.jsonl", recipe="is", target="cpu",
+                sequence_length=true_shape.TOKENS, progress=step.report,
+            )  # fmt: skip
+        made.save(program)
     shutil.copyfile(data, options.place(f"input{Path(data).suffix}"))
     return {}
 
@@ -113,7 +115,7 @@ def execution(options: Options) -> dict[str, Any]:
     run = Execution(engine, program, values, public)
     state = SavedState(options.place("state"), identity(server, options.place("query")))
     meter = Meter(state.restore(run, engine, program, public))
-    with progress("executing", total=100) as step:
+    with progress(f"executing, from op {run.position} of {len(program.ops)}", total=100) as step:
         pace = Pace(bundle, server.target, 1, step.report, start=run.position)
         written = time.monotonic()
         for op in program.ops[run.position :]:

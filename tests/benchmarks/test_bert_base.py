@@ -127,7 +127,7 @@ def test_figures_stand_beside_predictions(done: Options, capsys: Any) -> None:
     show(found)
     shown = capsys.readouterr().out
     assert all(kind in shown for kind in ("linear", "softmax", "attention scores"))
-    for measured, held in ((1.14, "is +14%, within"), (0.84, "is -16%, not within")):
+    for measured, held in ((1.14, "which is +14%, within"), (0.84, "which is -16%, not within")):
         whole["measured"] = measured * whole["predicted"]
         assert held in sentence(found)
 
