@@ -33,9 +33,7 @@ def main() -> None:
         prog="python -m benchmarks.bert_base", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument(
-        "--folder", type=Path, default=Path("build/bert-base"), help="for all files"
-    )
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for all files")
     parser.add_argument("--bundle", type=Path, help="a program for cpu that atlasc compile wrote")
     parser.add_argument("--input", type=Path, help="of --bundle: its first input is taken")
     parser.add_argument("--every", type=float, default=EVERY, help="seconds between saved states")
