@@ -215,6 +215,70 @@ class Executor(Generic[Ct]):
             return self.engine.play(function, encrypted, arrays)
 
 
+class Execution(Generic[Ct]):
+    """A run of a ckks module, op by op. Between two ops, its position and its values are all that
+    the rest of the run needs.
+
+    Args:
+        engine: evaluates the ops.
+        program: ckks module with levels.
+        encrypted: input name -> ciphertexts.
+        public: name of a public input -> array.
+
+    Attributes:
+        position: position of the next op.
+        values: what later ops and the outputs read: ciphertexts, or the array of a public input.
+    """
+
+    def __init__(
+        self,
+        engine: Engine[Ct],
+        program: Module,
+        encrypted: Mapping[str, list[Ct]],
+        public: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self._counts = isinstance(engine, CountingEngine)
+        functions = Functions(program, EngineParameters.of(engine), costs_only=self._counts)
+        self._executor = Executor(engine, functions)
+        self._program = program
+        self._given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
+        self._last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
+        self._last_use |= {op.operands[0]: len(program.ops) for op in program.outputs}
+        self.position, self.values = 0, dict[Value, Any]()
+
+    def step(self) -> None:
+        """Compute the next op, and free what no later one reads.
+
+        Raises:
+            AtlasError: an input is missing, or the engine refused the op (level, key, memory).
+        """
+        op = self._program.ops[self.position]
+        if op.result is not None:
+            # On sim an input outside the ranges overflows; decryption then reports it in one
+            # message.
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.values[op.result] = self._result(op)
+        for operand in op.operands:
+            if self._last_use[operand] == self.position:
+                self.values.pop(operand, None)
+        self.position += 1
+
+    def _result(self, op: Op) -> Any:
+        if op.name not in self._given:
+            return self._executor.apply(op, [self.values[one] for one in op.operands])
+        given, name = self._given[op.name], op.attributes["name"]
+        if name in given:
+            return given[name]
+        if self._counts and op.name == "ckks.public_input":
+            return None
+        raise AtlasError(f"input {name!r} is missing", where=op.location)
+
+    @property
+    def outputs(self) -> dict[str, list[Ct]]:
+        """Output name -> encrypted output, once all ops are done."""
+        return {op.attributes["name"]: self.values[op.operands[0]] for op in self._program.outputs}
+
+
 def execute(
     engine: Engine[Ct],
     program: Module,
@@ -226,10 +290,7 @@ def execute(
     """Run a ckks module.
 
     Args:
-        engine: evaluates the ops.
-        program: ckks module with levels.
-        encrypted: input name -> ciphertexts.
-        public: name of a public input -> array.
+        engine, program, encrypted, public: see :class:`Execution`.
         before: called before every op (scopes, timing), such as `atlasc.run.timing.Pace`.
         observe: called after every op with its ciphertexts (progress, comparison, timing).
 
@@ -239,31 +300,11 @@ def execute(
     Raises:
         AtlasError: an input is missing, or the engine refused an op (level, key, memory).
     """
-    given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
-    counts = isinstance(engine, CountingEngine)
-    executor = Executor(engine, Functions(program, EngineParameters.of(engine), costs_only=counts))
-    last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
-    values: dict[Value, Any] = {}
-    outputs: dict[str, list[Ct]] = {}
-    # On sim an input outside the ranges overflows; decryption then reports it in one message.
-    with np.errstate(over="ignore", invalid="ignore"):
-        for position, op in enumerate(program.ops):
-            if before is not None:
-                before(op)
-            if op.result is None:
-                outputs[op.attributes["name"]] = values[op.operands[0]]
-            else:
-                if op.name not in given:
-                    values[op.result] = executor.apply(op, [values[one] for one in op.operands])
-                elif (name := op.attributes["name"]) in given[op.name]:
-                    values[op.result] = given[op.name][name]
-                elif counts and op.name == "ckks.public_input":
-                    values[op.result] = None
-                else:
-                    raise AtlasError(f"input {name!r} is missing", where=op.location)
-                if observe is not None:
-                    observe(op, values[op.result])
-            for operand in op.operands:
-                if last_use[operand] == position:
-                    values.pop(operand, None)
-    return outputs
+    run = Execution(engine, program, encrypted, public)
+    for op in program.ops:
+        if before is not None:
+            before(op)
+        run.step()
+        if observe is not None and op.result is not None:
+            observe(op, run.values[op.result])
+    return run.outputs

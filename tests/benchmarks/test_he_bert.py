@@ -129,3 +129,22 @@ def test_pairs_of_the_true_shape_fill_most_of_its_tokens(tmp_path: Path, monkeyp
             assert set(read["token_type_ids"]) == {0, 1}
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert model.config.num_labels == 2
+
+
+def test_attention_of_the_true_shape_attends(tmp_path: Path, monkeypatch: Any) -> None:
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    shape = true_shape.configuration() | {"num_hidden_layers": 1}
+    monkeypatch.setattr(true_shape, "configuration", lambda: shape)
+    true_shape.write(tmp_path)
+    row = read_lines(tmp_path / "test.jsonl")[0]
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    read = tokenizer(row["sentence1"], row["sentence2"], return_tensors="pt")
+    model = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "model", attn_implementation="eager"
+    )
+    with torch.no_grad():
+        (weights,) = model.eval()(**read, output_attentions=True).attentions
+    entropy = -(weights * weights.clamp_min(1e-30).log()).sum(-1)
+    assert 2 < entropy.exp().mean() < read["input_ids"].shape[1] / 3

@@ -133,9 +133,7 @@ class CpuEngine(KeyedEngine):
         cls, parameters: CpuParameters, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
         require_disk(key_bytes(parameters, plan) // 2, folder, "the evaluation keys")
-        largest = parameters.key_bytes(len(parameters.moduli.primes) - 1)
-        library_bytes = parameters.plan_memory(plan)["library"]
-        require_memory(library_bytes + 4 * largest, "generating the keys")
+        require_memory(generation_bytes(parameters, plan), "generating the keys")
         super().generate_to(parameters, plan, folder, progress)
 
 
@@ -164,6 +162,12 @@ def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
     """Bytes of all evaluation keys of a program and its bootstraps in memory; files take half."""
     sizes = parameters.plan_memory(plan)
     return sum(size for name, size in sizes.items() if name.endswith("keys"))
+
+
+def generation_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
+    """Bytes of memory in which the keys are made, one after another, and written to files."""
+    largest = parameters.key_bytes(len(parameters.moduli.primes) - 1)
+    return parameters.plan_memory(plan)["library"] + 4 * largest
 
 
 def _told(progress: Progress) -> Callable[[str, int, int], None]:

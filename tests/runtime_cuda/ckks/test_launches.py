@@ -24,6 +24,8 @@ from benchmarks.lowering import bert
 from .conftest import HERE, PROGRAMS, builder
 
 TOKENS = 128
+LAUNCHES, BYTES = 63_400, 2.02e12
+"""Today's counts, 63,356 and 2.018e12, rounded up. Lower them with each change that does."""
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +55,13 @@ def total(counted: dict[str, Any], fact: str) -> float:
 
 
 def test_bytes_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
-    kernels, launches, read = (
-        counted["kernels"],
-        total(counted, "launches"),
-        total(counted, "bytes"),
-    )
-    for name, one in sorted(kernels.items(), key=lambda pair: -pair[1]["bytes"]):
+    launches, read = total(counted, "launches"), total(counted, "bytes")
+    for name, one in sorted(counted["kernels"].items(), key=lambda pair: -pair[1]["bytes"]):
         print(f"{name:24s} {one['launches']:8} launches {one['bytes'] / 1e9:10.1f} GB")
     print(f"{'all':24s} {launches:8} launches {read / 1e9:10.1f} GB")
     print(f"host {counted['host']:.2f} s, memory {counted['memory'] / 2**30:.1f} GiB")
-    assert read <= 2.5e12
+    assert read <= BYTES
 
 
 def test_launches_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
-    assert total(counted, "launches") <= 100_000
+    assert total(counted, "launches") <= LAUNCHES
