@@ -169,6 +169,8 @@ def _repeating(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> li
     """weight · x by diagonals that repeat with each token, [batch, tokens, outputs]."""
     source, steps, engine = weights.source, op.attributes["baby_steps"], ctx.engine
     alike = source.layout.period <= source.positions
+    # A rotary embedding differs by token.
+    repeats = 1 if "cos" in op.attributes else source.repeats
     if not alike:
         before = (engine.rotate(one, -source.positions) for one in x)
         x = [engine.add(one, engine.times_i(other)) for one, other in zip(x, before)]
@@ -176,7 +178,7 @@ def _repeating(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> li
         TransformTerm(
             k % steps,
             k - k % steps,
-            ctx.slots(weights.repeating_diagonal, out, into, k, alike),
+            ctx.slots(weights.repeating_diagonal, out, into, k, alike, repeats=repeats),
             into,
             out,
         )

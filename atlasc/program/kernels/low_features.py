@@ -61,7 +61,7 @@ class LowDiagonals(Diagonals):
         self, x: Register, direction: int, unit: complex, giants: list[int]
     ) -> list[Register]:
         """Copies of x as in `attention.HighDiagonals.skewed`, rotated by ``giants``."""
-        terms = []
+        terms, repeats = [], self.layout.slots // self.period
         for number, (copy, giant) in enumerate(zip(self._copies, giants, strict=True)):
             for feature in range(self.baby):  # modulo B
                 diagonal = feature + direction * copy.r
@@ -70,7 +70,7 @@ class LowDiagonals(Diagonals):
                 for part, offset in enumerate(self.halves):
                     factor = (unit if part else 1.0) / len(self.halves)
                     turn = (diagonal % self.baby + offset) * self.stride
-                    value = self.ctx.slots(self._features, feature, factor)
+                    value = self.ctx.slots(self._features, feature, factor, repeats=repeats)
                     terms.append(TransformTerm(turn, giant, value, result=number))
         return list(self.ctx.engine.transform([x], terms))
 
