@@ -44,10 +44,12 @@ def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
     if has_mask(op):
         tables = ctx.places(layout, (layout.extent("b"), layout.extent("t"), 1, 1), ("b",))
         return [Slots.of(Argument(MASK, "shares"), (table, 0)) * number(value) for table in tables]
+    only_first = op.attributes.get("only_first")
     if isinstance(value, Symbol):
         shape = op.site(ctx.symbols).constant_shape("value") or (1,)
-        return ctx.array_slots(op, Argument("value"), shape)
-    if op.attributes.get("only_first"):
+        found = ctx.array_slots(op, Argument("value"), shape)
+        return [one * ctx.first_of_unused(layout) for one in found] if only_first else found
+    if only_first:
         return [ctx.first_of_unused(layout) * number(value)] * layout.ciphertexts
     if op.attributes.get("zero_padding"):
         return ctx.array_slots(op, Literal(np.array([value], dtype=np.float64)), (1,))

@@ -81,19 +81,22 @@ SHAPES = {
 
 EARLY = ("one_token", "classifier", "last_token")
 """Of these the last block is computed for the token that the classifier reads."""
+LOW = {f"{name}_low": name for name in ("decoder", "wide", "classifier")}
+"""The same shapes with features in the low slot bits."""
 
 
 def transformer(name: str) -> Case:
     """A random Transformer with bootstraps, two ciphertexts in one, and gathered sums."""
-    shape = SHAPES[name]
+    like = LOW.get(name, name)
+    shape = SHAPES[like]
     module, inputs = Builder(shape, 7).build(), inputs_for(shape, 8)
     approximate(module, inputs)
     poly = expanded(module)
     inputs["embedded"] = inputs.pop("x")
     poly = folded(poly, inputs)
     parameters = SmallParameters(least_slots(poly))
-    steps = [SelectEarly()] if name in EARLY else []
-    steps += [Pack(parameters.slots), GatherSums(), PlaceBootstraps(LEVELS, True, 2)]
+    steps = [SelectEarly()] if like in EARLY else []
+    steps += [Pack(parameters.slots, name in LOW), GatherSums(), PlaceBootstraps(LEVELS, True, 2)]
     program = run_passes(poly, [*steps, RotationKeys()])
     program.name = name
     return Case(program, parameters, inputs)
@@ -225,7 +228,7 @@ CASES: dict[str, Any] = {
     "residual": residual,
     "scaled": scaled,
 }
-NAMES = (*SHAPES, *CASES)
+NAMES = (*SHAPES, *LOW, *CASES)
 
 
 def small_program(name: str) -> Case:
