@@ -186,6 +186,8 @@ def _repeating(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> li
         for into, cell in enumerate(row)
         for k in cell
     ]
+    # Neighbours with one result and one giant step are one sum.
+    terms.sort(key=lambda term: (term.result, term.giant, term.operand, term.baby))
     result = engine.transform(x, terms)
     return result if alike else [engine.add(one, engine.conjugate(one)) for one in result]
 
