@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -49,7 +48,7 @@ class PackingChoice(NamedTuple):
 
     slots: int
     gathered: bool
-    features_low: bool = False
+    features_low: bool
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,68 @@ class LatencyTarget:
 
 
 class LatencyModel:
-    """Predicts the seconds of the lowered program with its bootstraps placed for the least time.
+    """Predicts the seconds of the lowered program with its bootstraps placed for the least time, in
+    the faster packing.
+
+    Args:
+        module, target, reference: see `PackedLatency`.
+
+    Attributes:
+        packings: the model of each packing that the program has.
+
+    Raises:
+        AtlasError: the lowering fails in every packing.
+    """
+
+    def __init__(self, module: Module, target: LatencyTarget, reference: Approximations) -> None:
+        self._reference = dict(reference)
+        self.packings: list[PackedLatency] = []
+        refused: list[AtlasError] = []
+        for features_low in (False, True):
+            try:
+                self.packings.append(PackedLatency(module, target, reference, features_low))
+            except AtlasError as error:
+                refused.append(error)
+        if not self.packings:
+            raise refused[0]
+
+    def fastest(self, approximations: Approximations) -> tuple[float, PackedLatency]:
+        """Predicted seconds, and the model of the faster packing; infinite if the program cannot be
+        placed in any.
+
+        Raises AtlasError for an op without approximation.
+        """
+        found: list[tuple[float, PackedLatency]] = []
+        refused: list[AtlasError] = []
+        for one in self.packings:
+            try:
+                found.append((one.seconds(approximations), one))
+            except AtlasError as error:  # too many levels, or other segments
+                refused.append(error)
+        if not found:
+            raise refused[0]
+        return min(found, key=lambda pair: pair[0])
+
+    def seconds(self, approximations: Approximations) -> float:
+        """Predicted seconds in the faster packing; see `fastest`."""
+        return self.fastest(approximations)[0]
+
+    def levels(self, approximations: Approximations) -> int:
+        """Levels of the whole program on its longest path, in the faster packing."""
+        return self.fastest(approximations)[1].levels(approximations)
+
+    def parameters(self, approximations: Approximations) -> Parameters:
+        """The parameter set that the target chooses for the faster packing."""
+        return self.fastest(approximations)[1].parameters(approximations)
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of the costs of the reference program's parameter sets."""
+        found = [one.digest(self._reference) for one in self.packings]
+        return hashlib.sha256(" ".join(found).encode()).hexdigest()
+
+
+class PackedLatency:
+    """Predicts the seconds of the lowered program in one packing.
 
     A program is lowered once for each kind of steps of its approximations (for an iterative
     softmax: once for each number of iterations and of renormalisations), with weights that have
@@ -72,18 +132,25 @@ class LatencyModel:
         module: nn module.
         target: parameters and costs of the target.
         reference: approximations of all nonlinear ops, for the first lowering.
+        features_low: whether features lie in the low slot bits.
 
     Attributes:
-        reference: the approximations of the first lowering.
         chain: parameters -> the program under this set, as a `TimedChain`.
 
     Raises:
         AtlasError: the lowering fails, or the program has several encrypted inputs.
     """
 
-    def __init__(self, module: Module, target: LatencyTarget, reference: Approximations) -> None:
+    def __init__(
+        self,
+        module: Module,
+        target: LatencyTarget,
+        reference: Approximations,
+        features_low: bool,
+    ) -> None:
+        self._features_low = features_low
         self._ops = {op.value.name: op for op in nonlinear_ops(module)}
-        self._target, self.reference = target, dict(reference)
+        self._target, self._reference = target, dict(reference)
         self._module = copy.copy(module)
         self._module.symbols = {name: _shape(array) for name, array in module.symbols.items()}
         self._places = places_of(module)
@@ -96,10 +163,10 @@ class LatencyModel:
         self.chain: Callable[[Any], TimedChain] = cache(
             lambda parameters: TimedChain(self, parameters, target)
         )
-        self._first = self._poly(self.reference)
-        levels, self._least_slots = levels_and_slots(self._first)
+        self._first = self._poly(self._reference)
+        levels, self._least_slots = levels_and_slots(self._first, features_low)
         self._without_bootstraps = PackingChoice(
-            target.choose(levels, self._least_slots).slots, False
+            target.choose(levels, self._least_slots).slots, False, features_low
         )
 
     def seconds(self, approximations: Approximations) -> float:
@@ -132,17 +199,22 @@ class LatencyModel:
             levels += 1
         return found
 
-    def digest(self) -> str:
-        """SHA-256 (hex) of the costs of the reference program's parameter set."""
-        parameters = self.parameters(self.reference)
+    def digest(self, approximations: Approximations) -> str:
+        """SHA-256 (hex) of the costs of a program's parameter set."""
+        parameters = self.parameters(approximations)
         costs = sorted(self._target.costs(parameters).items())
         return hashlib.sha256(f"{parameters} {costs}".encode()).hexdigest()
+
+    def packing(self, parameters: Parameters) -> PackingChoice:
+        """The packing for a parameter set."""
+        gathered = parameters.bootstrap_level is not None
+        return PackingChoice(parameters.slots, gathered, self._features_low)
 
     def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""
         if packing not in self._programs:
             self._programs[packing] = self._cut(self._first, packing)
-            self._register(packing, self._programs[packing], self.reference)
+            self._register(packing, self._programs[packing], self._reference)
         return self._programs[packing]
 
     def segment(
@@ -184,7 +256,7 @@ class LatencyModel:
         """
         like = {_alike(self._ops[name]): given[name] for name in names}
         chosen = {
-            name: like.get(_alike(op), self.reference[name]) for name, op in self._ops.items()
+            name: like.get(_alike(op), self._reference[name]) for name, op in self._ops.items()
         }
         chosen |= {name: given[name] for name in names}
         self._register(packing, self._cut(self._poly(chosen), packing), chosen)
@@ -204,37 +276,23 @@ class LatencyModel:
         return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
 
     def _cut(self, poly: Module, packing: PackingChoice) -> SegmentedProgram:
-        slots, gathered, features_low = packing
-        return cut(packed(poly, slots, gathered, features_low), self._places)
+        return cut(packed(poly, *packing), self._places)
 
 
 class TimedChain:
-    """A program under one parameter set: seconds from the fresh input through all segments. Its
-    packing is the faster one under the model's reference.
+    """A program under one parameter set: seconds from the fresh input through all segments.
 
     Attributes:
         names: result names of the nonlinear ops of each segment.
         start: [L] seconds by level of the input.
     """
 
-    def __init__(self, model: LatencyModel, parameters: Parameters, target: LatencyTarget) -> None:
+    def __init__(self, model: PackedLatency, parameters: Parameters, target: LatencyTarget) -> None:
         self.parameters, self._model = parameters, model
         costs = target.costs(parameters)
         self._tables = Tables(PlaceBootstraps.for_goal(Goal(parameters, costs)).chain, costs)
-        gathered = parameters.bootstrap_level is not None
-        self._packing = PackingChoice(parameters.slots, gathered)
-        self._take(self._packing)
-        fastest = self.seconds(model.reference)
-        low = self._packing._replace(features_low=True)
-        with suppress(AtlasError):  # it cannot be packed so, or falls into other segments
-            self._take(low)
-            if self.seconds(model.reference) < fastest:
-                return
-        self._take(low._replace(features_low=False))
-
-    def _take(self, packing: PackingChoice) -> None:
-        program = self._model.program(packing)
-        self._packing = packing
+        self._packing = model.packing(parameters)
+        program = model.program(self._packing)
         self.names = tuple(one.names for one in program.cuts)
         self.start = self._tables.start(program.width)
 

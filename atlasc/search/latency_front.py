@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.latency.model import Approximations, LatencyModel, TimedChain
+from atlasc.latency.model import Approximations, LatencyModel, PackedLatency, TimedChain
 from atlasc.polynomials.description import Approximation
 from atlasc.search.dynamic_programs import (
     RESOLUTION,
@@ -88,8 +88,12 @@ def latency_front(
     """
     fixed = fixed or {}
     found: dict[tuple[int, ...], Solution] = {}
-    for parameters in model.parameters_from(_least_levels(model, groups, fixed)):
-        chain = model.chain(parameters)
+    chains = [
+        packed.chain(parameters)
+        for packed in model.packings
+        for parameters in packed.parameters_from(_least_levels(packed, groups, fixed))
+    ]
+    for chain in chains:
         runs = _runs(chain.names, groups)
         stages = [_options(chain, *run, groups, fixed, note) for run in runs]
         for path in solve(chain.start, stages, RESOLUTION):
@@ -99,7 +103,7 @@ def latency_front(
             choices = tuple(by_group.get(group, 0) for group in range(len(groups)))
             if choices in found:
                 continue
-            # The target may prefer another parameter set than this one.
+            # Another parameter set or packing than this one may be preferred.
             every = (group[index] for group, index in zip(groups, choices, strict=True))
             seconds = model.seconds(_merged(fixed, every))
             if math.isfinite(seconds):
@@ -115,7 +119,7 @@ def _merged(fixed: Approximations, chosen: Iterable[Alternative]) -> dict[str, A
 
 
 def _least_levels(
-    model: LatencyModel, groups: Sequence[Sequence[Alternative]], fixed: Approximations
+    model: PackedLatency, groups: Sequence[Sequence[Alternative]], fixed: Approximations
 ) -> int:
     """Levels of the program if every group in turn takes as few as it can."""
     chosen = _merged(fixed, (group[0] for group in groups))

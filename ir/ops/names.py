@@ -139,8 +139,6 @@ class Attributes(TypedDict, total=False):
     factor: Symbol | float
     # value of a masked score
     fill: float
-    # zero in all tokens but the first
-    only_first: bool
     # that the sum approximates, where it is known; the client applies it afterwards, along the last
     # axis: log_softmax, softmax, argmax, log_sigmoid, sigmoid, normalize
     function: str
@@ -173,6 +171,8 @@ class Attributes(TypedDict, total=False):
     # change of the outputs by an error of the result, in units of their size; of an output, what a
     # change of 1 is in units of the answer
     noise_gain: float
+    # zero in unused slots: only their index 0 stays
+    only_first: bool
     # id of the padding, and its position
     padding: int
     # two diagonals share a complex plaintext

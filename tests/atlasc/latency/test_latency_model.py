@@ -147,9 +147,10 @@ def test_programs_with_and_without_bootstraps_have_their_own_costs() -> None:
     for chosen in (cheap, dear):
         seconds, _, _ = lowered_seconds(module, chosen)
         assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-3)
-    sets = model.parameters_from(model.levels(cheap))
-    assert sets[-1] == BOOTSTRAPPED and len(sets) > 2
-    assert all(one.bootstrap_level is None for one in sets[:-1])
+    for packing in model.packings:
+        sets = packing.parameters_from(packing.levels(cheap))
+        assert sets[-1] == BOOTSTRAPPED and len(sets) > 2
+        assert all(one.bootstrap_level is None for one in sets[:-1])
 
 
 def _with_degree(one: Approximation, degree: int) -> Approximation:
@@ -166,8 +167,9 @@ def test_equal_layers_share_their_tables() -> None:
         module, reference = model_of(replace(POST_NORM, layers=layers), 0)
         model = LatencyModel(module, LatencyTarget(always_bootstrapped, costs_of), reference)
         model.seconds(reference)
-        chain = model.chain(BOOTSTRAPPED)
-        tables = [chain.table(n, reference) for n in range(len(chain.names))]
+        chains = [packing.chain(BOOTSTRAPPED) for packing in model.packings]
+        assert len(chains) == 2
+        tables = [chain.table(n, reference) for chain in chains for n in range(len(chain.names))]
         found.append(len({id(table) for table in tables}))
     assert found[0] == found[1]
 

@@ -140,7 +140,7 @@ def test_combinations_have_a_bound_and_it_is_said(monkeypatch) -> None:
     )
     said: list[str] = []
     found = latency_front(model, groups, fixed, said.append)
-    chains = len(model.parameters_from(0))
+    chains = sum(len(packing.parameters_from(0)) for packing in model.packings)
     segments, alternatives = len(set(asked)), sum(map(len, groups))
     points = 8 * len(groups)  # their seconds are predicted again
     assert len(asked) <= chains * segments * (8 + alternatives + 1 + points)
@@ -153,7 +153,8 @@ def test_combinations_have_a_bound_and_it_is_said(monkeypatch) -> None:
 def test_the_cut_of_a_stream_that_is_an_output_is_bounded() -> None:
     """A residual stream that is an output: the whole program is one segment of ten groups."""
     model, reference = problem(Shape(layers=2, pre_norm=True, classes=0, final_norm=False), 0)
-    assert len(model.chain(model.parameters(reference)).names) <= 2
+    for packing in model.packings:
+        assert len(packing.chain(packing.parameters(reference)).names) <= 2
     rng, names = np.random.default_rng(0), list(reference)
     groups = [3 * candidates((name,), reference, rng) for name in names]
     said: list[str] = []
