@@ -16,7 +16,7 @@ from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
 
 _NAMES = {
-    "ckks.linear_transform": "linear",
+    **dict.fromkeys(("ckks.linear_transform", "ckks.rotary"), "linear"),
     "ckks.ct_matmul_qk": "attention scores",
     "ckks.row_scores": "attention scores",
     "ckks.ct_matmul_pv": "attention values",

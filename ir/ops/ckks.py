@@ -133,11 +133,16 @@ def _linear_transform(site: Site) -> Layout:
         weight = f"weight is [{outputs}, {inputs}], but {blocks} blocks of {width} features"
         require(fits, f"{weight} cannot be {features} features")
     rules.check_bias(site, outputs)
-    tables = [site.constant_shape(name) for name in ("cos", "sin") if name in site.attributes]
-    both = not tables or tables == [(layout.extent("t"), layout.extent("d"))] * 2
-    require(both, "a rotary embedding needs cos and sin, both [tokens, width of a head]")
+    if {"cos", "sin"} & set(site.attributes):
+        _check_rotary(site, layout)
     require(site.attributes["baby_steps"] >= 1, "baby_steps must be at least 1")
     return layout
+
+
+def _check_rotary(site: Site, layout: Layout) -> None:
+    tables = [site.constant_shape(name) for name in ("cos", "sin") if name in site.attributes]
+    both = tables == [(layout.extent("t"), layout.extent("d"))] * 2
+    require(both, "a rotary embedding needs cos and sin, both [tokens, width of a head]")
 
 
 declare_ckks("ckks.linear_transform",
@@ -150,6 +155,19 @@ declare_ckks("ckks.linear_transform",
              A("baby_steps", "int", "rotations of the operand"),
              A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
              levels=1)  # fmt: skip
+
+
+def _rotary(site: Site) -> Layout:
+    layout = first_layout(site)
+    require(layout.field("d") is not None, f"the operand's layout {layout} has no axis d")
+    _check_rotary(site, layout)
+    return layout
+
+
+declare_ckks("ckks.rotary",
+             "Rotary position embedding x·cos + rotate_half(x)·sin, by rotations within a head.",
+             "x", _rotary, A("cos", "symbol", "rotary table [n, d]"),
+             A("sin", "symbol", "rotary table [n, d]"), levels=1)  # fmt: skip
 
 
 def _elementwise(site: Site) -> Layout:

@@ -73,6 +73,7 @@ OpName: TypeAlias = Literal[
     "ckks.public_input",
     "ckks.output",
     "ckks.linear_transform",
+    "ckks.rotary",
     "ckks.add",
     "ckks.sub",
     "ckks.double",

@@ -82,8 +82,9 @@ def _gathered(module: Module) -> Module:
                 rewriter.values[operand] = spread
         rewriter.copy(op)
         summed = _sum_of(op)
-        fits = summed is not None and layout_of(op.value).gathered is not None
-        if fits and _feeds_polynomial(op.value, users):
+        if summed is None or layout_of(op.value).gathered is None:
+            continue
+        if _feeds_polynomial(op.value, users):
             gathered[op.value] = add(op, "ckks.gather", [rewriter.values[summed]], {})
     return without_dead_ops(rewriter.module)
 

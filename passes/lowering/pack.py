@@ -116,7 +116,12 @@ def _linear(packer: Packer, op: Op) -> Value:
 
 
 def _rotary(packer: Packer, op: Op) -> Value:
-    """Fold a rotary embedding into the linear layer that makes its operand."""
+    """Fold a rotary embedding into the linear layer that makes its operand. With features in the
+    low bits it is an op of its own: it depends on the token, so the layer's diagonals would no
+    longer repeat.
+    """
+    if packer.packing.features_low:
+        return packer.emit(op, "ckks.rotary", packer.operand(op), **op.chosen("cos", "sin"))
     producer = packer.operand(op).op
     if producer.name != "ckks.linear_transform" or "cos" in producer.attributes:
         raise AtlasError(
@@ -158,6 +163,8 @@ def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
     padding heads must be those of a real head.
     """
     producer = value.op
+    if producer.name == "ckks.rotary":
+        return packer.again(producer, _with_copied_heads(packer, op, producer.operands[0]))
     if producer.name not in ("ckks.add_plain", "ckks.linear_transform"):
         raise AtlasError(
             "queries and keys of attention must come from a linear layer",

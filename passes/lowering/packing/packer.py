@@ -212,6 +212,8 @@ class Packer:
             AtlasError: the query does not come from a linear layer.
         """
         op, layout = value.op, keys.without(("t",), REPLICATED)
+        if op.name == "ckks.rotary":
+            return self.again(op, self.query(op.operands[0], keys, flags, where))
         if op.name == "ckks.add_plain":
             return self.again(op, self.query(op.operands[0], keys, flags, where), **flags)
         if op.name != "ckks.linear_transform":

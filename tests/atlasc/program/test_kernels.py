@@ -185,23 +185,27 @@ def turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, width: int) -> np.nd
 @settings(max_examples=30)
 @given(
     batch=st.integers(1, 2), tokens=st.integers(1, 5), heads=st.integers(1, 5),
-    half=st.integers(1, 3), g=st.integers(0, 3), copy=st.booleans(),
+    half=st.integers(1, 3), g=st.integers(0, 3), copy=st.booleans(), low=st.booleans(),
 )  # fmt: skip
-def test_rotary_goes_into_the_linear_transform(
-    batch: int, tokens: int, heads: int, half: int, g: int, copy: bool
+def test_rotary_in_the_linear_transform_or_after_it(
+    batch: int, tokens: int, heads: int, half: int, g: int, copy: bool, low: bool
 ) -> None:
     width, random = 2 * half, np.random.default_rng(1)
     features = heads * width
-    packing = Packing(width, bits_for(width), min(g, bits_for(heads)), bits_for(batch), 3)
+    packing = Packing(width, bits_for(width), min(g, bits_for(heads)), bits_for(batch), 3, low)
     x, bias = random.normal(size=(batch, tokens, features)), random.normal(size=features)
     weight = random.normal(size=(features, features))
     cos, sin = random.normal(size=(2, tokens, width))
     bench = Bench(packing)
-    names = {"bias": bias, "cos": cos, "sin": sin}
-    constants = {name: bench.constant(array) for name, array in names.items()}
-    y = bench.linear(bench.input("x", x), weight, copy_padding=copy, **constants)
-    result = unpack_tensor(layout_of(y), bench.slots(y), features)
-    np.testing.assert_allclose(result, turned(x @ weight.T + bias, cos, sin, width), atol=1e-9)
+    tables = {"cos": bench.constant(cos), "sin": bench.constant(sin)}
+    given = {"copy_padding": copy, "bias": bench.constant(bias)}
+    source, wanted = bench.input("x", x), turned(x @ weight.T + bias, cos, sin, width)
+    y = bench.linear(source, weight, **given, **tables)
+    slots = bench.slots(y)
+    np.testing.assert_allclose(unpack_tensor(layout_of(y), slots, features), wanted, atol=1e-9)
+    bench.module.ops.pop()
+    z = bench.module.add("ckks.rotary", [bench.linear(source, weight, **given)], tables)
+    np.testing.assert_allclose(bench.slots(z), slots, atol=1e-9)
 
 
 @st.composite
