@@ -23,7 +23,7 @@ from atlasc.program.record import Register
 
 
 def rotary(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.rotary``: in each half of a head the other half is half a head further on."""
+    """Kernel of ``ckks.rotary``: the two halves of a head lie half a head apart."""
     layout, engine = layout_of(op.value), ctx.engine
     half, width = layout.extent("d") // 2, layout.extent("d")
     tokens, _ = op.site(ctx.symbols).constant_shape("cos")
