@@ -1,6 +1,7 @@
 """One linear layer over 128 tokens on the engine ``cpu``, in two packings by turns.
 
-    python -m benchmarks.engine.linear [--outputs 768] [--level 8] [--babies 32] [--rounds 3]
+    python -m benchmarks.engine.linear [--inputs 768] [--outputs 768] [--level 8]
+        [--babies 32] [--rounds 3]
 
 Tokens in the low slot bits: the function that the compiler records. Features in the low bits,
 tokens above: diagonals repeat after 256 slots, and the layer is one ``transform`` of all its
@@ -33,7 +34,7 @@ from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.machine import available_threads
 
-TOKENS, WIDTH, INPUTS, PERIOD = 128, 64, 768, 256
+TOKENS, WIDTH, PERIOD = 128, 64, 256
 LOW_TOKENS = "d:6 g:2 b:0 t:7"
 LOW_FEATURES = "b:0 t:7 d:6 g:2"
 
@@ -43,16 +44,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--outputs", type=int, default=INPUTS)
+    parser.add_argument("--inputs", type=int, default=768)
+    parser.add_argument("--outputs", type=int, default=768)
     parser.add_argument("--level", type=int, default=8)
     parser.add_argument("--babies", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     parameters = CpuParameters.bootstrapped()
     shape, level = EngineParameters.of(parameters), options.level
+    inputs, outputs = options.inputs, options.outputs
     functions = {
-        LOW_TOKENS: low_tokens(shape, options.outputs, level),
-        LOW_FEATURES: low_features(shape, options.outputs, level, options.babies),
+        LOW_TOKENS: low_tokens(shape, inputs, outputs, level),
+        LOW_FEATURES: low_features(shape, inputs, outputs, level, options.babies),
     }
     counts = [counts_of(function) for function in functions.values()]
     amounts = {amount for one in counts for amount in one.rotation_levels}
@@ -65,13 +68,13 @@ def main() -> None:
     keys = KeyPlan(dict.fromkeys(amounts, level), conjugation_level=level)
     engine = CpuEngine.fresh(parameters, keys, no_progress)
     random = np.random.default_rng(1)
-    weight = random.uniform(-1, 1, (options.outputs, INPUTS)) / INPUTS**0.5
-    x = random.uniform(-1, 1, (1, TOKENS, INPUTS))
+    weight = random.uniform(-1, 1, (outputs, inputs)) / inputs**0.5
+    x = random.uniform(-1, 1, (1, TOKENS, inputs))
     wanted = x @ weight.T
     for _ in range(options.rounds):
         seconds = {}
         for name, function in functions.items():
-            source, target = layout(name, INPUTS), layout(name, options.outputs)
+            source, target = layout(name, inputs), layout(name, outputs)
             packed = source.pack(blocked(x, source))
             operands = [engine.encrypt(one, level) for one in packed]
             started = time.process_time()
@@ -93,30 +96,32 @@ def layout(fields: str, features: int) -> Layout:
     return Layout.parse(f"[{fields} | g.2:{outer} | {extents}]")
 
 
-def low_tokens(shape: EngineParameters, outputs: int, level: int) -> Function:
+def low_tokens(shape: EngineParameters, inputs: int, outputs: int, level: int) -> Function:
     """The layer as the compiler records it."""
     module = Module("linear", "ckks")
-    source, target = layout(LOW_TOKENS, INPUTS), layout(LOW_TOKENS, outputs)
-    about = {"name": "x", "shape": [1, TOKENS, INPUTS], "layout": source, "level": level}
+    source, target = layout(LOW_TOKENS, inputs), layout(LOW_TOKENS, outputs)
+    about = {"name": "x", "shape": [1, TOKENS, inputs], "layout": source, "level": level}
     x = module.add("ckks.input", [], about)
-    plan = choose_plan(source, target, INPUTS, outputs)
-    weight = module.constant("weight", np.zeros((outputs, INPUTS)))
+    plan = choose_plan(source, target, inputs, outputs)
+    weight = module.constant("weight", np.zeros((outputs, inputs)))
     attributes = {"weight": weight, "layout": target, **plan._asdict()}
     op = module.add("ckks.linear_transform", [x], attributes).op
     return Functions(module, shape).of(op, [(level,) * source.ciphertexts])
 
 
-def low_features(shape: EngineParameters, outputs: int, level: int, babies: int) -> Function:
+def low_features(
+    shape: EngineParameters, inputs: int, outputs: int, level: int, babies: int
+) -> Function:
     """The layer by diagonals that repeat. With z = x + i · rotate(x, -PERIOD), slot p of
     rotate(z, k) has its token's feature p + k in the real part, and where that lies beyond the end
     of the token's slots feature p + k - PERIOD in the imaginary one.
     """
     rows = FeatureMap(layout(LOW_FEATURES, outputs), outputs).feature[:, :PERIOD]
-    columns = FeatureMap(layout(LOW_FEATURES, INPUTS), INPUTS).feature[:, :PERIOD]
+    columns = FeatureMap(layout(LOW_FEATURES, inputs), inputs).feature[:, :PERIOD]
     copies = shape.slots // PERIOD
     row_tables, column_tables = (
         [Table(name, lambda one=one: one, copies) for one in found]
-        for name, found in (("row", rows * INPUTS), ("column", columns))
+        for name, found in (("row", rows * inputs), ("column", columns))
     )
     wraps = [
         Table(f"wraps{k}", lambda k=k: np.where(np.arange(PERIOD) + k < PERIOD, 0, 3), copies)
