@@ -54,6 +54,7 @@ class Blocks(NamedTuple):
 TRANSFORMS = {
     "transform_results": Blocks(1, 0, 0, 8),
     "transform_giants": Blocks(1, MANY, MANY, 1),
+    "transform_operands": Blocks(12, 1, 0, 4),
     "transform_babies": Blocks(3, MANY, 0, 4),
     "transform_products": Blocks(12, MANY, 0, 24),
     "transform_vectors": Blocks(1, 4, 0, 8, True),
@@ -157,28 +158,29 @@ class CpuCalibrator(Calibrator):
                 encoded = whole - made[level] * times / TOGETHER
                 seconds[name][level] = max(encoded, whole / 4) / times
         transforms = {name: seconds.pop(name) for name in TRANSFORMS}
-        for level, shared in seconds["hoist"].items():
+        for level in settled:
             alone = {name: transforms[name][level] for name in TRANSFORMS}
-            for kind, found in parts_of(alone, shared).items():
+            for kind, found in parts_of(alone).items():
                 seconds.setdefault(kind, {})[level] = found
         return seconds
 
 
-def parts_of(measured: Mapping[str, float], shared: float) -> dict[str, float]:
+def parts_of(measured: Mapping[str, float]) -> dict[str, float]:
     """Kind -> seconds of one part of a ``transform``, positive despite noise.
 
     Args:
         measured: name of a transform in ``TRANSFORMS`` -> its seconds.
-        shared: seconds of the decomposition of an operand.
     """
     from scipy.optimize import nnls
 
     kinds = get_args(TransformKind)
     slots = CpuParameters.bootstrapped().slots
     works = [TransformWork.of(1, terms_of(one, slots), slots) for one in TRANSFORMS.values()]
-    calls = np.array([[float(work.calls[kind]) for kind in kinds] for work in works])
-    times = np.array([measured[name] for name in TRANSFORMS])
-    rest = np.maximum(times - shared * np.array([work.operands for work in works]), times / 4)
-    found, _ = nnls(calls / rest[:, None], np.ones(len(rest)))
-    least = 0.01 * (rest[:, None] / np.maximum(calls, 1)).min(axis=0)
-    return dict(zip(kinds, np.maximum(found, least).tolist(), strict=True))
+    # The last column is for the decompositions of operands, which are measured apart as ``hoist``.
+    calls = np.array(
+        [[*(float(work.calls[kind]) for kind in kinds), work.operands] for work in works]
+    )
+    times = np.array([[measured[name]] for name in TRANSFORMS])
+    found, _ = nnls(calls / times, np.ones(len(times)))
+    least = 0.01 * (times / np.maximum(calls, 1)).min(axis=0)
+    return dict(zip(kinds, np.maximum(found, least).tolist(), strict=False))

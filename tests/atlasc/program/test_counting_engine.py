@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from atlasc.ir.errors import AtlasError
@@ -9,7 +11,7 @@ from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.program.engine import Engine, TransformTerm
 from atlasc.program.kernels.context import nothing
 from atlasc.program.live_engine import LiveEngine
-from atlasc.program.transform_work import MOST_STEPS, TransformWork
+from atlasc.program.transform_work import LEAST_REPEATS, MOST_STEPS, TransformWork
 
 
 def test_is_an_engine() -> None:
@@ -153,6 +155,13 @@ def test_more_giant_steps_than_are_held_repeat_the_baby_steps() -> None:
         assert found.calls["transform_giant"] == steps - 1
         assert found.sums == MOST_STEPS + 1
         assert found.plaintexts == 2 * MOST_STEPS / 16
+
+
+def test_steps_and_repetitions_are_those_of_the_engine() -> None:
+    runtime = Path(__file__).resolve().parents[3] / "runtime_cuda" / "ckks"
+    engine, transforms = (runtime / name for name in ("ckks_engine.cpp", "ring/transforms.hpp"))
+    assert f"most_steps = {MOST_STEPS};" in engine.read_text()
+    assert f"least_log_run = {LEAST_REPEATS.bit_length() - 1};" in transforms.read_text()
 
 
 def test_the_memory_of_a_transform_is_held_beside_the_ciphertexts_of_its_time() -> None:
