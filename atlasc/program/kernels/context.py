@@ -21,6 +21,8 @@ Key = TypeVar("Key", bound=Hashable)
 KEY_SWITCH = 20
 """Rough cost of a key switch, in products with a plaintext (its encoding included). Linear
 transforms and attention choose their plans by it."""
+HOISTED = 0.6
+"""Rough cost of a hoisted rotation, in key switches."""
 GIANT_STEP = 8
 """Rough cost of a giant step of a fused transform, in baby steps. Transforms by diagonals that
 repeat choose their plans by it."""

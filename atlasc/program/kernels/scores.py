@@ -13,7 +13,7 @@ import numpy as np
 from atlasc.ir.layout import REPLICATED, Field, Layout
 from atlasc.ir.module import Op
 from atlasc.program.kernels.context import (
-    GIANT_STEP,
+    HOISTED,
     KEY_SWITCH,
     Context,
     has_mask,
@@ -236,12 +236,11 @@ def baby_steps(tokens: int, inner: int, width: int, features_low: bool = False) 
     """
     candidates = [1 << bit for bit in range(max(min(tokens // 2, inner), 1).bit_length())]
 
-    def cost(baby: int) -> int:
+    def cost(baby: int) -> float:
         starts = max(tokens // 2, 1) // baby
         sums = (width // baby).bit_length() - 1
-        if features_low:  # copies by two transforms; half as many rotations by features are hoisted
-            copies = 2 * baby + 4 * baby // GIANT_STEP
-            return KEY_SWITCH * (copies + 2 * starts * (2 + baby - 1 + sums)) + 2 * baby
+        if features_low:  # 2B − 1 copies of both, their keys; 2(B − 1) hoisted rotations a start
+            return KEY_SWITCH * (5 * baby + 2 * starts * (3 + 2 * (baby - 1) * HOISTED + sums))
         key_switches = 5 * baby + starts * (2 + baby - 1 + 1 + sums + 2)
         return KEY_SWITCH * key_switches + 4 * baby * baby
 
