@@ -137,6 +137,25 @@ def test_any_algorithm_is_predicted(recipe: str) -> None:
     assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-2)
 
 
+@pytest.mark.parametrize("low", [False, True])
+def test_the_faster_packing_is_taken(low: bool) -> None:
+    """By the seconds of a transform: features lie in the low bits where it is cheap."""
+
+    def costs(parameters: Any) -> dict[Any, float]:
+        dear = {key: 0.0 if low else 1e3 for key in costs_of(parameters) if "transform" in key[0]}
+        return {**costs_of(parameters), **dear}
+
+    module, reference = model_of(POST_NORM, 0)
+    target = LatencyTarget(always_bootstrapped, costs)
+    seconds, _, _ = lowered_seconds(module, reference, target)
+    lowered = lower_nn(with_approximations(module, reference), target.choose, costs=target.costs)
+    layouts = [op.attributes["layout"] for op in lowered.program.inputs if op.value.encrypted]
+    assert [layout.features_low for layout in layouts] == [low]
+    model = LatencyModel(module, target, reference)
+    assert model.fastest(reference)[1] is model.packings[low]
+    assert model.seconds(reference) == pytest.approx(seconds, rel=1e-3)
+
+
 def test_programs_with_and_without_bootstraps_have_their_own_costs() -> None:
     module, reference = model_of(replace(POST_NORM, layers=1), 0)
     cheap = {name: _with_degree(one, 3) for name, one in reference.items()}

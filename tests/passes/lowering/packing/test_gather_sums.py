@@ -59,9 +59,36 @@ def test_a_polynomial_of_sums_runs_once() -> None:
     np.testing.assert_allclose(run(after, x), run(module, x), atol=1e-12)
 
 
-def test_a_place_without_a_ciphertext_stays_in_the_range() -> None:
+LOW = "[t:1 b:0 s:3 g:1 | g.1:2 | b=1 g=5 s=8 t=2]"
+"""The same with features in the low bits."""
+LOW_SUMS = LOW.replace("s:3", "*:3").replace("s=8 ", "")
+COPIED = f"""%i = ckks.mul_plain %s {{value = 1.0, only_first = true}}
+    %c = ckks.replicate %i {{layout = "{LOW_SUMS}"}}
+    %a = ckks.add_plain %c"""
+LOW_ITERATION = ITERATION.replace("%a = ckks.add_plain %s", COPIED)
+
+
+def test_sums_in_the_low_bits_are_gathered_before_they_are_copied() -> None:
+    """The mask that a copy would take is the mask of its place."""
+    module = program(LOW_ITERATION, LOW)
+    after = run_passes(module, [GatherSums()])
+    assert short(after) == dedent(f"""
+        %s = ckks.rotate_sum %x {{axes = ["s"]}}
+        %0 = ckks.gather %s
+        %1 = ckks.add_plain %0 {{value = -0.25}}
+        %2 = ckks.chebyshev %1 {{coefficients = [0.5, 0.5, 0.25]}}
+        %3 = ckks.spread %2 {{layout = "{LOW_SUMS}"}}
+        %y = ckks.mul %x, %3
+        ckks.output %y {{name = "y", shape = [1, 5, 8, 2]}}""")
+    assert critical_path(after).total == critical_path(module).total + 1
+    x = np.random.default_rng(0).uniform(-0.1, 0.1, (3, 32))
+    np.testing.assert_allclose(run(after, x), run(module, x), atol=1e-12)
+
+
+@pytest.mark.parametrize(("iteration", "layout"), [(ITERATION, THREE), (LOW_ITERATION, LOW)])
+def test_a_place_without_a_ciphertext_stays_in_the_range(iteration: str, layout: str) -> None:
     """Three ciphertexts in four places: where a zero would be, the polynomial is told the first."""
-    after = run_passes(program(ITERATION), [GatherSums()])
+    after = run_passes(program(iteration, layout), [GatherSums()])
     engine, seen = SimEngine(32, 8), {}
     slots = np.random.default_rng(1).uniform(0.1, 0.2, (3, 32))
     encrypted = {"x": [engine.encrypt(vector) for vector in slots]}

@@ -81,6 +81,31 @@ def test_attention() -> None:
     assert str(after.ops[4].value.type) == f"ciphertext<{SCORES}, level ?, scale 1>"
 
 
+def test_features_in_the_low_bits() -> None:
+    """A sum over features is right at feature 0 alone, so it is masked and copied; a sum over tokens
+    wraps around; a rotary embedding is an op of its own.
+    """
+    module = module_of("poly", f"""{entry("x", (1, 3, 6))}
+        %r = poly.row_sum %x
+        %c = poly.mul %x, %r
+        %l = poly.linear %c {{weight = @w}} loc "layer.0"
+        %m = poly.mean %l {{axis = 1}}
+        poly.output %m {{name = "y"}}""", ARRAYS)  # fmt: skip
+    after = run_passes(module, [Pack(64, features_low=True)])
+    hidden, sums = "[t:2 b:1 d:3 g:0 |  | b=1 t=3 g=1 d=6]", "[t:2 b:1 *:3 *:0 |  | b=1 t=3]"
+    assert short(after) == dedent(f"""
+        %0 = ckks.rotate_sum %x {{axes = ["d", "g"]}}
+        %1 = ckks.mul_plain %0 {{value = 1.0, only_first = true}}
+        %2 = ckks.replicate %1 {{layout = "{sums}"}}
+        %3 = ckks.mul %x, %2
+        %4 = ckks.linear_transform %3 {{weight = @w, baby_steps = 8, paired = false, layout = "{hidden}"}} loc "layer.0"
+        %5 = ckks.mul_plain %4 {{value = 0.3333333333333333, zero_padding = true}}
+        %6 = ckks.rotate_sum %5 {{axes = ["t"]}}
+        ckks.output %6 {{name = "y", shape = [1, 6]}}""")  # noqa: E501
+    assert str(after.ops[1].value.type).startswith("ciphertext<[t:2 b:1 ?:3 ?:0 |  | b=1 t=3]")
+    assert str(after.ops[7].value.type).startswith("ciphertext<[*:2 b:1 d:3 g:0 |  | b=1 g=1 d=6]")
+
+
 def test_a_number_is_added_to_features_alone() -> None:
     """Then the padding adds nothing to the mean, and a polynomial sees the middle of its domain."""
     after = packed(program("""%a = poly.add_constant %x {value = 1.5}
@@ -189,6 +214,11 @@ def test_a_rotary_embedding_goes_into_the_linear_layer() -> None:
         %v = poly.transpose %o {permutation = [0, 2, 1, 3]}
         %y = poly.reshape %v {shape = [1, 3, 6]}
         poly.output %y {name = "y"}"""
+    after = run_passes(poly(body, arrays, (1, 3, 6)), [Pack(64, features_low=True)])
+    turned = [op for op in after.ops if op.name == "ckks.rotary"]
+    assert {op.operands[0].op.name for op in turned} == {"ckks.linear_transform"}
+    assert all(op.operands[0].op.attributes["copy_padding"] for op in turned)
+    assert not any("cos" in op.attributes for op in after.ops if op not in turned)
     after = packed(poly(body, arrays, (1, 3, 6)), 64)
     transforms = [op for op in after.ops if op.name == "ckks.linear_transform"]
     assert ["cos" in op.attributes for op in transforms].count(False) == 1  # of the values
