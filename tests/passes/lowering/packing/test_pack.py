@@ -82,8 +82,8 @@ def test_attention() -> None:
 
 
 def test_features_in_the_low_bits() -> None:
-    """A sum over features is right at feature 0 alone, so it is masked and copied; a sum over tokens
-    wraps around; a rotary embedding is an op of its own.
+    """A sum over features is right at feature 0 alone, so it is masked and copied; a sum over
+    tokens wraps around.
     """
     module = module_of("poly", f"""{entry("x", (1, 3, 6))}
         %r = poly.row_sum %x
