@@ -233,8 +233,8 @@ def parts(features: int) -> list[tuple[str, int]]:
 def layer(shape: EngineParameters, name: str, inputs: int, outputs: int, level: int) -> Function:
     """A linear layer by diagonals, of one packing."""
     if name == "tokens low":
-        return linear.low_tokens(shape, inputs, outputs, level)
-    return linear.low_features(shape, inputs, outputs, level, 64)
+        return linear.layer(shape, linear.LOW_TOKENS, inputs, outputs, level)
+    return linear.layer(shape, linear.LOW_FEATURES, inputs, outputs, level, 64)
 
 
 def diagonals(
