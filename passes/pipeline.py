@@ -64,6 +64,8 @@ CostsOf = Callable[[Any], PrimitiveCosts]
 """Maps a parameter set to the seconds of its primitives."""
 PassKinds = Sequence[type[Pass]]
 
+PACKINGS = (False, True)
+"""Packings of a program: features in the top slot bits, and in the low ones."""
 COMPUTE: dict[Analysis, Callable[[Module, Mapping[str, np.ndarray]], Module]] = {
     MAGNITUDES: with_magnitudes,
     NOISE_GAINS: with_noise_gains,
@@ -170,6 +172,7 @@ def lower_nn(
     after_each: AfterEach | None = None,
     costs: CostsOf | None = None,
     fewest: bool = False,
+    packings: Sequence[bool] = PACKINGS,
 ) -> Lowered:
     """Lower a model and choose its parameters: without bootstraps if the whole program fits.
 
@@ -180,13 +183,14 @@ def lower_nn(
         costs: gives the costs of a parameter set; with them bootstraps are placed for the least
             predicted time.
         fewest: with costs: minimise the number of bootstraps first, and then the time.
+        packings: those of `PACKINGS` that may be chosen; without costs the first one is taken.
 
     Raises:
         AtlasError: a pass fails, no parameter set fits, or a pass loses what later passes need.
     """
     require_kept()
     client, poly = to_poly(module, inputs, after_each)
-    poly, program, parameters = lower_poly(poly, choose, after_each, costs, fewest)
+    poly, program, parameters = lower_poly(poly, choose, after_each, costs, fewest, packings)
     if inputs:
         some = {name: array[:INPUTS] for name, array in inputs.items()}
         some |= interpret(client, some)
@@ -200,9 +204,11 @@ def lower_poly(
     after_each: AfterEach | None = None,
     costs: CostsOf | None = None,
     fewest: bool = False,
+    packings: Sequence[bool] = PACKINGS,
 ) -> tuple[Module, Module, Parameters]:
     """The poly module that is packed, its program, and its parameters; see ``lower_nn``."""
-    found = _Choice(choose, costs, fewest).best(poly, LOWERING)
+    tried = packings if costs is not None else packings[:1]
+    found = _Choice(choose, costs, fewest, tried).best(poly, LOWERING)
     packs = next(at for at, step in enumerate(found.passes) if step.gives == "ckks")
     poly = run_passes(poly, found.passes[:packs], after_each=after_each)
     program = run_passes(poly, found.passes[packs:], after_each=after_each)
@@ -253,6 +259,7 @@ class _Choice:
     choose: ChooseParameters
     costs: CostsOf | None
     fewest: bool
+    packings: Sequence[bool]
 
     def best(
         self, module: Module, kinds: PassKinds, goal: Goal | None = None, levels: int = 0
@@ -284,9 +291,7 @@ class _Choice:
         return without()
 
     def _packed(self, module: Module, rest: PassKinds) -> _Found:
-        """The faster packing, and the cheapest way through the passes after it. Without costs the
-        features lie in the top bits.
-        """
+        """The faster packing, and the cheapest way through the passes after it."""
 
         def way(features_low: bool) -> _Found:
             levels, slots = levels_and_slots(module, features_low)
@@ -298,7 +303,7 @@ class _Choice:
             return found._replace(passes=[step, *found.passes])
 
         ways, refused = list[_Found](), list[AtlasError]()
-        for features_low in (False, True) if self.costs is not None else (False,):
+        for features_low in self.packings:
             try:
                 ways.append(way(features_low))
             except AtlasError as error:  # too large, or too many levels

@@ -6,7 +6,7 @@ A program gets as many rotation keys as the user allows, or as fit the machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,9 +22,10 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, lower_nn
+from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
+from atlasc.program.kernels.context import layout_of
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
@@ -68,13 +69,51 @@ def lower_module(
     target = find_target(options.target)
     latency = target.latency(options.costs)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
-        lowered = lower_nn(
-            module, latency.choose, inputs, each_pass(step), latency.costs, fewest=not fastest
-        )
+
+        def planned(packings: Sequence[bool]) -> Lowered:
+            lowered = lower_nn(
+                module,
+                latency.choose,
+                inputs,
+                each_pass(step),
+                latency.costs,
+                not fastest,
+                packings,
+            )
+            parameters = cast(ParameterSet, lowered.parameters)
+            budget = options.key_memory, options.device_memory
+            return replace(lowered, program=plan_keys(lowered.program, parameters, *budget))
+
+        lowered = _in_memory(planned)
         parameters = cast(ParameterSet, lowered.parameters)
-        program = plan_keys(lowered.program, parameters, options.key_memory, options.device_memory)
-        program = with_noise(program, parameters.noise_model(), EngineParameters.of(parameters))
+        shape = EngineParameters.of(parameters)
+        program = with_noise(lowered.program, parameters.noise_model(), shape)
         return replace(lowered, program=with_parameters(program, target, parameters))
+
+
+def _in_memory(planned: Callable[[Sequence[bool]], Lowered]) -> Lowered:
+    """The program in the faster packing. With features in the low bits every step of a transform
+    needs a key of its own; where these do not fit, features lie in the top bits.
+    """
+    try:
+        found = planned(PACKINGS)
+    except AtlasError:  # the keys do not fit, or no packing leads to a program
+        return planned(PACKINGS[:1])
+    low = any(
+        op.value.encrypted and layout_of(op.value).features_low for op in found.program.inputs
+    )
+    if not low or _excess(found) <= 0:
+        return found
+    other = planned(PACKINGS[:1])
+    return other if _excess(other) < _excess(found) else found
+
+
+def _excess(lowered: Lowered) -> int:
+    """Bytes that a program needs beyond those of this machine; none for a device's program."""
+    parameters, room = cast(ParameterSet, lowered.parameters), machine_bytes()
+    if parameters.device or room is None:
+        return 0
+    return sum(_memory(lowered.program, parameters).values()) - int(SHARE * room)
 
 
 def each_pass(step: Step) -> AfterEach:

@@ -31,7 +31,14 @@ from atlasc.latency.segments import (
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.framework.pass_base import ChooseParameters, Goal, Parameters
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.pipeline import CostsOf, levels_and_slots, packed, select_optional, to_poly
+from atlasc.passes.pipeline import (
+    PACKINGS,
+    CostsOf,
+    levels_and_slots,
+    packed,
+    select_optional,
+    to_poly,
+)
 from atlasc.polynomials.description import Approximation
 
 Seconds = NDArray[np.float64]
@@ -77,7 +84,7 @@ class LatencyModel:
         self._reference = dict(reference)
         self.packings: list[PackedLatency] = []
         refused: list[AtlasError] = []
-        for features_low in (False, True):
+        for features_low in PACKINGS:
             try:
                 self.packings.append(PackedLatency(module, target, reference, features_low))
             except AtlasError as error:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_model import Tiny
+from tiny_model import BATCH, Tiny, approximate
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.compilation import lowering
 from atlasc.compilation.declared import ALL_MEMORY, options_of, parse_memory
 from atlasc.compilation.lowering import SHARE, key_model, plan_keys
-from atlasc.compilation.options import CompileOptions
+from atlasc.compilation.options import CompileOptions, TargetOptions
+from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
 from atlasc.program.costs import program_costs
+from atlasc.program.kernels.context import layout_of
 from atlasc.report.summary import costs_summary
 from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run
@@ -51,7 +53,8 @@ def test_by_default_fewer_keys_where_the_machine_is_smaller(
 ) -> None:
     full, needed = complete
     parameters = load_bundle(tiny.bundle).parameters
-    room = needed - size(tiny, full) // 3
+    least = size(tiny, lowering._smallest(full, parameters))
+    room = needed - (size(tiny, full) - least) // 2
     monkeypatch.setattr(lowering, "machine_bytes", lambda: int(room / SHARE))
     fitted = plan_keys(full, parameters)
     assert size(tiny, fitted) <= fitted.attributes[MEMORY]
@@ -59,6 +62,26 @@ def test_by_default_fewer_keys_where_the_machine_is_smaller(
     # A machine that no choice suits is not the one that will run it.
     monkeypatch.setattr(lowering, "machine_bytes", lambda: needed // 10)
     assert plan_keys(full, parameters).attributes == full.attributes
+
+
+def test_with_fewer_keys_than_transforms_need_features_lie_in_the_top_bits(
+    tiny: Tiny, complete: tuple[Module, int]
+) -> None:
+    """Each step of a transform needs a key of its own; the other packing can compose rotations."""
+    full, _ = complete
+    assert features_low(full), "the default of this model, whose transforms are cheap"
+    least = size(tiny, lowering._smallest(full, load_bundle(tiny.bundle).parameters))
+    source = load_source(str(tiny.archive), tiny.data)
+    module = trace_model(source.model, BATCH)
+    approximate(module, calibrate_source(module, source, margin=0.3))
+    options = TargetOptions(target="cpu", key_memory=least - 1)
+    program = lowering.lower_module(module, source.inputs.arrays, options).program
+    assert not features_low(program)
+    assert size(tiny, program) < least
+
+
+def features_low(program: Module) -> bool:
+    return layout_of(program.inputs[0].value).features_low
 
 
 def test_what_is_no_size_is_refused_before_any_work(tmp_path: Path) -> None:
