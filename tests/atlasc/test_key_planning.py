@@ -77,7 +77,6 @@ def test_with_fewer_keys_than_transforms_need_features_lie_in_the_top_bits(
     options = TargetOptions(target="cpu", key_memory=least - 1)
     program = lowering.lower_module(module, source.inputs.arrays, options).program
     assert not features_low(program)
-    assert size(tiny, program) < least
 
 
 def features_low(program: Module) -> bool:
