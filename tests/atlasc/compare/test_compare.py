@@ -179,7 +179,7 @@ def test_a_tolerance_bounds_what_has_added_up(bundle: Bundle, query: Packed) -> 
 def test_a_lost_level_is_blamed_on_the_op_that_lost_it(bundle: Bundle, query: Packed) -> None:
     first = compare(bundle.program, query, exact(), Wasteful(SLOTS, TOP), NOISE).first
     assert first is not None
-    assert first.op == "ckks.linear_transform"
+    assert first.op == "ckks.replicate"  # the first with rotations
     assert first.error < 1e-12
     assert first.target_level < first.level
 
@@ -223,7 +223,7 @@ def test_only_live_values_are_kept(bundle: Bundle, query: Packed) -> None:
 
     target = Remembering()
     compare(bundle.program, query, exact(), target, NOISE)
-    assert len(target.made) > 30
+    assert len(target.made) > 20
     assert target.most < len(target.made) / 4
 
 

@@ -83,7 +83,7 @@ const Interface& interface() {
              "31765c2d4bb0244aac82e857b1890504209a48447511da1c6ff202da6c5c896f"},
         },
         9,
-        581888,
+        588288,
     };
     return facts;
 }
