@@ -384,7 +384,7 @@ struct Compress {
     ATLASC_DEVICE void operator()(std::size_t at) const { out[at] = in[at << log_run]; }
 };
 
-/// Coefficients rounded to integers: the real parts, then the imaginary ones.
+/// Coefficients of some vectors rounded to integers: the real parts, then the imaginary ones.
 struct Round {
     int log_degree;
     std::size_t limbs;      ///< of Q
@@ -392,12 +392,15 @@ struct Round {
     std::size_t size_q;
     const Prime* primes;
     std::size_t rest;  ///< coefficients whose place has one of these bits are 0
-    const Complex* in;
-    Word* out;
+    const Complex* in;  ///< [vector][N/2]
+    Word* out;          ///< [vector][limb][N]
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
+    ATLASC_DEVICE void operator()(std::size_t index) const {
+        const std::size_t vector = index >> log_degree;
+        const std::size_t at = index - (vector << log_degree);
         const std::size_t half = std::size_t{1} << (log_degree - 1);
-        const double part = at < half ? in[at].x : in[at - half].y;
+        const Complex* own = in + vector * half;
+        const double part = at < half ? own[at].x : own[at - half].y;
         const double number = (at & rest) == 0 ? rint(part) : 0.0;
         double size = number < 0 ? -number : number;
         int shift = 0;
@@ -412,20 +415,19 @@ struct Round {
             for (int bit = 0; bit < shift; ++bit) {
                 residue = add(residue, residue, q);
             }
-            out[(limb << log_degree) + at] = number < 0 ? negate(residue, q) : residue;
+            out[((vector * extended + limb) << log_degree) + at] =
+                number < 0 ? negate(residue, q) : residue;
         }
     }
 };
 
-/// Of some vectors.
+/// Of vectors in several places.
 template <std::size_t most>
 struct Rounds {
     Round of[most];
+    std::size_t size;  ///< coefficients of each
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t vector = at >> of[0].log_degree;
-        of[vector](at - (vector << of[0].log_degree));
-    }
+    ATLASC_DEVICE void operator()(std::size_t at) const { of[at / size](at % size); }
 };
 
 }  // namespace atlasc::ckks

@@ -41,6 +41,7 @@ struct Limbs {
     /// Forwards, polynomials in X^(2^log_run): limbs have N / 2^log_run words, and of 2^log_run equal
     /// values, which are neighbours, one. At most `most_log_run`.
     int log_run = 0;
+    std::size_t copies = 1;              ///< polynomials that follow one another, for each of `add`
     std::size_t polynomials = 0;
     Word* out[most] = {};
     const Word* in[most] = {};           ///< may be that of `out`
@@ -108,11 +109,11 @@ public:
     Fourier(Memory& memory, int log_slots);
     ~Fourier();
 
-    /// In place, vectors on the device one after another: slots in bit-reversed order become
-    /// coefficients in order, multiplied by the vector's factor / slots. Of slots that repeat
-    /// 2^log_run times a vector has one period, which becomes the coefficients of a polynomial in
-    /// X^(2^log_run); at most `most_log_run`.
-    void to_coefficients(Complex* data, const std::vector<double>& factors, int log_run = 0);
+    /// In place, `count` vectors on the device one after another: slots in bit-reversed order become
+    /// coefficients in order, multiplied by factor / slots. Of slots that repeat 2^log_run times a
+    /// vector has one period, which becomes the coefficients of a polynomial in X^(2^log_run); at
+    /// most `most_log_run`.
+    void to_coefficients(Complex* data, std::size_t count, double factor, int log_run = 0);
 
     /// The way back, of one vector.
     void to_slots(Complex* data);

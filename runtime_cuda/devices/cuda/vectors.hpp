@@ -35,7 +35,7 @@ struct ResidueVectors {
     int log_degree;
     std::size_t size_q;
     const Modulus* primes;
-    const Word* nodes;  ///< [prime][N]; backwards their inverses
+    const Word* nodes;  ///< [prime][N]; backwards their inverses; short vectors have the first ones
     const Word* last;   ///< [prime]: by which results are multiplied, backwards
     bool ends = false;  ///< the pass that writes the results of a division
 
@@ -76,10 +76,12 @@ struct ResidueVectors {
 
     ATLASC_DEVICE Limb vector(std::size_t number) const {
         // Polynomials share the nodes of a limb, so that they are worked on one after another.
-        const std::size_t polynomial = number % limbs.polynomials;
-        const std::size_t limb = number / limbs.polynomials;
+        const std::size_t together = limbs.polynomials * limbs.copies;
+        const std::size_t polynomial = number % together / limbs.copies;
+        const std::size_t limb = number / together;
         const std::size_t prime = limbs.prime(limb, size_q);
-        const std::size_t start = limb << log_degree;
+        const std::size_t start = (number % limbs.copies * limbs.count + limb)
+                                  << (log_degree - limbs.log_run);
         return {limbs.skips(polynomial, limb),
                 limbs.in[polynomial] + start,
                 limbs.out[polynomial] + start,
@@ -106,12 +108,11 @@ template <bool forwards>
 struct ComplexVectors {
     using Number = Complex;
     static constexpr std::size_t in_block = 1024;
-    static constexpr std::size_t most = 16;
 
     int log_size;
     Complex* data;
     const Complex* nodes;
-    double factors[most];
+    double factor;  ///< of results
 
     struct One {
         static constexpr bool skipped = false;
@@ -141,7 +142,7 @@ struct ComplexVectors {
     };
 
     ATLASC_DEVICE One vector(std::size_t number) const {
-        return {data + (number << log_size), nodes, factors[number]};
+        return {data + (number << log_size), nodes, factor};
     }
 
     ComplexVectors in_place() const { return *this; }

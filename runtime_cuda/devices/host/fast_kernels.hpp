@@ -30,9 +30,8 @@ void launch(std::size_t count, const ErrorResidues& kernel, const char* name);
 
 template <std::size_t most>
 void launch(std::size_t count, const Rounds<most>& kernel, const char* name) {
-    const int log_degree = kernel.of[0].log_degree;
-    for (std::size_t vector = 0; vector < count >> log_degree; ++vector) {
-        launch(std::size_t{1} << log_degree, kernel.of[vector], name);
+    for (std::size_t at = 0; at < count / kernel.size; ++at) {
+        launch(kernel.size, kernel.of[at], name);
     }
 }
 

@@ -156,9 +156,9 @@ Fourier::Fourier(Memory&, int log_slots) : log_slots_(log_slots) {
 
 Fourier::~Fourier() = default;
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int) {
+void Fourier::to_coefficients(Complex* data, std::size_t count, double factor, int) {
     const std::size_t slots = std::size_t{1} << log_slots_;
-    for (const double factor : factors) {
+    for (std::size_t vector = 0; vector < count; ++vector) {
         tables_->copy(tables_->info.in(), data, slots);
         special_fft_backward(tables_->info, static_cast<std::size_t>(log_slots_),
                              factor / static_cast<double>(slots), stream());

@@ -8,7 +8,6 @@
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ring/chain.hpp"
-#include "ckks/ring/encoder.hpp"
 #include "ckks/ring/transforms.hpp"
 #include "devices/host/fast_kernels.hpp"
 #include "devices/host/vectors/lanes.hpp"
@@ -80,37 +79,6 @@ void transforms(const Chain& chain, int log_degree) {
             }
             made.backward(limb(z.data(), z.data(), at));
             expect(z == convolution(x, other, q), where + "the product");
-        }
-    }
-}
-
-/// Plaintexts that repeat are encoded by short transforms, to the values of a whole one.
-void repeating_plaintexts(const Chain& chain) {
-    auto memory = std::make_shared<Memory>(0);
-    const Ring ring(*memory, chain);
-    Encoder encoder(ring);
-    constexpr double scale = 0x1p16;  // roundings of whole and short transforms agree
-    const std::size_t limbs = chain.q.size();
-    std::uniform_real_distribution<double> number(-1.0, 1.0);
-    for (std::size_t period = 1; period <= ring.slots(); period *= 2) {
-        atlasc::Vector once(period);
-        std::generate(once.begin(), once.end(), [&] { return number(generator); });
-        atlasc::Vector slots;
-        while (slots.size() < ring.slots()) {
-            slots.insert(slots.end(), once.begin(), once.end());
-        }
-        const std::size_t repeats = ring.slots() / period;
-        const Words whole = encoder.encode(slots, scale, limbs);
-        const atlasc::Plaintext found = slots;
-        const atlasc::Plaintext said = atlasc::Deferred{0, [&] { return once; }, repeats};
-        const auto plains = encoder.plains({&found, &said, &said}, {scale, scale, scale}, limbs, true);
-        for (const Plain& plain : plains) {
-            const PlainValues values = plain.values();
-            bool equal = repeats < 8 || plain.log_run > 0;
-            for (std::size_t at = 0; at < limbs * ring.degree(); ++at) {
-                equal = equal && values[at] == whole.get()[at];
-            }
-            expect(equal, "slots that repeat after " + std::to_string(period));
         }
     }
 }
@@ -345,7 +313,6 @@ void all() {
         parameters.moduli->special = {50, 50};
         for (int kind = 0; kind < 2; ++kind) {
             transforms(chain_of(parameters), log_degree);
-            repeating_plaintexts(chain_of(parameters));
             if (log_degree < 14) {
                 kernels(chain_of(parameters), log_degree);
             }

@@ -78,21 +78,21 @@ double traffic(const Rounds<most>& kernel, std::size_t count) {
 
 /// Numbers are read and written, and nodes are read where parts lie together: those of a limb once,
 /// whatever the polynomials are that share them.
-template <bool forwards, bool columns>
-double traffic(const Pass<ResidueVectors<forwards>, forwards, columns>& pass, std::size_t) {
+template <bool forwards, Parts parts>
+double traffic(const Pass<ResidueVectors<forwards>, forwards, parts>& pass, std::size_t) {
     const Limbs& limbs = pass.field.limbs;
-    std::size_t active = limbs.polynomials * limbs.count;
+    std::size_t active = limbs.polynomials * limbs.copies * limbs.count;
     for (std::size_t at = 0; at < limbs.polynomials; ++at) {
         active -= limbs.end[at] - limbs.begin[at];
     }
-    const double nodes = columns ? 0 : static_cast<double>(limbs.count);
+    const double nodes = pass.columns ? 0 : static_cast<double>(limbs.count);
     const double dividends = pass.field.ends ? static_cast<double>(active) : 0;
     return words(2 * static_cast<double>(active) + nodes + dividends,
                  std::size_t{1} << pass.log_size);
 }
 
-template <bool forwards, bool columns>
-double traffic(const Pass<ComplexVectors<forwards>, forwards, columns>& pass, std::size_t blocks) {
+template <bool forwards, Parts parts>
+double traffic(const Pass<ComplexVectors<forwards>, forwards, parts>& pass, std::size_t blocks) {
     return words(4, blocks * pass.in_block);
 }
 
