@@ -23,7 +23,7 @@ InnerProduct rotated(const Ring& ring, const Baby& baby, std::size_t limbs, Word
 bool is_fused(const Ring& ring, const std::vector<std::vector<PlainValues>>& rows) {
     const auto fuses = [](const Prime& q) { return fuses_rotations(q.value); };
     const auto repeats = [](const PlainValues& plain) {
-        return plain.words == nullptr || plain.log_run >= least_log_run;
+        return plain.words == nullptr || plain.log_run >= least_log_run();
     };
     const Chain& chain = ring.chain();
     return std::all_of(chain.q.begin(), chain.q.end(), fuses) &&

@@ -23,9 +23,9 @@ bool ends_divisions();
 int most_log_run(int log_degree);
 
 /// Whether the device computes `RotatedProducts` modulo a prime faster than one rotation after
-/// another; values of plaintexts have runs of 2^least_log_run then.
+/// another, for plaintexts whose values have runs of 2^least_log_run() or more.
 bool fuses_rotations(Word q);
-constexpr int least_log_run = 4;
+int least_log_run();
 
 /// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
 /// hold no more.

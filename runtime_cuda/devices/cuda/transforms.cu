@@ -37,7 +37,8 @@ void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return true; }
 int most_log_run(int log_degree) { return log_degree - 4; }  // passes take eight slots or more
-bool fuses_rotations(Word) { return false; }
+bool fuses_rotations(Word) { return true; }
+int least_log_run() { return 0; }
 std::size_t together() { return Limbs::most; }
 
 struct Transforms::Tables {

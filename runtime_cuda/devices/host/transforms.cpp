@@ -53,6 +53,7 @@ int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return true; }
 int most_log_run(int log_degree) { return log_degree - least_forward; }
 bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
+int least_log_run() { return 4; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {

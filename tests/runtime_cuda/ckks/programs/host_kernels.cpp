@@ -12,31 +12,12 @@
 #include "devices/host/fast_kernels.hpp"
 #include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
+#include "rows.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
 
 using namespace atlasc::ckks;
-using Row = std::vector<Word>;
-
-std::mt19937_64 generator(7);
-
-Row random_row(std::size_t size, Word bound) {
-    Row row(size);
-    std::generate(row.begin(), row.end(), [&] { return generator() % bound; });
-    // The ends of the range, where a bound that is too low shows.
-    for (std::size_t at = 0; at < size / 4; ++at) {
-        row[at] = at % 2 == 0 ? bound - 1 : 0;
-    }
-    return row;
-}
-
-void expect(bool right, const std::string& what) {
-    if (!right) {
-        std::cout << what << '\n';
-    }
-}
-
 /// a b modulo X^N + 1 and q, by the definition.
 Row convolution(const Row& a, const Row& b, const Prime& q) {
     Row out(a.size(), 0);
@@ -98,17 +79,6 @@ void same(Kernel kernel, std::size_t count, std::size_t written, const std::stri
     expect(fast == slow, name);
 }
 
-/// A limb for each prime from `first` on.
-Row limbs(const std::vector<Prime>& primes, std::size_t first, std::size_t count,
-          std::size_t degree) {
-    Row all;
-    for (std::size_t at = first; at < first + count; ++at) {
-        const Row row = random_row(degree, primes[at].value);
-        all.insert(all.end(), row.begin(), row.end());
-    }
-    return all;
-}
-
 Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count,
           std::size_t degree) {
     Row all;
@@ -117,53 +87,6 @@ Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count
         all.insert(all.end(), some.begin(), some.end());
     }
     return all;
-}
-
-/// Babies of one key, rotated and not, times plaintexts for more sums than a call computes.
-void rotated_products(const Ring& ring, const std::vector<Prime>& primes, std::size_t digits,
-                      const Row& digit_words, const Packing& packing, const Row& key,
-                      const Row& added, int log_run) {
-    const std::size_t count = ring.size_q() - 1;
-    const std::size_t size_p = ring.size_p();
-    const std::size_t extended = (count + size_p) * ring.degree();
-    std::vector<InnerProduct> babies;
-    for (const std::uint32_t galois : {1U, 5U, 25U, static_cast<std::uint32_t>(2 * ring.degree() - 1)}) {
-        const bool turns = galois != 1;
-        const Addends addends{added.data(), turns ? nullptr : added.data(), count,
-                              ring.special_products()};
-        babies.push_back({ring.log_degree(), count, ring.size_q(), size_p, turns ? digits : 0,
-                          primes.data(), turns ? digit_words.data() : nullptr, packing,
-                          turns ? key.data() : nullptr, addends, galois,
-                          inverse_galois(ring, galois), false, nullptr});
-    }
-    constexpr std::size_t sums = RotatedProducts::together + 3;
-    Row values = limbs(primes, 0, count, ring.degree() >> log_run);
-    const Row special = limbs(primes, ring.size_q(), size_p, ring.degree() >> log_run);
-    values.insert(values.end(), special.begin(), special.end());
-    std::vector<PlainValues> plains(sums * babies.size(), {values.data(), log_run});
-    plains[babies.size() + 1].words = nullptr;
-    plains[babies.size() + 2] = {&values[values.size() - 1], 63};  // one number for all
-    Row found[2] = {Row(sums * 2 * extended), Row(sums * 2 * extended)};
-    std::vector<Word*> out[2];
-    for (std::size_t sum = 0; sum < sums; ++sum) {
-        out[0].push_back(&found[0][sum * 2 * extended]);
-        out[1].push_back(&found[1][sum * 2 * extended]);
-    }
-    RotatedProducts kernel{ring.log_degree(), count, ring.size_q(), size_p, primes.data(),
-                           babies.data(), babies.size(), plains.data(), sums, out[0].data()};
-    launch(kernel.calls(), kernel, "");
-    kernel.out = out[1].data();
-    for (std::size_t call = 0; call < kernel.calls(); ++call) {
-        kernel(call);
-    }
-    for (std::size_t at = 0; at < found[0].size(); ++at) {
-        const std::size_t limb = at / ring.degree() % (count + size_p);
-        const Prime& q = primes[prime_of(limb, count, ring.size_q())];
-        if (fuses_rotations(q.value) && found[0][at] != found[1][at]) {
-            expect(false, "RotatedProducts, runs of 2^" + std::to_string(log_run));
-            return;
-        }
-    }
 }
 
 void kernels(const Chain& chain, int log_degree) {
@@ -240,9 +163,6 @@ void kernels(const Chain& chain, int log_degree) {
                               inverse_galois(ring, galois), accumulate, nullptr},
                  extended, 2 * extended, "InnerProduct at X^" + std::to_string(galois));
         }
-    }
-    for (const int log_run : {4, log_degree - 1}) {
-        rotated_products(ring, primes, digits, digit_words, packing, key, added, log_run);
     }
     const auto plain_of = [&](int log_run) {
         Row plain = limbs(primes, 0, count, degree >> log_run);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ckks/ring/kernels.hpp"
+#include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {
@@ -45,8 +46,9 @@ double traffic(const Remainder<size>& kernel, std::size_t count) {
     return words(static_cast<double>(size + kernel.limbs), count);
 }
 
-inline double traffic(const InnerProduct& kernel, std::size_t count) {
-    double bytes = words(2, count) + (kernel.accumulate ? words(2, count) : 0);
+/// What the product of digits and a key, with addends, reads.
+inline double operands(const InnerProduct& kernel, std::size_t count) {
+    double bytes = 0;
     const std::size_t limbs = kernel.limbs + kernel.size_p;
     for (std::size_t limb = 0; kernel.digits != 0 && limb < limbs; ++limb) {
         const std::size_t of_key =
@@ -57,6 +59,25 @@ inline double traffic(const InnerProduct& kernel, std::size_t count) {
     const double parts = kernel.addends.second == nullptr ? 1 : 2;
     const std::size_t added = std::min(kernel.addends.limbs, limbs);
     return bytes + (kernel.addends.first == nullptr ? 0 : words(parts, count / limbs * added));
+}
+
+inline double traffic(const InnerProduct& kernel, std::size_t count) {
+    return words(kernel.accumulate ? 4 : 2, count) + operands(kernel, count);
+}
+
+/// Babies and plaintexts are read once, and sums are written once in each turn.
+inline double traffic(const RotatedTiles& tiles, std::size_t blocks) {
+    const RotatedProducts& kernel = tiles.kernel;
+    const std::size_t count = blocks * tiles.tile;
+    double bytes = words(2 * static_cast<double>(kernel.sums * (2 * tiles.turns() - 1)), count);
+    for (std::size_t baby = 0; baby < kernel.count; ++baby) {
+        bytes += operands(kernel.babies[baby], count);
+    }
+    for (std::size_t at = 0; at < kernel.sums * kernel.count; ++at) {
+        const PlainValues& values = kernel.plains[at];
+        bytes += values.words == nullptr ? 0 : words(plain(values), count);
+    }
+    return bytes;
 }
 
 inline double traffic(const SumOfProducts& kernel, std::size_t count) {
