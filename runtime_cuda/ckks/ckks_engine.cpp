@@ -380,20 +380,26 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
     }
     const std::set<BabyStep> order = baby_steps(steps);
     std::map<std::size_t, Digits> digits;
-    std::vector<Baby> babies;
+    std::vector<Switched> babies;
     for (const auto& [operand, rotation] : order) {
         const Polys& x = *operands.at(operand).polys;
         if (rotation == 0) {
-            babies.push_back({&x, nullptr, nullptr, 1});
+            babies.push_back({nullptr, nullptr, 1,
+                              times_special(ring_, x.part(0), x.part(1), limbs)});
             continue;
         }
         if (digits.count(operand) == 0) {
             digits.emplace(operand, decomposed(ring_, x.part(1), limbs));
         }
-        babies.push_back({&x, &digits.at(operand), &key_for(rotation, level),
-                          galois_of(ring_, rotation)});
+        babies.push_back({digits.at(operand).of(0), &key_for(rotation, level),
+                          galois_of(ring_, rotation),
+                          times_special(ring_, x.part(0), nullptr, limbs)});
     }
-    std::vector<std::optional<Extended>> totals;
+    std::size_t count = 0;
+    for (const GiantStep& step : steps) {
+        count = std::max(count, step.result + 1);
+    }
+    std::vector<std::optional<Extended>> totals(count);
     for (std::size_t first = 0; first < steps.size(); first += most_steps) {
         const std::size_t end = std::min(first + most_steps, steps.size());
         std::vector<const Plaintext*> values;
@@ -413,12 +419,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
                 rows.back().push_back(used ? plains[next++]->values() : PlainValues{nullptr, 0});
             }
         }
-        std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
-        for (std::size_t at = first; at < end; ++at) {
-            const auto& [result, rotation, terms] = steps[at];
-            totals.resize(std::max(totals.size(), result + 1));
-            add_turned(std::move(sums[at - first]), rotation, level, totals[result]);
-        }
+        add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);
     }
     Ciphertexts results;
     for (const std::optional<Extended>& total : totals) {
@@ -429,21 +430,39 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
     return results;
 }
 
-void CkksEngine::add_turned(Extended sum, std::size_t rotation, int level,
-                            std::optional<Extended>& total) const {
-    if (rotation == 0 && !total) {
-        total = std::move(sum);
-        return;
+void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
+                            std::vector<std::optional<Extended>>& totals) const {
+    for (std::size_t first = 0; first < sums.size(); first += together()) {
+        const std::size_t end = std::min(first + together(), sums.size());
+        std::vector<const Extended*> turned;
+        for (std::size_t at = first; at < end; ++at) {
+            if (steps[at].rotation != 0) {
+                turned.push_back(&sums[at]);
+            }
+        }
+        const Digits digits = decomposed(ring_, turned);
+        std::map<std::size_t, std::vector<Switched>> terms;  // by result
+        std::size_t next = 0;
+        for (std::size_t at = first; at < end; ++at) {
+            const GiantStep& step = steps[at];
+            if (step.rotation != 0) {
+                terms[step.result].push_back({digits.of(next++), &key_for(step.rotation, level),
+                                              galois_of(ring_, step.rotation),
+                                              first_part(ring_, sums[at])});
+            } else if (totals[step.result]) {
+                terms[step.result].push_back({nullptr, nullptr, 1, both_parts(ring_, sums[at])});
+            } else {
+                totals[step.result] = std::move(sums[at]);
+            }
+        }
+        for (const auto& [result, own] : terms) {
+            const bool none = !totals[result];
+            if (none) {
+                totals[result].emplace(ring_, limbs_of(level));
+            }
+            add_switched(ring_, own, *totals[result], !none);
+        }
     }
-    if (rotation == 0) {
-        add_to(ring_, sum, *total);
-        return;
-    }
-    const bool first = !total;
-    total = first ? Extended(ring_, sum.limbs) : std::move(*total);
-    const Digits digits = decomposed(ring_, sum);
-    switch_to(ring_, digits, key_for(rotation, level), galois_of(ring_, rotation),
-              first_part(ring_, sum), *total, !first);
 }
 
 Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {

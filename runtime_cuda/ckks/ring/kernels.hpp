@@ -150,26 +150,19 @@ struct AddProduct {
     }
 };
 
-/// (values - minuend) inverse, which is one number for each prime, of some parts.
+/// (values - minuend) inverse, which is one number for each prime.
 struct Divide {
     int log_degree;
-    std::size_t limbs;  ///< of a part
     const Prime* primes;
     const Word* values;
-    std::size_t apart;  ///< words between parts of the values; those of the others follow each other
     const Word* minuend;
     const Word* inverse;
     Word* out;
 
-    ATLASC_DEVICE std::size_t in_values(std::size_t at) const {
-        const std::size_t part = (at >> log_degree) / limbs;
-        return at + part * (apart - (limbs << log_degree));
-    }
-
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = (at >> log_degree) % limbs;
+        const std::size_t limb = at >> log_degree;
         const Prime& q = primes[limb];
-        out[at] = multiply(subtract(values[in_values(at)], minuend[at], q), inverse[limb], q);
+        out[at] = multiply(subtract(values[at], minuend[at], q), inverse[limb], q);
     }
 };
 
@@ -204,8 +197,8 @@ ATLASC_DEVICE inline std::size_t prime_of(std::size_t limb, std::size_t limbs, s
     return limb < limbs ? limb : size_q + limb - limbs;
 }
 
-/// x = sum of y_s B/b_s - u B from its residues modulo the primes of a block, whose number is known
-/// to the compiler: y stays in registers.
+/// x = sum of y_s B/b_s - u B from its residues modulo the primes of a block. The compiler knows how
+/// many there are at most: y stays in registers.
 template <std::size_t size>
 struct Converter {
     BlockConstants block;
@@ -217,6 +210,9 @@ struct Converter {
     ATLASC_DEVICE void read(const Word* residues, int log_degree) {
         double sum = 0.5;
         for (std::size_t s = 0; s < size; ++s) {
+            if (s >= block.size) {
+                break;
+            }
             const Prime& q = block.own[s];
             y[s] = multiply(residues[s << log_degree], block.inverses[s], q);
             sum += static_cast<double>(y[s]) / static_cast<double>(q.value);
@@ -227,34 +223,44 @@ struct Converter {
     ATLASC_DEVICE Word modulo(std::size_t prime) const {
         Wide sum = static_cast<Wide>(u) * block.minus[prime];
         for (std::size_t s = 0; s < size; ++s) {
+            if (s >= block.size) {
+                break;
+            }
             sum += static_cast<Wide>(y[s]) * block.hats[s * all + prime];
         }
         return reduce(sum, primes[prime]);
     }
 };
 
-/// One digit modulo all primes of an extended polynomial. On the digit's own primes it is the
-/// polynomial itself, which stays in values.
+/// Some digits, of at most `size` primes each, modulo all primes of an extended polynomial. On a
+/// digit's own primes it is the polynomial itself, which stays in values.
 template <std::size_t size>
 struct Decompose {
+    struct Digit {
+        BlockConstants block;
+        const Word* coefficients;
+        const Word* values;
+        Word* out;
+    };
+
     int log_degree;
     std::size_t limbs;
     std::size_t size_q;
     std::size_t size_p;
     const Prime* primes;
-    BlockConstants block;
-    const Word* coefficients;
-    const Word* values;
-    Word* out;
+    Digit of[most_together];
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
+    ATLASC_DEVICE void operator()(std::size_t index) const {
+        const Digit& digit = of[index >> log_degree];
+        const std::size_t at = index & ((std::size_t{1} << log_degree) - 1);
+        const BlockConstants& block = digit.block;
         Converter<size> converter{block, primes, size_q + size_p, {}, 0};
-        converter.read(coefficients + (block.first << log_degree) + at, log_degree);
+        converter.read(digit.coefficients + (block.first << log_degree) + at, log_degree);
         for (std::size_t limb = 0; limb < limbs + size_p; ++limb) {
             const std::size_t prime = prime_of(limb, limbs, size_q);
-            const bool own = prime >= block.first && prime < block.first + size;
+            const bool own = prime >= block.first && prime < block.first + block.size;
             const std::size_t place = (limb << log_degree) + at;
-            out[place] = own ? values[place] : converter.modulo(prime);
+            digit.out[place] = own ? digit.values[place] : converter.modulo(prime);
         }
     }
 };
@@ -315,6 +321,37 @@ struct InnerProduct {
         const Prime& q = primes[prime_of(limb, limbs, size_q)];
         out[to] = reduce(b, q);
         out[extended + to] = reduce(a, q);
+    }
+};
+
+/// The sum of some of them, which accumulate nothing and have the same primes.
+struct InnerProducts {
+    int log_degree;
+    std::size_t limbs;
+    std::size_t size_q;
+    std::size_t size_p;
+    const Prime* primes;
+    const InnerProduct* terms;
+    std::size_t count;
+    bool accumulate;  ///< adds to what `out` holds
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t limb = at >> log_degree;
+        const std::size_t start = limb << log_degree;
+        const std::size_t extended = (limbs + size_p) << log_degree;
+        const Prime& q = primes[prime_of(limb, limbs, size_q)];
+        const auto place = static_cast<std::uint32_t>(at - start);
+        Word sums[2] = {accumulate ? out[at] : 0, accumulate ? out[extended + at] : 0};
+        for (std::size_t term = 0; term < count; ++term) {
+            Wide b;
+            Wide a;
+            terms[term].products(start + permuted(place, terms[term].galois, log_degree), b, a);
+            sums[0] = add(sums[0], reduce(b, q), q);
+            sums[1] = add(sums[1], reduce(a, q), q);
+        }
+        out[at] = sums[0];
+        out[extended + at] = sums[1];
     }
 };
 

@@ -149,10 +149,10 @@ void launch(std::size_t count, const AddProduct& kernel, const char*) {
 void launch(std::size_t count, const Divide& kernel, const char*) {
     each_row(
         kernel, count, kernel.log_degree,
-        [&](std::size_t row) -> const Prime& { return kernel.primes[row % kernel.limbs]; },
+        [&](std::size_t row) -> const Prime& { return kernel.primes[row]; },
         [&](std::size_t row, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
-            lanes::divide(kernel.out + at, kernel.values + kernel.in_values(at),
-                          kernel.minuend + at, kernel.inverse[row % kernel.limbs], length, q);
+            lanes::divide(kernel.out + at, kernel.values + at, kernel.minuend + at,
+                          kernel.inverse[row], length, q);
         });
 }
 

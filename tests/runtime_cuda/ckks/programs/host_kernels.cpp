@@ -125,7 +125,7 @@ void kernels(const Chain& chain, int log_degree) {
     }
     const int top = static_cast<int>(count);
     const Divisor divisor = ring.divisor(top, false);
-    same(Divide{log_degree, count, primes.data(), a.data(), 0, b.data(), divisor.inverse, nullptr},
+    same(Divide{log_degree, primes.data(), a.data(), b.data(), divisor.inverse, nullptr},
          count * degree, count * degree, "Divide");
     const std::size_t digits = 20;  // more products than a fast kernel adds up unreduced
     const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
@@ -188,10 +188,19 @@ void kernels(const Chain& chain, int log_degree) {
         same(sum, all, all, "SumOfProducts of more limbs");
     }
     const BlockConstants block = ring.digit(0, count);
-    with_size(block.size, [&](auto size) {
-        same(Decompose<decltype(size)::value>{log_degree, count, chain.q.size(), size_p,
-                                              primes.data(), block, a.data(), b.data(), nullptr},
-             degree, extended, "Decompose");
+    with_size(block.size + 1, [&](auto size) {  // the last digit may have fewer primes than others
+        Decompose<decltype(size)::value> kernel{log_degree, count, chain.q.size(), size_p,
+                                                primes.data(), {}};
+        Row found[2] = {Row(2 * extended), Row(2 * extended)};
+        for (Row& row : found) {
+            kernel.of[0] = {block, a.data(), b.data(), row.data()};
+            kernel.of[1] = {block, b.data(), a.data(), row.data() + extended};
+            for (std::size_t at = 0; &row == &found[0] && at < 2 * degree; ++at) {
+                kernel(at);
+            }
+        }
+        launch(2 * degree, kernel, "");
+        expect(found[0] == found[1], "Decompose");
     });
     for (const double size : {0x1p40, 0x1p51, 0x1p70}) {
         std::uniform_real_distribution<double> number(-size, size);

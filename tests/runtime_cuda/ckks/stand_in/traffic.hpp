@@ -38,7 +38,13 @@ inline double traffic(const Lift& kernel, std::size_t count) {
 
 template <std::size_t size>
 double traffic(const Decompose<size>& kernel, std::size_t count) {
-    return words(static_cast<double>(2 * size + kernel.limbs + kernel.size_p), count);
+    const std::size_t degree = std::size_t{1} << kernel.log_degree;
+    double bytes = 0;
+    for (std::size_t at = 0; at < count / degree; ++at) {
+        const std::size_t own = kernel.of[at].block.size;
+        bytes += words(static_cast<double>(2 * own + kernel.limbs + kernel.size_p), degree);
+    }
+    return bytes;
 }
 
 template <std::size_t size>
@@ -63,6 +69,14 @@ inline double operands(const InnerProduct& kernel, std::size_t count) {
 
 inline double traffic(const InnerProduct& kernel, std::size_t count) {
     return words(kernel.accumulate ? 4 : 2, count) + operands(kernel, count);
+}
+
+inline double traffic(const InnerProducts& kernel, std::size_t count) {
+    double bytes = words(kernel.accumulate ? 4 : 2, count);
+    for (std::size_t term = 0; term < kernel.count; ++term) {
+        bytes += operands(kernel.terms[term], count);
+    }
+    return bytes;
 }
 
 /// Babies and plaintexts are read once, and sums are written once in each turn.
