@@ -8,44 +8,34 @@
 namespace atlasc::ckks {
 namespace {
 
-/// As many digits at a time as the device works on together.
-struct DigitsMaker {
-    const Ring& ring;
-    std::size_t limbs;
-    std::vector<Decompose<most_in_block>::Digit> some;
-
-    void add(const BlockConstants& block, const Word* coefficients, const Word* values, Word* out) {
-        some.push_back({block, coefficients, values, out});
-        if (some.size() == together()) {
-            make();
-        }
+/// As many digits as the device works on together.
+void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs) {
+    const std::size_t count = digits.size() * ring.degree();
+    Limbs values{limbs + ring.size_p(), 0, limbs};
+    values.converts = begins_conversions();
+    std::size_t most = 0;
+    for (const Digit& digit : digits) {
+        const BlockConstants& block = digit.block;
+        most = std::max(most, block.size);
+        values.blocks[values.polynomials] = block;
+        values.add(digit.out,
+                   values.converts ? digit.coefficients + block.first * ring.degree() : digit.out,
+                   block.first, block.first + block.size);
     }
-
-    void make() {
-        std::size_t most = 0;
-        Limbs values{limbs + ring.size_p(), 0, limbs};
-        for (const auto& digit : some) {
-            const BlockConstants& block = digit.block;
-            most = std::max(most, block.size);
-            values.add(digit.out, digit.out, block.first, block.first + block.size);
-        }
-        if (some.empty()) {
-            return;
-        }
+    if (values.converts) {
+        OwnLimbs kernel{ring.log_degree(), {}};
+        std::copy(digits.begin(), digits.end(), kernel.of);
+        launch(count, kernel, "digits of a key switch");
+    } else {
         with_size(most, [&](auto constant) {
-            constexpr std::size_t size = decltype(constant)::value;
-            Decompose<size> kernel{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-                                   ring.primes(), {}};
-            for (std::size_t at = 0; at < some.size(); ++at) {
-                const auto& [block, coefficients, values, out] = some[at];
-                kernel.of[at] = {block, coefficients, values, out};
-            }
-            launch(some.size() * ring.degree(), kernel, "digits of a key switch");
+            Decompose<decltype(constant)::value> kernel{
+                ring.log_degree(), limbs, ring.size_q(), ring.size_p(), ring.primes(), {}};
+            std::copy(digits.begin(), digits.end(), kernel.of);
+            launch(count, kernel, "digits of a key switch");
         });
-        ring.forward(values);
-        some.clear();
     }
-};
+    ring.forward(values);
+}
 
 }  // namespace
 
@@ -55,24 +45,31 @@ Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
     const std::size_t size = (limbs + ring.size_p()) * ring.degree();
     Digits digits{limbs, each * size, Words(ring.memory(), count * each * size)};
     const Words coefficients = ring.polynomial(count * limbs);
-    DigitsMaker maker{ring, limbs, {}};
+    std::vector<Digit> some;
     for (std::size_t first = 0; first < count; first += together()) {
         Limbs values{limbs};
         for (std::size_t at = first; at < std::min(first + together(), count); ++at) {
             const std::size_t start = at * limbs * ring.degree();
             values.add(coefficients.get() + start, polynomials + start);
         }
+        values.scales = begins_conversions() ? ring.digit_inverses(limbs) : nullptr;
         ring.backward(values);
         for (std::size_t at = first; at < first + values.polynomials; ++at) {
             const std::size_t start = at * limbs * ring.degree();
             for (std::size_t digit = 0; digit < each; ++digit) {
-                maker.add(ring.digit(digit, limbs), coefficients.get() + start,
-                          polynomials + start,
-                          digits.words.get() + (at * each + digit) * size);
+                some.push_back({ring.digit(digit, limbs), coefficients.get() + start,
+                                polynomials + start,
+                                digits.words.get() + (at * each + digit) * size});
+                if (some.size() == together()) {
+                    make(ring, some, limbs);
+                    some.clear();
+                }
             }
         }
     }
-    maker.make();
+    if (!some.empty()) {
+        make(ring, some, limbs);
+    }
     return digits;
 }
 

@@ -232,17 +232,33 @@ struct Converter {
     }
 };
 
+/// Of a polynomial, as coefficients and as values.
+struct Digit {
+    BlockConstants block;
+    const Word* coefficients;
+    const Word* values;
+    Word* out;  ///< extended
+};
+
+/// The limbs of some digits on their own primes, which are those of the polynomial.
+struct OwnLimbs {
+    int log_degree;
+    Digit of[most_together];
+
+    ATLASC_DEVICE void operator()(std::size_t index) const {
+        const Digit& digit = of[index >> log_degree];
+        const std::size_t at = index & ((std::size_t{1} << log_degree) - 1);
+        for (std::size_t s = 0; s < digit.block.size; ++s) {
+            const std::size_t place = ((digit.block.first + s) << log_degree) + at;
+            digit.out[place] = digit.values[place];
+        }
+    }
+};
+
 /// Some digits, of at most `size` primes each, modulo all primes of an extended polynomial. On a
 /// digit's own primes it is the polynomial itself, which stays in values.
 template <std::size_t size>
 struct Decompose {
-    struct Digit {
-        BlockConstants block;
-        const Word* coefficients;
-        const Word* values;
-        Word* out;
-    };
-
     int log_degree;
     std::size_t limbs;
     std::size_t size_q;

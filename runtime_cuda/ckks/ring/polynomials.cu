@@ -153,20 +153,26 @@ void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* po
     divided.of_q = divisor.primes;
     Limbs remainders{limbs};
     for (std::size_t at = 0; at < count; ++at) {
-        divided.add(coefficients.get() + at * size * degree, polynomials[at] + limbs * degree);
+        Word* own = coefficients.get() + at * size * degree;
+        divided.add(own, polynomials[at] + limbs * degree);
         Word* rest = remainder.get() + at * limbs * degree;
-        remainders.add(rest, rest);
+        remainders.add(rest, begins_conversions() ? own : rest);
+        remainders.blocks[at] = divisor.block;
         remainders.dividends[at] = polynomials[at];
         remainders.quotients[at] = out + at * limbs * degree;
     }
+    divided.scales = begins_conversions() ? divisor.block.inverses : nullptr;
     ring.backward(divided);
-    with_size(divisor.block.size, [&](auto constant) {
-        constexpr std::size_t size = decltype(constant)::value;
-        launch(count * degree,
-               Remainder<size>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
-                               divisor.block, coefficients.get(), remainder.get()},
-               "remainder of a division");
-    });
+    remainders.converts = begins_conversions();
+    if (!remainders.converts) {
+        with_size(divisor.block.size, [&](auto constant) {
+            constexpr std::size_t size = decltype(constant)::value;
+            launch(count * degree,
+                   Remainder<size>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
+                                   divisor.block, coefficients.get(), remainder.get()},
+                   "remainder of a division");
+        });
+    }
     remainders.inverses = ends_divisions() ? divisor.inverse : nullptr;
     ring.forward(remainders);
     for (std::size_t at = 0; at < count && !ends_divisions(); ++at) {

@@ -15,8 +15,10 @@ namespace atlasc::ckks {
 /// Primes of at most so many bits are fast on the device.
 int fast_prime_bits();
 
-/// Whether a transform forwards can end a division (`Limbs::inverses`).
+/// Whether a transform forwards can end a division (`Limbs::inverses`), and whether it can begin with
+/// a conversion to other primes (`Limbs::converts`).
 bool ends_divisions();
+bool begins_conversions();
 
 /// Of a ring of degree 2^log_degree, the greatest r for which the device transforms polynomials in
 /// X^(2^r) as ones of 2^r times fewer coefficients; 0: it transforms whole limbs alone.
@@ -30,6 +32,18 @@ int least_log_run();
 /// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
 /// hold no more.
 std::size_t together();
+
+/// How residues modulo a block of primes b become residues modulo other primes, exactly: with
+/// y_s = x (B/b_s)^-1 mod b_s, x = sum over s of y_s B/b_s - u B, where u is the sum of y_s/b_s
+/// rounded, so that |x| <= B/2. (Halevi, Polyakov and Shoup 2019, section 2.2.)
+struct BlockConstants {
+    const Word* inverses;  ///< [size]: (B/b_s)^-1 mod b_s
+    const Word* hats;      ///< [size][all primes]: B/b_s
+    const Word* minus;     ///< [all primes]: -B
+    const Prime* own;      ///< [size]
+    std::size_t first;     ///< position of the first prime in Q, then P
+    std::size_t size;
+};
 
 /// Limbs of a few polynomials that are transformed together, modulo the same primes.
 struct Limbs {
@@ -53,6 +67,13 @@ struct Limbs {
     const Word* inverses = nullptr;
     const Word* dividends[most] = {};
     Word* quotients[most] = {};
+
+    /// Where a device `begins_conversions`: backwards, coefficients are multiplied by these numbers of
+    /// their limbs (null: by none); forwards with `converts`, an operand is not coefficients but
+    /// residues modulo a block of primes, [prime][N], times its `inverses`.
+    const Word* scales = nullptr;
+    bool converts = false;
+    BlockConstants blocks[most] = {};
 
     void add(Word* to, const Word* from, std::size_t kept = 0, std::size_t kept_end = 0) {
         out[polynomials] = to;

@@ -36,6 +36,7 @@ void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return true; }
+bool begins_conversions() { return true; }
 int most_log_run(int log_degree) { return log_degree - 4; }  // passes take eight slots or more
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }
@@ -44,7 +45,9 @@ std::size_t together() { return Limbs::most; }
 struct Transforms::Tables {
     int log_degree;
     std::size_t size_q;
-    Array<Modulus> primes;
+    std::size_t count;  ///< of primes
+    Array<Prime> primes;
+    Array<Modulus> moduli;
     Array<Word> forwards;
     Array<Word> backwards;
     Array<Word> last;
@@ -69,7 +72,9 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
     }
     tables_->log_degree = log_degree;
     tables_->size_q = primes.size() - special;
-    tables_->primes = uploaded(memory, moduli);
+    tables_->count = primes.size();
+    tables_->primes = uploaded(memory, primes);
+    tables_->moduli = uploaded(memory, moduli);
     tables_->forwards = uploaded(memory, forwards);
     tables_->backwards = uploaded(memory, backwards);
     tables_->last = uploaded(memory, last);
@@ -81,14 +86,17 @@ void Transforms::forward(const Limbs& limbs) const {
     transform<true>(tables_->log_degree - limbs.log_run,
                     limbs.polynomials * limbs.copies * limbs.count,
                     ResidueVectors<true>{limbs, tables_->log_degree, tables_->size_q,
-                                         tables_->primes.get(), tables_->forwards.get(), nullptr},
+                                         tables_->count, tables_->primes.get(),
+                                         tables_->moduli.get(), tables_->forwards.get(), nullptr,
+                                         limbs.converts},
                     "transform of residues");
 }
 
 void Transforms::backward(const Limbs& limbs) const {
     transform<false>(tables_->log_degree, limbs.polynomials * limbs.copies * limbs.count,
                      ResidueVectors<false>{limbs, tables_->log_degree, tables_->size_q,
-                                           tables_->primes.get(), tables_->backwards.get(),
+                                           tables_->count, tables_->primes.get(),
+                                           tables_->moduli.get(), tables_->backwards.get(),
                                            tables_->last.get()},
                      "transform of residues");
 }

@@ -51,6 +51,7 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 
 int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return true; }
+bool begins_conversions() { return false; }
 int most_log_run(int log_degree) { return log_degree - least_forward; }
 bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
 int least_log_run() { return 4; }

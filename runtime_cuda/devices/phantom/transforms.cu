@@ -31,6 +31,7 @@ T* start_of(T* limb, std::size_t first, std::size_t degree) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return false; }
+bool begins_conversions() { return false; }
 int most_log_run(int) { return 0; }
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }

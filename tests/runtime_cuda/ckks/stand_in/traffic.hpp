@@ -47,6 +47,15 @@ double traffic(const Decompose<size>& kernel, std::size_t count) {
     return bytes;
 }
 
+inline double traffic(const OwnLimbs& kernel, std::size_t count) {
+    const std::size_t degree = std::size_t{1} << kernel.log_degree;
+    double bytes = 0;
+    for (std::size_t at = 0; at < count / degree; ++at) {
+        bytes += words(2 * static_cast<double>(kernel.of[at].block.size), degree);
+    }
+    return bytes;
+}
+
 template <std::size_t size>
 double traffic(const Remainder<size>& kernel, std::size_t count) {
     return words(static_cast<double>(size + kernel.limbs), count);
@@ -120,10 +129,16 @@ double traffic(const Pass<ResidueVectors<forwards>, forwards, parts>& pass, std:
     for (std::size_t at = 0; at < limbs.polynomials; ++at) {
         active -= limbs.end[at] - limbs.begin[at];
     }
-    const double nodes = pass.columns ? 0 : static_cast<double>(limbs.count);
-    const double dividends = pass.field.ends ? static_cast<double>(active) : 0;
-    return words(2 * static_cast<double>(active) + nodes + dividends,
-                 std::size_t{1} << pass.log_size);
+    double each = 2 * static_cast<double>(active);
+    if (pass.field.begins) {
+        each -= static_cast<double>(active);
+        for (std::size_t at = 0; at < limbs.polynomials; ++at) {
+            each += static_cast<double>(limbs.blocks[at].size);
+        }
+    }
+    each += pass.columns ? 0 : static_cast<double>(limbs.count);
+    each += pass.field.ends ? static_cast<double>(active) : 0;
+    return words(each, std::size_t{1} << pass.log_size);
 }
 
 template <bool forwards, Parts parts>
