@@ -236,7 +236,8 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
     auto polys = std::make_shared<Polys>(ring_, 2, limbs);
     for (std::size_t first = 0; first < xs.size(); first += group) {
         std::vector<Value> operands;
-        std::vector<Words> numbers;
+        std::vector<Word> numbers;  // [term][limb]
+        std::vector<std::size_t> of_numbers;
         std::vector<PlainTerm> terms;
         std::vector<std::size_t> vectors;
         std::vector<const Plaintext*> slots;
@@ -253,9 +254,8 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
             if (const double* number = std::get_if<double>(&values[at])) {
                 encoder_.require_size(std::fabs(*number), scale, limbs);
                 const Residues found = residues(ring_, *number * scale, limbs);
-                numbers.push_back(uploaded(ring_.memory(),
-                                           std::vector<Word>(found.of, found.of + limbs)));
-                terms.back().plain = {numbers.back().get(), ring_.log_degree()};
+                numbers.insert(numbers.end(), found.of, found.of + limbs);
+                of_numbers.push_back(at - first);
             } else {
                 vectors.push_back(at - first);
                 slots.push_back(&values[at]);
@@ -265,6 +265,13 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         const auto plains = cache_.encoded(slots, scales, limbs, false, false);
         for (std::size_t at = 0; at < vectors.size(); ++at) {
             terms[vectors[at]].plain = plains[at]->values();
+        }
+        Words on_device;
+        if (!numbers.empty()) {
+            on_device = uploaded(ring_.memory(), numbers);
+        }
+        for (std::size_t at = 0; at < of_numbers.size(); ++at) {
+            terms[of_numbers[at]].plain = {on_device.get() + at * limbs, ring_.log_degree()};
         }
         add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
     }
@@ -347,22 +354,41 @@ Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
 
 Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
                                        const std::vector<std::size_t>& amounts) {
-    Ciphertexts result;
-    std::optional<Digits> digits;
-    for (const std::size_t amount : amounts) {
-        if (amount == 0) {
-            result.push_back(handle);
+    const bool turns = std::any_of(amounts.begin(), amounts.end(),
+                                   [](std::size_t amount) { return amount != 0; });
+    if (!turns) {
+        return Ciphertexts(amounts.size(), handle);
+    }
+    const Value x = canonical(handle);
+    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    Ciphertexts result(amounts.size());
+    std::vector<std::size_t> places;
+    std::vector<Extended> products;
+    const auto finish = [&] {
+        auto polys = divided(ring_, products, 0);
+        for (std::size_t at = 0; at < places.size(); ++at) {
+            result[places[at]] = held(std::make_shared<Polys>(std::move(polys[at])), x.level,
+                                      x.limbs, x.scale);
+        }
+        places.clear();
+        products.clear();
+    };
+    for (std::size_t at = 0; at < amounts.size(); ++at) {
+        if (amounts[at] == 0) {
+            result[at] = handle;
             continue;
         }
-        const SwitchKey& key = key_for(amount, of(handle).level);
-        const Value x = canonical(handle);
-        if (!digits) {
-            digits = decomposed(ring_, x.polys->part(1), x.limbs);
+        places.push_back(at);
+        add_switched(ring_,
+                     {{digits.of(0), &key_for(amounts[at], x.level), galois_of(ring_, amounts[at]),
+                       times_special(ring_, x.polys->part(0), nullptr, x.limbs)}},
+                     products.emplace_back(ring_, x.limbs), false);
+        if (2 * places.size() >= together()) {
+            finish();
         }
-        auto polys = std::make_shared<Polys>(
-            switched(ring_, *digits, key, galois_of(ring_, amount),
-                     times_special(ring_, x.polys->part(0), nullptr, x.limbs)));
-        result.push_back(held(std::move(polys), x.level, x.limbs, x.scale));
+    }
+    if (!places.empty()) {
+        finish();
     }
     return result;
 }
@@ -422,10 +448,16 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);
     }
     Ciphertexts results;
-    for (const std::optional<Extended>& total : totals) {
-        auto polys = std::make_shared<Polys>(divided(ring_, total.value(), level));
-        results.push_back(held(std::move(polys), level - 1, limbs_of(level - 1),
-                               scale_of(level - 1)));
+    for (std::size_t first = 0; first < count; first = results.size()) {
+        std::vector<Extended> some;
+        for (std::size_t at = first; at < count && 2 * some.size() < together(); ++at) {
+            some.push_back(std::move(totals[at].value()));
+            totals[at].reset();
+        }
+        for (Polys& polys : divided(ring_, some, level)) {
+            results.push_back(held(std::make_shared<Polys>(std::move(polys)), level - 1,
+                                   limbs_of(level - 1), scale_of(level - 1)));
+        }
     }
     return results;
 }

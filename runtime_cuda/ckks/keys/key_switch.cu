@@ -1,6 +1,7 @@
 #include "ckks/keys/key_switch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
@@ -114,10 +115,12 @@ Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
     const std::size_t limbs = xs[0]->limbs;
     const Words seconds = ring.polynomial(xs.size() * limbs);
     std::vector<const Word*> parts;
+    std::vector<Word*> quotients;
     for (const Extended* x : xs) {
+        quotients.push_back(seconds.get() + parts.size() * limbs * ring.degree());
         parts.push_back(both_parts(ring, *x).second);
     }
-    divide(ring, ring.divisor(0, true), parts, limbs, seconds.get());
+    divide(ring, ring.divisor(0, true), parts, limbs, quotients);
     return decomposed(ring, seconds.get(), limbs, xs.size());
 }
 
@@ -130,20 +133,27 @@ Addends both_parts(const Ring& ring, const Extended& x) {
     return {x.words.get(), x.words.get() + limbs * ring.degree(), limbs, nullptr};
 }
 
-Polys divided(const Ring& ring, const Extended& x, int level) {
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level) {
     const Divisor divisor = ring.divisor(level, true);
-    const std::size_t limbs = x.limbs - divisor.primes;
-    Polys out(ring, 2, limbs);
-    const Addends parts = both_parts(ring, x);
-    divide(ring, divisor, {parts.first, parts.second}, limbs, out.part(0));
+    std::vector<Polys> out;
+    std::vector<const Word*> parts;
+    std::vector<Word*> quotients;
+    for (const Extended& x : xs) {
+        const Addends both = both_parts(ring, x);
+        const Polys& own = out.emplace_back(ring, 2, x.limbs - divisor.primes);
+        parts.insert(parts.end(), {both.first, both.second});
+        quotients.insert(quotients.end(), {own.part(0), own.part(1)});
+    }
+    divide(ring, divisor, parts, out[0].limbs, quotients);
     return out;
 }
 
 Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
                const Addends& addends, int level) {
-    Extended products(ring, digits.limbs);
-    add_switched(ring, {{digits.of(0), &key, galois, addends}}, products, false);
-    return divided(ring, products, level);
+    std::vector<Extended> products;
+    add_switched(ring, {{digits.of(0), &key, galois, addends}},
+                 products.emplace_back(ring, digits.limbs), false);
+    return std::move(divided(ring, products, level)[0]);
 }
 
 std::uint32_t galois_of(const Ring& ring, std::size_t amount) {

@@ -66,8 +66,9 @@ Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs);
 Addends first_part(const Ring& ring, const Extended& x);
 Addends both_parts(const Ring& ring, const Extended& x);
 
-/// The ciphertext itself, and with a level above 0 divided by the level's primes too: one rounding.
-Polys divided(const Ring& ring, const Extended& x, int level);
+/// The ciphertexts themselves, and with a level above 0 divided by the level's primes too: one
+/// rounding. One ciphertext or more, of the same primes.
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level);
 
 /// The ciphertext whose digits these are of, under the key's secret, plus addends; see the two above.
 Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,

@@ -144,7 +144,7 @@ namespace {
 
 /// Of as many polynomials as a device works on together.
 void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* polynomials,
-                 std::size_t count, std::size_t limbs, Word* out) {
+                 std::size_t count, std::size_t limbs, Word* const* out) {
     const std::size_t degree = ring.degree();
     const std::size_t size = divisor.primes + divisor.special;
     const Words coefficients = ring.polynomial(count * size);
@@ -159,7 +159,7 @@ void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* po
         remainders.add(rest, begins_conversions() ? own : rest);
         remainders.blocks[at] = divisor.block;
         remainders.dividends[at] = polynomials[at];
-        remainders.quotients[at] = out + at * limbs * degree;
+        remainders.quotients[at] = out[at];
     }
     divided.scales = begins_conversions() ? divisor.block.inverses : nullptr;
     ring.backward(divided);
@@ -186,11 +186,10 @@ void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* po
 }  // namespace
 
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
-            std::size_t limbs, Word* out) {
+            std::size_t limbs, const std::vector<Word*>& out) {
     for (std::size_t first = 0; first < polynomials.size(); first += together()) {
         divide_some(ring, divisor, &polynomials[first],
-                    std::min(together(), polynomials.size() - first), limbs,
-                    out + first * limbs * ring.degree());
+                    std::min(together(), polynomials.size() - first), limbs, &out[first]);
     }
 }
 
@@ -206,10 +205,12 @@ Polys rescaled(const Ring& ring, const Polys& a, int level) {
     const std::size_t limbs = ring.chain().limbs_at(level - 1);
     Polys out(ring, a.parts, limbs);
     std::vector<const Word*> parts;
+    std::vector<Word*> quotients;
     for (std::size_t part = 0; part < a.parts; ++part) {
         parts.push_back(a.part(part));
+        quotients.push_back(out.part(part));
     }
-    divide(ring, divisor, parts, limbs, out.part(0));
+    divide(ring, divisor, parts, limbs, quotients);
     return out;
 }
 

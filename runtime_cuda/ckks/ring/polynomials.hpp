@@ -79,10 +79,9 @@ void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, b
 /// a, of the primes of a level or more, divided by the level's own and rounded (rescaling).
 Polys rescaled(const Ring& ring, const Polys& a, int level);
 
-/// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded,
-/// one after another.
+/// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded.
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
-            std::size_t limbs, Word* out);
+            std::size_t limbs, const std::vector<Word*>& out);
 
 /// The inverse of an odd number modulo 2N: X -> X^galois and back.
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);
