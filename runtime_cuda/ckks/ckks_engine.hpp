@@ -15,6 +15,10 @@
 
 namespace atlasc::ckks {
 
+/// Throws Error: a primitive is impossible.
+[[noreturn]] void refuse(const std::string& primitive, const std::string& why,
+                         const std::string& remedy = "");
+
 /// Relinearises and rescales late and once: a sum of products is one division (value.hpp). No launch
 /// is waited for. Any number of threads may use an engine and its ciphertexts at once.
 class CkksEngine final : public Engine {

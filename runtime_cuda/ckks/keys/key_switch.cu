@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {

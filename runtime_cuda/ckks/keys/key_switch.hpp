@@ -8,7 +8,7 @@
 // Troncoso-Pastoriza and Hubaux 2021), and divide by a level's primes as well.
 #pragma once
 
-#include "ckks/ring/kernels.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 
 namespace atlasc::ckks {
 

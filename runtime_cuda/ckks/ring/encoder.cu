@@ -212,7 +212,8 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
     }
     std::vector<Plain> result(values.size());
     for (const auto& [kind, places] : alike) {
-        const auto& [log_run, scale] = kind;
+        const int log_run = kind.first;
+        const double scale = kind.second;
         const Pattern& pattern = patterns[places[0]];
         const std::size_t most = pattern.log_short == 0
                                      ? batch

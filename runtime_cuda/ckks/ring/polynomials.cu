@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ckks/ring/kernels.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {

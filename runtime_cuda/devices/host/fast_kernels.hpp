@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ckks/keys/sampling.hpp"
-#include "ckks/ring/kernels.hpp"
 #include "ckks/ring/rotated_products.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 
 namespace atlasc::ckks {
 

@@ -2,7 +2,7 @@
 // caches do.
 #pragma once
 
-#include "ckks/ring/kernels.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 #include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
 
