@@ -101,6 +101,11 @@ void Ring::make_constants() {
     }
     blocks_ = uploaded(memory_, blocks);
     own_primes_ = uploaded(memory_, own_primes);
+    std::vector<double> shares;
+    for (const Prime& q : own_primes) {
+        shares.push_back(1.0 / static_cast<double>(std::max(q.value, Word{1})));  // or unused
+    }
+    shares_ = uploaded(memory_, shares);
     inverses_ = uploaded(memory_, inverses);
     digit_inverses_ = uploaded(memory_, digit_inverses);
     for (const Prime& q : chain_.q) {
@@ -116,7 +121,8 @@ BlockConstants Ring::block(std::size_t number, std::size_t first, std::size_t si
     const Word* words = blocks_.get() + number * block_words();
     const Word* hats = words + most_in_block;
     return {words, hats, hats + most_in_block * size_qp(),
-            own_primes_.get() + number * most_in_block, first, size};
+            own_primes_.get() + number * most_in_block, shares_.get() + number * most_in_block,
+            first, size};
 }
 
 BlockConstants Ring::digit(std::size_t number, std::size_t limbs) const {

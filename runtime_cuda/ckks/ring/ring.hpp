@@ -100,6 +100,7 @@ private:
     std::unique_ptr<Transforms> transforms_;
     Words blocks_;             ///< a digit's that ends with prime i at i, then divisors'
     Array<Prime> own_primes_;  ///< of each block
+    Array<double> shares_;     ///< 1 over each of them
     Words inverses_;           ///< of divisors: [divisor][primes of Q]
     Words digit_inverses_;     ///< [primes of a polynomial][prime]
     Words inverse_of_first_special_;

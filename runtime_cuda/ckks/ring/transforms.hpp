@@ -41,6 +41,7 @@ struct BlockConstants {
     const Word* hats;      ///< [size][all primes]: B/b_s
     const Word* minus;     ///< [all primes]: -B
     const Prime* own;      ///< [size]
+    const double* shares;  ///< [size]: 1/b_s
     std::size_t first;     ///< position of the first prime in Q, then P
     std::size_t size;
 };

@@ -61,13 +61,13 @@ struct ResidueVectors {
         ATLASC_DEVICE Word get(std::size_t at) const {
             return block == nullptr ? in[at] : converted(at);
         }
-        /// As `Converter` has it.
+        /// As `Converter` has it, without a division: it is done for each limb.
         ATLASC_DEVICE Word converted(std::size_t at) const {
             double quotient = 0.5;
             Wide sum = 0;
             for (std::size_t s = 0; s < block->size; ++s) {
                 const Word y = in[(s << log_degree) + at];
-                quotient += static_cast<double>(y) / static_cast<double>(block->own[s].value);
+                quotient += static_cast<double>(y) * block->shares[s];
                 sum += static_cast<Wide>(y) * block->hats[s * all + hats];
             }
             sum += static_cast<Wide>(static_cast<Word>(quotient)) * block->minus[hats];
