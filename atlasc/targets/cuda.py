@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atlasc.program.transform_work import TransformWork
+from atlasc.targets.ckks.limits import MOST_TOGETHER
 from atlasc.targets.ckks.parameters import CkksParameters
 from atlasc.targets.ckks.project import ProjectTarget
-
-TOGETHER = 16
-"""Polynomials that the device works on at once (``most_together`` in
-``runtime_cuda/ckks/ring/limits.hpp``)."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class CudaParameters(CkksParameters):
 
     def transform_bytes(self, work: TransformWork) -> int:
         """See the base class: the digits of several sums, and what they are made of."""
-        more = max(min(work.giants, TOGETHER) - 1, 0) * (self.digits(work.level) + 2)
+        more = max(min(work.giants, MOST_TOGETHER) - 1, 0) * (self.digits(work.level) + 2)
         return super().transform_bytes(work) + more * self._extended_bytes(work.level)
 
 

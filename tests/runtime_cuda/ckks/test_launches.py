@@ -17,6 +17,8 @@ from cpp_build import OPTIMISED, Builder
 from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.emit.project import WEIGHTS, write_project
 from atlasc.passes.approximation.approximate import apply_recipe
+from atlasc.program.costs import program_costs
+from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
 from benchmarks.lowering import bert, in_packing
 
@@ -50,7 +52,9 @@ def counted(
         [binary, folder / "project" / WEIGHTS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return {"packing": request.param, **json.loads(done.stdout)}
+    costs = program_costs(program)
+    predicted = sum(memory_parts(costs.total, parameters, costs).values())
+    return {"packing": request.param, "predicted": predicted, **json.loads(done.stdout)}
 
 
 def total(counted: dict[str, Any], fact: str) -> float:
@@ -67,3 +71,4 @@ def test_work_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
     most_launches, most_bytes = BOUNDS[counted["packing"]]
     assert launches <= most_launches
     assert read <= most_bytes
+    assert counted["memory"] <= counted["predicted"]
