@@ -23,9 +23,20 @@ import numpy as np
 
 from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.module import Module
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
+from atlasc.passes.framework.pass_base import Goal, Parameters, run_passes
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.pipeline import Lowered, lower_nn
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.pipeline import (
+    LOWERING,
+    Lowered,
+    levels_and_slots,
+    lower_nn,
+    packed,
+    select_optional,
+    to_poly,
+)
 from atlasc.program.costs import program_costs
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
@@ -145,6 +156,23 @@ def place(module: Module, fewest: bool, lap: Laps | None = None) -> Lowered:
     """The module lowered, its bootstraps placed for the fewest or for the least time."""
     after_each = None if lap is None else lambda step, result, report: lap(step.name)
     return lower_nn(module, LATENCY.choose, None, after_each, LATENCY.costs, fewest)
+
+
+def in_packing(
+    module: Module, latency: LatencyTarget, features_low: bool
+) -> tuple[Module, Parameters]:
+    """A program in one of the two packings (`Pack`), not in the faster one, and its parameters.
+
+    Args:
+        module: a model with approximations.
+        latency: of the target that is compiled for; bootstraps are placed for the fewest.
+        features_low: whether features lie in the low slot bits.
+    """
+    poly = select_optional(to_poly(module)[1])
+    parameters = latency.choose(*levels_and_slots(poly, features_low))
+    goal = Goal(parameters, latency.costs(parameters), fewest=True)
+    placed = [kind.for_goal(goal) for kind in LOWERING[LOWERING.index(PlaceBootstraps) :]]
+    return run_passes(packed(poly, parameters.slots, True, features_low), placed), parameters
 
 
 if __name__ == "__main__":

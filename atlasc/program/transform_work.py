@@ -1,9 +1,9 @@
 """What an engine does, and holds in memory, for one ``transform``.
 
-The engine ``cpu`` (``transform`` in ``runtime_cuda/ckks/ckks_engine.cpp``) makes all baby steps of
-its operands for up to ``MOST_STEPS`` giant steps at a time, and divides each result once. Where all
-plaintexts repeat, the rotated operands are never in memory, and every plaintext is multiplied by
-every baby step, zeros included.
+The engine ``cpu`` (``transform`` in ``runtime_cuda/ckks/engine_rotations.cpp``) makes all baby
+steps of its operands for up to ``MOST_STEPS`` giant steps at a time, and divides each result once.
+Where all plaintexts repeat, the rotated operands are never in memory, and every plaintext is
+multiplied by every baby step, zeros included.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atlasc.program.transform_work import TransformWork
+from atlasc.targets.ckks.limits import MOST_TOGETHER
 from atlasc.targets.ckks.parameters import CkksParameters
 from atlasc.targets.ckks.project import ProjectTarget
 
@@ -18,6 +20,11 @@ class CudaParameters(CkksParameters):
     """Greatest bytes of the CUDA context, the tables of the transforms, and a key switch's
     digits.
     """
+
+    def transform_bytes(self, work: TransformWork) -> int:
+        """See the base class: the digits of several sums, and what they are made of."""
+        more = max(min(work.giants, MOST_TOGETHER) - 1, 0) * (self.digits(work.level) + 2)
+        return super().transform_bytes(work) + more * self._extended_bytes(work.level)
 
 
 class CudaTarget(ProjectTarget):

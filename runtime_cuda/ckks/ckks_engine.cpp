@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 #include <type_traits>
 #include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/record.hpp"
+#include "ckks/keys/key_switch.hpp"
 #include "ckks/keys/raise.hpp"
-#include "ckks/keys/rotated_sums.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
@@ -26,17 +24,13 @@ constexpr std::uint64_t cache_share = 18;
 /// Plaintexts that are encoded and added at once.
 constexpr std::size_t group = 16;
 
-/// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
-constexpr std::size_t most_steps = 32;
-
-[[noreturn]] void refuse(const char* primitive, const std::string& why,
-                         const std::string& remedy = "") {
-    throw Error(std::string(primitive) + " is impossible", why, remedy);
-}
-
 bool close(double scale, double other) { return std::fabs(scale / other - 1.0) < same_scale; }
 
 }  // namespace
+
+void refuse(const std::string& primitive, const std::string& why, const std::string& remedy) {
+    throw Error(primitive + " is impossible", why, remedy);
+}
 
 CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     : ground_(std::move(ground)),
@@ -236,7 +230,8 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
     auto polys = std::make_shared<Polys>(ring_, 2, limbs);
     for (std::size_t first = 0; first < xs.size(); first += group) {
         std::vector<Value> operands;
-        std::vector<Words> numbers;
+        std::vector<Word> numbers;  // [term][limb]
+        std::vector<std::size_t> of_numbers;
         std::vector<PlainTerm> terms;
         std::vector<std::size_t> vectors;
         std::vector<const Plaintext*> slots;
@@ -253,9 +248,8 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
             if (const double* number = std::get_if<double>(&values[at])) {
                 encoder_.require_size(std::fabs(*number), scale, limbs);
                 const Residues found = residues(ring_, *number * scale, limbs);
-                numbers.push_back(uploaded(ring_.memory(),
-                                           std::vector<Word>(found.of, found.of + limbs)));
-                terms.back().plain = {numbers.back().get(), ring_.log_degree()};
+                numbers.insert(numbers.end(), found.of, found.of + limbs);
+                of_numbers.push_back(at - first);
             } else {
                 vectors.push_back(at - first);
                 slots.push_back(&values[at]);
@@ -265,6 +259,13 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         const auto plains = cache_.encoded(slots, scales, limbs, false, false);
         for (std::size_t at = 0; at < vectors.size(); ++at) {
             terms[vectors[at]].plain = plains[at]->values();
+        }
+        Words on_device;
+        if (!numbers.empty()) {
+            on_device = uploaded(ring_.memory(), numbers);
+        }
+        for (std::size_t at = 0; at < of_numbers.size(); ++at) {
+            terms[of_numbers[at]].plain = {on_device.get() + at * limbs, ring_.log_degree()};
         }
         add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
     }
@@ -314,136 +315,6 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         add_product(ring_, *canonical(left).polys, *canonical(right).polys, *total, at == 0);
     }
     return held(std::move(total), level - 1, limbs, target);
-}
-
-const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
-    const auto key = role_.keys.rotations.find(amount);
-    if (key == role_.keys.rotations.end() || key->second.packing.limbs < limbs_of(level)) {
-        refuse("rotate",
-               "there is no key for amount " + std::to_string(amount) + " at level " +
-                   std::to_string(level),
-               "make keys with this program's client");
-    }
-    return key->second;
-}
-
-Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
-    const Value x = canonical(handle);
-    if (!role_.keys.conjugation || role_.keys.conjugation->packing.limbs < x.limbs) {
-        refuse("conjugate", "there is no key for level " + std::to_string(x.level),
-               "make keys with this program's client");
-    }
-    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
-    auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.conjugation,
-                                                  galois_of_conjugation(ring_),
-                                                  times_special(ring_, x.polys->part(0), nullptr,
-                                                                x.limbs)));
-    return held(std::move(polys), x.level, x.limbs, x.scale);
-}
-
-Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
-    return rotate_many(x, {amount})[0];
-}
-
-Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
-                                       const std::vector<std::size_t>& amounts) {
-    Ciphertexts result;
-    std::optional<Digits> digits;
-    for (const std::size_t amount : amounts) {
-        if (amount == 0) {
-            result.push_back(handle);
-            continue;
-        }
-        const SwitchKey& key = key_for(amount, of(handle).level);
-        const Value x = canonical(handle);
-        if (!digits) {
-            digits = decomposed(ring_, x.polys->part(1), x.limbs);
-        }
-        auto polys = std::make_shared<Polys>(
-            switched(ring_, *digits, key, galois_of(ring_, amount),
-                     times_special(ring_, x.polys->part(0), nullptr, x.limbs)));
-        result.push_back(held(std::move(polys), x.level, x.limbs, x.scale));
-    }
-    return result;
-}
-
-Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
-    // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
-    // division at the end is by the level's primes too. A giant step divides just the part that it
-    // decomposes. The key of a giant step reaches the operands' level.
-    const int level = least_level({&handles}, "a linear transform");
-    const std::size_t limbs = limbs_of(level);
-    const double scale = pending_scale(level - 1) / scale_of(level);
-    std::vector<Value> operands;
-    for (const Ciphertext& handle : handles) {
-        operands.push_back(canonical(lowered(handle, level)));
-    }
-    const std::set<BabyStep> order = baby_steps(steps);
-    std::map<std::size_t, Digits> digits;
-    std::vector<Baby> babies;
-    for (const auto& [operand, rotation] : order) {
-        const Polys& x = *operands.at(operand).polys;
-        if (rotation == 0) {
-            babies.push_back({&x, nullptr, nullptr, 1});
-            continue;
-        }
-        if (digits.count(operand) == 0) {
-            digits.emplace(operand, decomposed(ring_, x.part(1), limbs));
-        }
-        babies.push_back({&x, &digits.at(operand), &key_for(rotation, level),
-                          galois_of(ring_, rotation)});
-    }
-    std::vector<std::optional<Extended>> totals;
-    for (std::size_t first = 0; first < steps.size(); first += most_steps) {
-        const std::size_t end = std::min(first + most_steps, steps.size());
-        std::vector<const Plaintext*> values;
-        for (std::size_t at = first; at < end; ++at) {
-            for (const auto& [baby, value] : steps[at].terms) {
-                values.push_back(&value);
-            }
-        }
-        const auto plains = cache_.encoded(values, std::vector<double>(values.size(), scale),
-                                           limbs, true, true);
-        std::vector<std::vector<PlainValues>> rows;
-        std::size_t next = 0;
-        for (std::size_t at = first; at < end; ++at) {
-            rows.emplace_back();
-            for (const BabyStep& baby : order) {
-                const bool used = steps[at].terms.count(baby) != 0;
-                rows.back().push_back(used ? plains[next++]->values() : PlainValues{nullptr, 0});
-            }
-        }
-        std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
-        for (std::size_t at = first; at < end; ++at) {
-            const auto& [result, rotation, terms] = steps[at];
-            totals.resize(std::max(totals.size(), result + 1));
-            add_turned(std::move(sums[at - first]), rotation, level, totals[result]);
-        }
-    }
-    Ciphertexts results;
-    for (const std::optional<Extended>& total : totals) {
-        auto polys = std::make_shared<Polys>(divided(ring_, total.value(), level));
-        results.push_back(held(std::move(polys), level - 1, limbs_of(level - 1),
-                               scale_of(level - 1)));
-    }
-    return results;
-}
-
-void CkksEngine::add_turned(Extended sum, std::size_t rotation, int level,
-                            std::optional<Extended>& total) const {
-    if (rotation == 0 && !total) {
-        total = std::move(sum);
-        return;
-    }
-    if (rotation == 0) {
-        add_to(ring_, sum, *total);
-        return;
-    }
-    const bool first = !total;
-    total = first ? Extended(ring_, sum.limbs) : std::move(*total);
-    const Digits digits = decomposed(ring_, sum);
-    switch_to(ring_, digits, key_for(rotation, level), galois_of(ring_, rotation),
-              first_part(ring_, sum), *total, !first);
 }
 
 Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {

@@ -15,6 +15,10 @@
 
 namespace atlasc::ckks {
 
+/// Throws Error: a primitive is impossible.
+[[noreturn]] void refuse(const std::string& primitive, const std::string& why,
+                         const std::string& remedy = "");
+
 /// Relinearises and rescales late and once: a sum of products is one division (value.hpp). No launch
 /// is waited for. Any number of threads may use an engine and its ciphertexts at once.
 class CkksEngine final : public Engine {
@@ -79,9 +83,9 @@ private:
     /// A dropped ciphertext times the integer that brings it to a scale of products.
     Polynomials scaled(const Value& x, double scale) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
-    /// Adds a sum of a transform, rotated, to others of its result.
-    void add_turned(Extended sum, std::size_t rotation, int level,
-                    std::optional<Extended>& total) const;
+    /// Adds the sums of some giant steps, rotated, to those of their results.
+    void add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
+                    std::vector<std::optional<Extended>>& totals) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
 

@@ -63,7 +63,7 @@ void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& p
     if (entries_.count(key) != 0) {  // twice among those that were encoded together
         return;
     }
-    used_ += plain->words.bytes();
+    used_ += plain->bytes();
     Entry& entry = entries_[key] = {plain, std::nullopt};
     if (!again) {
         uses_.push_front(key);
@@ -71,7 +71,7 @@ void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& p
     }
     while (used_ > room_ && !uses_.empty()) {
         const auto oldest = entries_.find(uses_.back());
-        used_ -= oldest->second.plain->words.bytes();
+        used_ -= oldest->second.plain->bytes();
         entries_.erase(oldest);
         uses_.pop_back();
     }

@@ -17,6 +17,8 @@ bundle has them, because they cannot reach 128 bits of security."""
 MOST_PRIMES = 64
 """Greatest number of primes of Q, and so of digits of a key."""
 MOST_SPECIAL = 8
+MOST_TOGETHER = 16
+"""Polynomials that a device works on at once."""
 
 
 def require_possible(

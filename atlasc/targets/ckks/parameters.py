@@ -129,10 +129,10 @@ class CkksParameters(ParameterSet):
 
     def transform_bytes(self, work: TransformWork) -> int:
         """See the base class: sums, digits of the operands and of one sum, encoded plaintexts; and
-        rotated operands, where they are not multiplied as they are made.
+        rotated operands, where they are not multiplied as they are made: a GPU always does.
         """
         polynomials = 2 * work.sums + (work.operands + 1) * self.digits(work.level)
-        if work.dense or self.device:
+        if work.dense and not self.device:
             polynomials += 2 * work.babies
         return math.ceil((polynomials + work.plaintexts) * self._extended_bytes(work.level))
 

@@ -1,34 +1,74 @@
 #include "ckks/keys/key_switch.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
-Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
-    const std::size_t extended = limbs + ring.size_p();
-    const std::size_t count = ring.digits(limbs);
-    Digits digits{limbs, ring.polynomial(count * extended)};
-    const Words coefficients = ring.polynomial(limbs);
-    ring.backward(coefficients.get(), polynomial, limbs);
-    Limbs values{extended, 0, limbs};
-    for (std::size_t digit = 0; digit < count; ++digit) {
-        const BlockConstants own = ring.digit(digit, limbs);
-        Word* out = digits.words.get() + digit * extended * ring.degree();
-        with_size(own.size, [&](auto constant) {
-            constexpr std::size_t count = decltype(constant)::value;
-            launch(ring.degree(),
-                   Decompose<count>{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-                                    ring.primes(), own, coefficients.get(),
-                                    polynomial, out},
-                   "digits of a key switch");
+namespace {
+
+/// As many digits as the device works on together.
+void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs) {
+    const std::size_t count = digits.size() * ring.degree();
+    Limbs values{limbs + ring.size_p(), 0, limbs};
+    values.converts = begins_conversions();
+    std::size_t most = 0;
+    for (const Digit& digit : digits) {
+        const BlockConstants& block = digit.block;
+        most = std::max(most, block.size);
+        values.blocks[values.polynomials] = block;
+        values.add(digit.out,
+                   values.converts ? digit.coefficients + block.first * ring.degree() : digit.out,
+                   block.first, block.first + block.size);
+    }
+    if (values.converts) {
+        OwnLimbs kernel{ring.log_degree(), {}};
+        std::copy(digits.begin(), digits.end(), kernel.of);
+        launch(count, kernel, "digits of a key switch");
+    } else {
+        with_size(most, [&](auto constant) {
+            Decompose<decltype(constant)::value> kernel{
+                ring.log_degree(), limbs, ring.size_q(), ring.size_p(), ring.primes(), {}};
+            std::copy(digits.begin(), digits.end(), kernel.of);
+            launch(count, kernel, "digits of a key switch");
         });
-        values.add(out, out, own.first, own.first + own.size);
-        if (values.polynomials == together() || digit + 1 == count) {
-            ring.forward(values);
-            values.polynomials = 0;
+    }
+    ring.forward(values);
+}
+
+}  // namespace
+
+Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
+                  std::size_t count) {
+    const std::size_t each = ring.digits(limbs);
+    const std::size_t size = (limbs + ring.size_p()) * ring.degree();
+    Digits digits{limbs, each * size, Words(ring.memory(), count * each * size)};
+    const Words coefficients = ring.polynomial(count * limbs);
+    std::vector<Digit> some;
+    for (std::size_t first = 0; first < count; first += together()) {
+        Limbs values{limbs};
+        for (std::size_t at = first; at < std::min(first + together(), count); ++at) {
+            const std::size_t start = at * limbs * ring.degree();
+            values.add(coefficients.get() + start, polynomials + start);
         }
+        values.scales = begins_conversions() ? ring.digit_inverses(limbs) : nullptr;
+        ring.backward(values);
+        for (std::size_t at = first; at < first + values.polynomials; ++at) {
+            const std::size_t start = at * limbs * ring.degree();
+            for (std::size_t digit = 0; digit < each; ++digit) {
+                some.push_back({ring.digit(digit, limbs), coefficients.get() + start,
+                                polynomials + start,
+                                digits.words.get() + (at * each + digit) * size});
+                if (some.size() == together()) {
+                    make(ring, some, limbs);
+                    some.clear();
+                }
+            }
+        }
+    }
+    if (!some.empty()) {
+        make(ring, some, limbs);
     }
     return digits;
 }
@@ -38,53 +78,81 @@ Addends times_special(const Ring& ring, const Word* first, const Word* second,
     return {first, second, limbs, ring.special_products()};
 }
 
-void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
-               std::uint32_t galois, const Addends& addends, Extended& out, bool accumulate) {
-    const std::size_t limbs = digits.limbs;
-    launch((limbs + ring.size_p()) * ring.degree(),
-           InnerProduct{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-                        ring.digits(limbs), ring.primes(), digits.words.get(), key.packing,
-                        key.words.get(), addends, galois, inverse_galois(ring, galois), accumulate,
-                        out.words.get()},
-           "products with a key");
+InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limbs, Word* out) {
+    const bool turns = x.key != nullptr;
+    return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
+            turns ? ring.digits(limbs) : 0, ring.primes(), x.digits,
+            turns ? x.key->packing : Packing(ring, limbs, ring.size_p()),
+            turns ? x.key->words.get() : nullptr, x.addends, x.galois,
+            inverse_galois(ring, x.galois), false, out};
 }
 
-Digits decomposed(const Ring& ring, const Extended& x) {
-    const Words second = ring.polynomial(x.limbs);
-    const std::size_t part = (x.limbs + ring.size_p()) * ring.degree();
-    divide(ring, ring.divisor(0, true), x.words.get() + part, 1, 0, x.limbs, second.get());
-    return decomposed(ring, second.get(), x.limbs);
+void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended& out,
+                  bool accumulate) {
+    const std::size_t count = (out.limbs + ring.size_p()) * ring.degree();
+    std::vector<InnerProduct> products;
+    for (const Switched& term : terms) {
+        products.push_back(inner_product(ring, term, out.limbs, out.words.get()));
+    }
+    if (products.size() == 1) {
+        products[0].accumulate = accumulate;
+        launch(count, products[0], "products with a key");
+        return;
+    }
+    const auto of_products = uploaded(ring.memory(), products);
+    launch(count,
+           InnerProducts{ring.log_degree(), out.limbs, ring.size_q(), ring.size_p(),
+                         ring.primes(), of_products.get(), products.size(), accumulate,
+                         out.words.get()},
+           "products with keys");
+}
+
+Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
+    if (xs.empty()) {
+        return {0, 0, {}};
+    }
+    const std::size_t limbs = xs[0]->limbs;
+    const Words seconds = ring.polynomial(xs.size() * limbs);
+    std::vector<const Word*> parts;
+    std::vector<Word*> quotients;
+    for (const Extended* x : xs) {
+        quotients.push_back(seconds.get() + parts.size() * limbs * ring.degree());
+        parts.push_back(both_parts(ring, *x).second);
+    }
+    divide(ring, ring.divisor(0, true), parts, limbs, quotients);
+    return decomposed(ring, seconds.get(), limbs, xs.size());
 }
 
 Addends first_part(const Ring& ring, const Extended& x) {
     return {x.words.get(), nullptr, x.limbs + ring.size_p(), nullptr};
 }
 
-void add_to(const Ring& ring, const Extended& x, Extended& sum) {
+Addends both_parts(const Ring& ring, const Extended& x) {
     const std::size_t limbs = x.limbs + ring.size_p();
-    const Word* second = x.words.get() + limbs * ring.degree();
-    // No digits: nothing but the addends is left.
-    launch(limbs * ring.degree(),
-           InnerProduct{ring.log_degree(), x.limbs, ring.size_q(), ring.size_p(), 0,
-                        ring.primes(), nullptr, Packing(ring, x.limbs, ring.size_p()), nullptr,
-                        {x.words.get(), second, limbs, nullptr}, 1, 1, true, sum.words.get()},
-           "a sum of ciphertexts times the special primes");
+    return {x.words.get(), x.words.get() + limbs * ring.degree(), limbs, nullptr};
 }
 
-Polys divided(const Ring& ring, const Extended& x, int level) {
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level) {
     const Divisor divisor = ring.divisor(level, true);
-    const std::size_t limbs = x.limbs - divisor.primes;
-    Polys out(ring, 2, limbs);
-    divide(ring, divisor, x.words.get(), 2, (x.limbs + ring.size_p()) * ring.degree(), limbs,
-           out.part(0));
+    std::vector<Polys> out;
+    std::vector<const Word*> parts;
+    std::vector<Word*> quotients;
+    for (const Extended& x : xs) {
+        const Addends both = both_parts(ring, x);
+        const Polys& own = out.emplace_back(ring, 2, x.limbs - divisor.primes);
+        parts.insert(parts.end(), {both.first, both.second});
+        quotients.insert(quotients.end(), {own.part(0), own.part(1)});
+    }
+    divide(ring, divisor, parts, out[0].limbs, quotients);
     return out;
 }
 
 Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
                const Addends& addends, int level) {
-    Extended products(ring, digits.limbs);
-    switch_to(ring, digits, key, galois, addends, products, false);
-    return divided(ring, products, level);
+    std::vector<Extended> products;
+    add_switched(ring, {{digits.of(0), &key, galois, addends}},
+                 products.emplace_back(ring, digits.limbs), false);
+    return std::move(divided(ring, products, level)[0]);
 }
 
 std::uint32_t galois_of(const Ring& ring, std::size_t amount) {

@@ -8,7 +8,7 @@
 // Troncoso-Pastoriza and Hubaux 2021), and divide by a level's primes as well.
 #pragma once
 
-#include "ckks/ring/packing.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 
 namespace atlasc::ckks {
 
@@ -19,13 +19,18 @@ struct SwitchKey {
     Words words;
 };
 
-/// Digits of a polynomial of `limbs` primes: [digit][limb][N], extended.
+/// Digits of polynomials of `limbs` primes: [polynomial][digit][limb][N], extended.
 struct Digits {
     std::size_t limbs;
+    std::size_t size;  ///< words of a polynomial's
     Words words;
+
+    const Word* of(std::size_t polynomial) const { return words.get() + polynomial * size; }
 };
 
-Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs);
+/// Of polynomials that follow one another.
+Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
+                  std::size_t count = 1);
 
 /// P times both parts of a ciphertext, of which the second may be null.
 Addends times_special(const Ring& ring, const Word* first, const Word* second,
@@ -40,20 +45,30 @@ struct Extended {
     Words words;
 };
 
-/// Digits times a key plus addends, all at X^galois; the key reaches as far as the digits. Added to
-/// `sum` where there is one.
-void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
-               std::uint32_t galois, const Addends& addends, Extended& out, bool accumulate);
+/// Digits times a key, which reaches as far as they do, plus addends, all at X^galois. Without a key
+/// the addends alone.
+struct Switched {
+    const Word* digits;
+    const SwitchKey* key;
+    std::uint32_t galois;
+    Addends addends;
+};
 
-/// The second part over P, as digits, and the first one to add to them.
-Digits decomposed(const Ring& ring, const Extended& x);
+/// What computes it, for polynomials of `limbs` primes.
+InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limbs, Word* out);
+
+/// The sum of some, one or more; added to `out` with `accumulate`.
+void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended& out,
+                  bool accumulate);
+
+/// The second parts over P, as digits; the first one to add to them; and both parts.
+Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs);
 Addends first_part(const Ring& ring, const Extended& x);
+Addends both_parts(const Ring& ring, const Extended& x);
 
-/// Adds one to another.
-void add_to(const Ring& ring, const Extended& x, Extended& sum);
-
-/// The ciphertext itself, and with a level above 0 divided by the level's primes too: one rounding.
-Polys divided(const Ring& ring, const Extended& x, int level);
+/// The ciphertexts themselves, and with a level above 0 divided by the level's primes too: one
+/// rounding. One ciphertext or more, of the same primes.
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level);
 
 /// The ciphertext whose digits these are of, under the key's secret, plus addends; see the two above.
 Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,

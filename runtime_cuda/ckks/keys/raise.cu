@@ -58,7 +58,7 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key
         lift_coefficients(ring, coefficients.get(), p, remainder.get(), 0, 1);
         ring.forward(remainder.get(), 1);
         launch(degree,
-               Divide{ring.log_degree(), 1, ring.primes(), product, 0, remainder.get(),
+               Divide{ring.log_degree(), ring.primes(), product, remainder.get(),
                       ring.inverse_of_first_special(), out.part(part)},
                "division by a special prime");
     }

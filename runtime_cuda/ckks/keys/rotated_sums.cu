@@ -8,22 +8,10 @@
 namespace atlasc::ckks {
 namespace {
 
-InnerProduct rotated(const Ring& ring, const Baby& baby, std::size_t limbs, Word* out) {
-    const bool turns = baby.key != nullptr;
-    const Addends addends = times_special(ring, baby.x->part(0),
-                                          turns ? nullptr : baby.x->part(1), limbs);
-    return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-            turns ? ring.digits(limbs) : 0, ring.primes(),
-            turns ? baby.digits->words.get() : nullptr,
-            turns ? baby.key->packing : Packing(ring, limbs, ring.size_p()),
-            turns ? baby.key->words.get() : nullptr, addends, baby.galois,
-            inverse_galois(ring, baby.galois), false, out};
-}
-
 bool is_fused(const Ring& ring, const std::vector<std::vector<PlainValues>>& rows) {
     const auto fuses = [](const Prime& q) { return fuses_rotations(q.value); };
     const auto repeats = [](const PlainValues& plain) {
-        return plain.words == nullptr || plain.log_run >= least_log_run;
+        return plain.words == nullptr || plain.log_run >= least_log_run();
     };
     const Chain& chain = ring.chain();
     return std::all_of(chain.q.begin(), chain.q.end(), fuses) &&
@@ -35,7 +23,7 @@ bool is_fused(const Ring& ring, const std::vector<std::vector<PlainValues>>& row
 
 }  // namespace
 
-std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& babies,
+std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Switched>& babies,
                                    const std::vector<std::vector<PlainValues>>& rows,
                                    std::size_t limbs) {
     std::vector<Extended> sums;
@@ -46,8 +34,8 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
         std::vector<InnerProduct> products;
         std::vector<PlainValues> plains;
         std::vector<Word*> out;
-        for (const Baby& baby : babies) {
-            products.push_back(rotated(ring, baby, limbs, nullptr));
+        for (const Switched& baby : babies) {
+            products.push_back(inner_product(ring, baby, limbs, nullptr));
         }
         for (std::size_t row = 0; row < rows.size(); ++row) {
             plains.insert(plains.end(), rows[row].begin(), rows[row].end());
@@ -63,9 +51,9 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
         return sums;
     }
     std::vector<Extended> turned;
-    for (const Baby& baby : babies) {
+    for (const Switched& baby : babies) {
         const InnerProduct kernel =
-            rotated(ring, baby, limbs, turned.emplace_back(ring, limbs).words.get());
+            inner_product(ring, baby, limbs, turned.emplace_back(ring, limbs).words.get());
         launch((limbs + ring.size_p()) * ring.degree(), kernel, "products with a key");
     }
     for (std::size_t row = 0; row < rows.size(); ++row) {

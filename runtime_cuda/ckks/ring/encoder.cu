@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <cstring>
+#include <map>
 #include <type_traits>
+#include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/files.hpp"
@@ -19,7 +22,7 @@ namespace {
 struct Scatter {
     int log_slots;
     const double* numbers;
-    Encoder::Sent of[Encoder::batch];
+    const Encoder::Sent* of;
     Complex* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
@@ -27,13 +30,20 @@ struct Scatter {
         const std::size_t slot = at - (vector << log_slots);
         const Encoder::Sent& own = of[vector];
         const std::size_t place = slot / own.run & (own.count - 1);
-        const double* number = numbers + own.start + place * (own.is_complex ? 2 : 1);
+        const double* number = numbers + own.start + place * (own.is_complex != 0 ? 2 : 1);
         Complex& to = out[(vector << log_slots) +
                           reverse_bits(static_cast<std::uint32_t>(slot), log_slots)];
         to.x = number[0];
-        to.y = own.is_complex ? number[1] : 0.0;
+        to.y = own.is_complex != 0 ? number[1] : 0.0;
     }
 };
+
+constexpr std::size_t words_of_sent = sizeof(Encoder::Sent) / sizeof(double);
+
+/// Numbers that are sent at once, at most.
+std::size_t most_sent(const Ring& ring) {
+    return Encoder::most_short * words_of_sent + Encoder::batch * 2 * ring.slots();
+}
 
 /// log2 of how often slots repeat, whose numbers follow one another so many times already; 0 where
 /// that is less often than is worth it.
@@ -64,8 +74,9 @@ Encoder::Encoder(const Ring& ring)
       log_slots_(ring.log_degree() - 1),
       fourier_(ring.memory(), log_slots_),
       data_(as_secret(Array<Complex>(ring.memory(), batch * ring.slots()))),
-      staging_(batch * 2 * ring.slots() * sizeof(double)),
-      input_(as_secret(Array<double>(ring.memory(), batch * 2 * ring.slots()))) {
+      staging_(most_sent(ring) * sizeof(double)),
+      input_(as_secret(Array<double>(ring.memory(), most_sent(ring)))) {
+    numbers_.reserve(most_sent(ring));  // one place for a client's slots, which is wiped
     make_imaginary();
 }
 
@@ -145,6 +156,11 @@ Encoder::Pattern Encoder::pattern_of(const Plaintext& value, std::deque<Numbers>
     return pattern;
 }
 
+void Encoder::start(std::size_t count) {
+    numbers_.assign(count * words_of_sent, 0.0);
+    sent_.clear();
+}
+
 template <typename Number>
 void Encoder::put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,
                   std::size_t limbs) {
@@ -154,18 +170,22 @@ void Encoder::put(const std::vector<Number>& numbers, const Pattern& pattern, do
     require_size(largest_of(numbers), scale, limbs);
     const std::size_t period = ring_.slots() >> pattern.log_short;
     const std::size_t count = std::min(numbers.size(), std::max<std::size_t>(period / run, 1));
-    sent_.push_back({numbers_.size(), count, run, is_complex});
+    sent_.push_back({static_cast<std::uint32_t>(numbers_.size()),
+                     static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(run),
+                     is_complex});
     const auto* first = reinterpret_cast<const double*>(numbers.data());
     numbers_.insert(numbers_.end(), first, first + count * (is_complex ? 2 : 1));
 }
 
-void Encoder::send(const std::vector<double>& scales, int log_short) {
+void Encoder::send(double scale, int log_short) {
     const int log_slots = log_slots_ - log_short;
-    Scatter kernel{log_slots, input_.get(), {}, data_.get()};
-    std::copy(sent_.begin(), sent_.end(), kernel.of);
+    std::memcpy(numbers_.data(), sent_.data(), sent_.size() * sizeof(Sent));
     staging_.upload(input_.get(), numbers_.data(), numbers_.size() * sizeof(double));
-    launch(sent_.size() << log_slots, kernel, "slots of plaintexts");
-    fourier_.to_coefficients(data_.get(), scales, log_short);
+    launch(sent_.size() << log_slots,
+           Scatter{log_slots, input_.get(), reinterpret_cast<const Sent*>(input_.get()),
+                   data_.get()},
+           "slots of plaintexts");
+    fourier_.to_coefficients(data_.get(), sent_.size(), scale, log_short);
     wipe(numbers_.data(), numbers_.size() * sizeof(double));  // a client's slots
 }
 
@@ -173,10 +193,10 @@ template <typename Number>
 Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_t limbs) {
     const Pattern whole{&slots, 1, 0, 0};
     const std::lock_guard<std::mutex> alone(mutex_);
-    start();
+    start(1);
     put(slots, whole, scale, limbs);
-    send({scale}, 0);
-    return std::move(rounded({whole}, limbs, false).front());
+    send(scale, 0);
+    return std::move(rounded(1, whole, limbs, false).front());
 }
 template Words Encoder::encode(const Vector&, double, std::size_t);
 
@@ -185,62 +205,76 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
                                    bool extended) {
     std::deque<Numbers> made;
     std::vector<Pattern> patterns;
-    for (const Plaintext* value : values) {
-        patterns.push_back(pattern_of(*value, made));
+    std::map<std::pair<int, double>, std::vector<std::size_t>> alike;
+    for (std::size_t at = 0; at < values.size(); ++at) {
+        patterns.push_back(pattern_of(*values[at], made));
+        alike[{patterns[at].log_run, scales[at]}].push_back(at);
     }
-    std::vector<Plain> result;
-    for (std::size_t first = 0; first < values.size(); first = result.size()) {
-        const int log_short = patterns[first].log_short;
-        std::vector<Pattern> some;
-        std::vector<double> at_scales;
-        const std::lock_guard<std::mutex> alone(mutex_);
-        start();
-        for (std::size_t at = first; at < values.size() && some.size() < batch &&
-                                     patterns[at].log_short == log_short;
-             ++at) {
-            some.push_back(patterns[at]);
-            at_scales.push_back(scales[at]);
-            std::visit([&](const auto* numbers) { put(*numbers, some.back(), scales[at], limbs); },
-                       some.back().numbers);
-        }
-        send(at_scales, log_short);
-        std::vector<Words> words = rounded(some, limbs, extended);
-        for (std::size_t at = 0; at < words.size(); ++at) {
-            const int left = some[at].log_run - log_short;
-            if (left != 0) {
-                const Words whole = std::move(words[at]);
-                words[at] = Words(ring_.memory(), whole.size() >> left);
-                launch(words[at].size(), Compress{left, whole.get(), words[at].get()},
-                       "values of a plaintext");
+    std::vector<Plain> result(values.size());
+    for (const auto& [kind, places] : alike) {
+        const int log_run = kind.first;
+        const double scale = kind.second;
+        const Pattern& pattern = patterns[places[0]];
+        const std::size_t most = pattern.log_short == 0
+                                     ? batch
+                                     : std::min(batch << pattern.log_short, most_short);
+        for (std::size_t first = 0; first < places.size(); first += most) {
+            const std::size_t end = std::min(first + most, places.size());
+            const std::lock_guard<std::mutex> alone(mutex_);
+            start(end - first);
+            for (std::size_t at = first; at < end; ++at) {
+                const Pattern& own = patterns[places[at]];
+                std::visit([&](const auto* numbers) { put(*numbers, own, scale, limbs); },
+                           own.numbers);
             }
-            result.push_back({std::move(words[at]), some[at].log_run});
+            send(scale, pattern.log_short);
+            std::size_t next = first;
+            for (Words& block : rounded(end - first, pattern, limbs, extended)) {
+                const auto words = std::make_shared<const Words>(std::move(block));
+                const std::size_t size =
+                    (limbs + (extended ? ring_.size_p() : 0)) << (ring_.log_degree() - log_run);
+                for (std::size_t start = 0; start < words->size(); start += size) {
+                    result[places[next++]] = {words, start, size, log_run};
+                }
+            }
         }
     }
     return result;
 }
 
-std::vector<Words> Encoder::rounded(const std::vector<Pattern>& patterns, std::size_t limbs,
+std::vector<Words> Encoder::rounded(std::size_t count, const Pattern& pattern, std::size_t limbs,
                                     bool extended) {
-    const int log_short = patterns[0].log_short;
+    const int log_short = pattern.log_short;
+    const int left = pattern.log_run - log_short;
     const int log_degree = ring_.log_degree() - log_short;
     const std::size_t degree = std::size_t{1} << log_degree;
     const std::size_t all = limbs + (extended ? ring_.size_p() : 0);
-    std::vector<Words> polynomials;
-    for (std::size_t first = 0; first < patterns.size(); first += together()) {
-        const std::size_t end = std::min(first + together(), patterns.size());
-        Rounds<batch> kernel{};
-        Limbs values{all, 0, limbs, log_short};
-        for (std::size_t at = first; at < end; ++at) {
-            Word* words = polynomials.emplace_back(ring_.memory(), all * degree).get();
-            const std::size_t rest = (std::size_t{1} << (patterns[at].log_run - log_short)) - 1;
-            kernel.of[at - first] = {log_degree, limbs, all, ring_.size_q(), ring_.primes(), rest,
-                                     data_.get() + at * (degree / 2), words};
+    const std::size_t rest = (std::size_t{1} << left) - 1;
+    // Long ones are let go one by one, short ones together.
+    const std::size_t most = together() << log_short;
+    std::vector<Words> blocks;
+    for (std::size_t first = 0; first < count; first += most) {
+        const std::size_t some = std::min(most, count - first);
+        const std::size_t copies = log_short == 0 ? 1 : some;
+        Rounds<batch> kernel{{}, copies << log_degree};
+        Limbs values{all, 0, limbs, log_short, copies};
+        for (std::size_t at = first; at < first + some; at += copies) {
+            Word* words = blocks.emplace_back(ring_.memory(), copies * all * degree).get();
+            kernel.of[values.polynomials] = {log_degree, limbs, all, ring_.size_q(),
+                                             ring_.primes(), rest,
+                                             data_.get() + at * (degree / 2), words};
             values.add(words, words);
         }
-        launch((end - first) * degree, kernel, "coefficients of plaintexts");
+        launch(some << log_degree, kernel, "coefficients of plaintexts");
         ring_.forward(values);
     }
-    return polynomials;
+    for (Words& block : blocks) {
+        if (left != 0) {
+            const Words whole = std::exchange(block, Words(ring_.memory(), block.size() >> left));
+            launch(block.size(), Compress{left, whole.get(), block.get()}, "values of plaintexts");
+        }
+    }
+    return blocks;
 }
 
 }  // namespace atlasc::ckks

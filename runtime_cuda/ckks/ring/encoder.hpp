@@ -17,10 +17,13 @@ namespace atlasc::ckks {
 /// Slots that repeat after L of them are those of a polynomial in X^(N/2L), whose values repeat N/2L
 /// times, one after another.
 struct Plain {
-    Words words;
+    std::shared_ptr<const Words> words;  ///< of one or of several: short ones lie together
+    std::size_t start;
+    std::size_t size;  ///< words
     int log_run;
 
-    PlainValues values() const { return {words.get(), log_run}; }
+    PlainValues values() const { return {words->get() + start, log_run}; }
+    std::size_t bytes() const { return size * sizeof(Word); }
 };
 
 /// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N). One thread at a time
@@ -54,16 +57,17 @@ public:
     /// X^(N/2), which is i in every slot, modulo all primes of Q.
     PlainValues imaginary() const { return imaginary_.values(); }
 
-    static constexpr std::size_t batch = 8;  ///< vectors that are encoded together
+    static constexpr std::size_t batch = 8;  ///< vectors that are encoded together; more short ones
+    static constexpr std::size_t most_short = 4096;
     static_assert(batch <= most_together, "a device transforms them together");
     static constexpr std::size_t read_limbs = 2;  ///< primes whose residues are decoded, at most
 
     /// Numbers of a vector among those that are sent together.
     struct Sent {
-        std::size_t start;
-        std::size_t count;  ///< a power of two; they follow one another until every slot has one
-        std::size_t run;    ///< slots that one stands for
-        bool is_complex;
+        std::uint32_t start;
+        std::uint32_t count;  ///< a power of two; they follow one another until every slot has one
+        std::uint32_t run;    ///< slots that one stands for
+        std::uint32_t is_complex;
     };
 
     /// Numbers that follow one another `repeats` times. Their polynomial's values have runs of
@@ -76,21 +80,19 @@ public:
     };
 
 private:
-    /// None are to be sent; a vector that was refused may have left some.
-    void start() {
-        numbers_.clear();
-        sent_.clear();
-    }
+    /// So many vectors are to be sent. One that was refused may have left others.
+    void start(std::size_t count);
     /// Of a plaintext; the numbers of a deferred one are made, and kept in `made`.
     Pattern pattern_of(const Plaintext& value, std::deque<Numbers>& made) const;
     /// Adds one period of a vector to those that are sent next; refuses what `require_size` refuses.
     template <typename Number>
     void put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,
              std::size_t limbs);
-    /// Sends the numbers to the device, and makes coefficients of them, each at its scale.
-    void send(const std::vector<double>& scales, int log_short);
-    /// Values of the coefficients of a batch, whose patterns have one `log_short`.
-    std::vector<Words> rounded(const std::vector<Pattern>& patterns, std::size_t limbs,
+    /// Sends the numbers to the device, and makes coefficients of them.
+    void send(double scale, int log_short);
+    /// Values of the coefficients of a batch, whose patterns are like this one: of each long vector,
+    /// or of some short ones that follow one another.
+    std::vector<Words> rounded(std::size_t count, const Pattern& pattern, std::size_t limbs,
                                bool extended);
     void make_imaginary();
 
@@ -99,7 +101,7 @@ private:
     int log_slots_;
     Fourier fourier_;
     Array<Complex> data_;  ///< slots or coefficients of a batch
-    std::vector<double> numbers_;
+    std::vector<double> numbers_;  ///< of all vectors, behind what says where each one's are
     std::vector<Sent> sent_;
     Staging staging_;
     Array<double> input_;

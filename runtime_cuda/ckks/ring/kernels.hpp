@@ -3,11 +3,8 @@
 #pragma once
 
 #include <cmath>
-#include <string>
-#include <type_traits>
 
-#include "atlasc/base/error.hpp"
-#include "ckks/ring/packing.hpp"
+#include "ckks/ring/polynomials.hpp"
 
 namespace atlasc::ckks {
 
@@ -150,26 +147,19 @@ struct AddProduct {
     }
 };
 
-/// (values - minuend) inverse, which is one number for each prime, of some parts.
+/// (values - minuend) inverse, which is one number for each prime.
 struct Divide {
     int log_degree;
-    std::size_t limbs;  ///< of a part
     const Prime* primes;
     const Word* values;
-    std::size_t apart;  ///< words between parts of the values; those of the others follow each other
     const Word* minuend;
     const Word* inverse;
     Word* out;
 
-    ATLASC_DEVICE std::size_t in_values(std::size_t at) const {
-        const std::size_t part = (at >> log_degree) / limbs;
-        return at + part * (apart - (limbs << log_degree));
-    }
-
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = (at >> log_degree) % limbs;
+        const std::size_t limb = at >> log_degree;
         const Prime& q = primes[limb];
-        out[at] = multiply(subtract(values[in_values(at)], minuend[at], q), inverse[limb], q);
+        out[at] = multiply(subtract(values[at], minuend[at], q), inverse[limb], q);
     }
 };
 
@@ -187,136 +177,10 @@ struct Lift {
     }
 };
 
-/// Calls function(std::integral_constant of size): a block of primes stays in registers.
-template <std::size_t size = 1, typename Function>
-void with_size(std::size_t wanted, const Function& function) {
-    if (wanted == size) {
-        function(std::integral_constant<std::size_t, size>());
-    } else if constexpr (size < most_in_block) {
-        with_size<size + 1>(wanted, function);
-    } else {
-        throw Error("internal error: a block has " + std::to_string(wanted) + " primes");
-    }
-}
-
 /// Position of an extended polynomial's limb among all primes.
 ATLASC_DEVICE inline std::size_t prime_of(std::size_t limb, std::size_t limbs, std::size_t size_q) {
     return limb < limbs ? limb : size_q + limb - limbs;
 }
-
-/// x = sum of y_s B/b_s - u B from its residues modulo the primes of a block, whose number is known
-/// to the compiler: y stays in registers.
-template <std::size_t size>
-struct Converter {
-    BlockConstants block;
-    const Prime* primes;
-    std::size_t all;  ///< primes
-    Word y[size];
-    Word u;
-
-    ATLASC_DEVICE void read(const Word* residues, int log_degree) {
-        double sum = 0.5;
-        for (std::size_t s = 0; s < size; ++s) {
-            const Prime& q = block.own[s];
-            y[s] = multiply(residues[s << log_degree], block.inverses[s], q);
-            sum += static_cast<double>(y[s]) / static_cast<double>(q.value);
-        }
-        u = static_cast<Word>(sum);
-    }
-
-    ATLASC_DEVICE Word modulo(std::size_t prime) const {
-        Wide sum = static_cast<Wide>(u) * block.minus[prime];
-        for (std::size_t s = 0; s < size; ++s) {
-            sum += static_cast<Wide>(y[s]) * block.hats[s * all + prime];
-        }
-        return reduce(sum, primes[prime]);
-    }
-};
-
-/// One digit modulo all primes of an extended polynomial. On the digit's own primes it is the
-/// polynomial itself, which stays in values.
-template <std::size_t size>
-struct Decompose {
-    int log_degree;
-    std::size_t limbs;
-    std::size_t size_q;
-    std::size_t size_p;
-    const Prime* primes;
-    BlockConstants block;
-    const Word* coefficients;
-    const Word* values;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        Converter<size> converter{block, primes, size_q + size_p, {}, 0};
-        converter.read(coefficients + (block.first << log_degree) + at, log_degree);
-        for (std::size_t limb = 0; limb < limbs + size_p; ++limb) {
-            const std::size_t prime = prime_of(limb, limbs, size_q);
-            const bool own = prime >= block.first && prime < block.first + size;
-            const std::size_t place = (limb << log_degree) + at;
-            out[place] = own ? values[place] : converter.modulo(prime);
-        }
-    }
-};
-
-/// The product of digits and both parts of a key, plus what is added to them, all at X^galois.
-struct InnerProduct {
-    int log_degree;
-    std::size_t limbs;
-    std::size_t size_q;
-    std::size_t size_p;
-    std::size_t digits;
-    const Prime* primes;
-    const Word* digit_words;
-    Packing packing;  ///< of both parts of a key for each digit
-    const Word* key_words;
-    Addends addends;
-    std::uint32_t galois;
-    std::uint32_t back;  ///< galois^-1: where a value goes to
-    bool accumulate;     ///< adds to what `out` holds
-    Word* out;
-
-    /// What becomes the value at another place: both parts, not reduced.
-    ATLASC_DEVICE void products(std::size_t at, Wide& b, Wide& a) const {
-        const std::size_t limb = at >> log_degree;
-        const std::size_t start = limb << log_degree;
-        const std::size_t extended = (limbs + size_p) << log_degree;
-        const std::size_t key_limb = limb < limbs ? limb : packing.limbs + limb - limbs;
-        const std::size_t bits = packing.bits(key_limb);
-        const std::size_t part = packing.start(packing.limbs + packing.special);
-        const Word* key = key_words + packing.start(key_limb);
-        b = 0;
-        a = 0;
-        for (std::size_t digit = 0; digit < digits; ++digit) {
-            const Word x = digit_words[digit * extended + at];
-            b += static_cast<Wide>(x) * unpacked(key + 2 * digit * part, bits, at - start);
-            a += static_cast<Wide>(x) * unpacked(key + (2 * digit + 1) * part, bits, at - start);
-        }
-        if (limb < addends.limbs) {
-            const Word factor = addends.factors == nullptr ? 1 : addends.factors[limb];
-            b += static_cast<Wide>(addends.first[at]) * factor;
-            a += addends.second == nullptr ? 0 : static_cast<Wide>(addends.second[at]) * factor;
-        }
-    }
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = at >> log_degree;
-        const std::size_t start = limb << log_degree;
-        const std::size_t extended = (limbs + size_p) << log_degree;
-        Wide b;
-        Wide a;
-        products(at, b, a);
-        const auto place = static_cast<std::uint32_t>(at - start);
-        const std::size_t to = back == 1 ? at : start + permuted(place, back, log_degree);
-        if (accumulate) {
-            b += out[to];
-            a += out[extended + to];
-        }
-        const Prime& q = primes[prime_of(limb, limbs, size_q)];
-        out[to] = reduce(b, q);
-        out[extended + to] = reduce(a, q);
-    }
-};
 
 /// Sums of ciphertexts, of two parts each, times plaintexts: of `extended` limbs, of which the first
 /// are of Q.
@@ -352,29 +216,6 @@ struct SumOfProducts {
     }
 };
 
-/// The residue modulo the product of a block of primes, as a centred number modulo the first primes
-/// of Q, of some parts.
-template <std::size_t size>
-struct Remainder {
-    int log_degree;
-    std::size_t limbs;
-    std::size_t all;
-    const Prime* primes;
-    BlockConstants block;
-    const Word* coefficients;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t part = at >> log_degree;
-        const std::size_t place = at & ((std::size_t{1} << log_degree) - 1);
-        Converter<size> converter{block, primes, all, {}, 0};
-        converter.read(coefficients + ((part * size) << log_degree) + place, log_degree);
-        for (std::size_t limb = 0; limb < limbs; ++limb) {
-            out[((part * limbs + limb) << log_degree) + place] = converter.modulo(limb);
-        }
-    }
-};
-
 /// One value of each run.
 struct Compress {
     int log_run;
@@ -384,7 +225,7 @@ struct Compress {
     ATLASC_DEVICE void operator()(std::size_t at) const { out[at] = in[at << log_run]; }
 };
 
-/// Coefficients rounded to integers: the real parts, then the imaginary ones.
+/// Coefficients of some vectors rounded to integers: the real parts, then the imaginary ones.
 struct Round {
     int log_degree;
     std::size_t limbs;      ///< of Q
@@ -392,12 +233,15 @@ struct Round {
     std::size_t size_q;
     const Prime* primes;
     std::size_t rest;  ///< coefficients whose place has one of these bits are 0
-    const Complex* in;
-    Word* out;
+    const Complex* in;  ///< [vector][N/2]
+    Word* out;          ///< [vector][limb][N]
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
+    ATLASC_DEVICE void operator()(std::size_t index) const {
+        const std::size_t vector = index >> log_degree;
+        const std::size_t at = index - (vector << log_degree);
         const std::size_t half = std::size_t{1} << (log_degree - 1);
-        const double part = at < half ? in[at].x : in[at - half].y;
+        const Complex* own = in + vector * half;
+        const double part = at < half ? own[at].x : own[at - half].y;
         const double number = (at & rest) == 0 ? rint(part) : 0.0;
         double size = number < 0 ? -number : number;
         int shift = 0;
@@ -412,20 +256,19 @@ struct Round {
             for (int bit = 0; bit < shift; ++bit) {
                 residue = add(residue, residue, q);
             }
-            out[(limb << log_degree) + at] = number < 0 ? negate(residue, q) : residue;
+            out[((vector * extended + limb) << log_degree) + at] =
+                number < 0 ? negate(residue, q) : residue;
         }
     }
 };
 
-/// Of some vectors.
+/// Of vectors in several places.
 template <std::size_t most>
 struct Rounds {
     Round of[most];
+    std::size_t size;  ///< coefficients of each
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t vector = at >> of[0].log_degree;
-        of[vector](at - (vector << of[0].log_degree));
-    }
+    ATLASC_DEVICE void operator()(std::size_t at) const { of[at / size](at % size); }
 };
 
 }  // namespace atlasc::ckks

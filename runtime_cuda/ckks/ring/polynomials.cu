@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ckks/ring/kernels.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -140,47 +140,57 @@ std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {
     return result;
 }
 
-void divide(const Ring& ring, const Divisor& divisor, const Word* polynomials, std::size_t parts,
-            std::size_t apart, std::size_t limbs, Word* out) {
-    if (parts > together()) {
-        for (std::size_t part = 0; part < parts; ++part) {
-            divide(ring, divisor, polynomials + part * apart, 1, 0, limbs,
-                   out + part * limbs * ring.degree());
-        }
-        return;
-    }
+namespace {
+
+/// Of as many polynomials as a device works on together.
+void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* polynomials,
+                 std::size_t count, std::size_t limbs, Word* const* out) {
     const std::size_t degree = ring.degree();
     const std::size_t size = divisor.primes + divisor.special;
-    const Words coefficients = ring.polynomial(parts * size);
-    const Words remainder = ring.polynomial(parts * limbs);
+    const Words coefficients = ring.polynomial(count * size);
+    const Words remainder = ring.polynomial(count * limbs);
     Limbs divided{size, limbs};
     divided.of_q = divisor.primes;
     Limbs remainders{limbs};
-    for (std::size_t part = 0; part < parts; ++part) {
-        divided.add(coefficients.get() + part * size * degree,
-                    polynomials + part * apart + limbs * degree);
-        Word* rest = remainder.get() + part * limbs * degree;
-        remainders.add(rest, rest);
-        remainders.dividends[part] = polynomials + part * apart;
-        remainders.quotients[part] = out + part * limbs * degree;
+    for (std::size_t at = 0; at < count; ++at) {
+        Word* own = coefficients.get() + at * size * degree;
+        divided.add(own, polynomials[at] + limbs * degree);
+        Word* rest = remainder.get() + at * limbs * degree;
+        remainders.add(rest, begins_conversions() ? own : rest);
+        remainders.blocks[at] = divisor.block;
+        remainders.dividends[at] = polynomials[at];
+        remainders.quotients[at] = out[at];
     }
+    divided.scales = begins_conversions() ? divisor.block.inverses : nullptr;
     ring.backward(divided);
-    with_size(divisor.block.size, [&](auto constant) {
-        constexpr std::size_t count = decltype(constant)::value;
-        launch(parts * degree,
-               Remainder<count>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
-                                divisor.block, coefficients.get(), remainder.get()},
-               "remainder of a division");
-    });
+    remainders.converts = begins_conversions();
+    if (!remainders.converts) {
+        with_size(divisor.block.size, [&](auto constant) {
+            constexpr std::size_t size = decltype(constant)::value;
+            launch(count * degree,
+                   Remainder<size>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
+                                   divisor.block, coefficients.get(), remainder.get()},
+                   "remainder of a division");
+        });
+    }
     remainders.inverses = ends_divisions() ? divisor.inverse : nullptr;
     ring.forward(remainders);
-    if (ends_divisions()) {
-        return;
+    for (std::size_t at = 0; at < count && !ends_divisions(); ++at) {
+        launch(limbs * degree,
+               Divide{ring.log_degree(), ring.primes(), polynomials[at], remainders.out[at],
+                      divisor.inverse, remainders.quotients[at]},
+               "division by primes");
     }
-    launch(parts * limbs * degree,
-           Divide{ring.log_degree(), limbs, ring.primes(), polynomials, apart, remainder.get(),
-                  divisor.inverse, out},
-           "division by primes");
+}
+
+}  // namespace
+
+void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
+            std::size_t limbs, const std::vector<Word*>& out) {
+    for (std::size_t first = 0; first < polynomials.size(); first += together()) {
+        divide_some(ring, divisor, &polynomials[first],
+                    std::min(together(), polynomials.size() - first), limbs, &out[first]);
+    }
 }
 
 void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t from, Word* out,
@@ -194,7 +204,13 @@ Polys rescaled(const Ring& ring, const Polys& a, int level) {
     const Divisor divisor = ring.divisor(level, false);
     const std::size_t limbs = ring.chain().limbs_at(level - 1);
     Polys out(ring, a.parts, limbs);
-    divide(ring, divisor, a.part(0), a.parts, a.limbs * ring.degree(), limbs, out.part(0));
+    std::vector<const Word*> parts;
+    std::vector<Word*> quotients;
+    for (std::size_t part = 0; part < a.parts; ++part) {
+        parts.push_back(a.part(part));
+        quotients.push_back(out.part(part));
+    }
+    divide(ring, divisor, parts, limbs, quotients);
     return out;
 }
 

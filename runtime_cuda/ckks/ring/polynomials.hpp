@@ -80,9 +80,8 @@ void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, b
 Polys rescaled(const Ring& ring, const Polys& a, int level);
 
 /// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded.
-/// `apart`: words from one to the next.
-void divide(const Ring& ring, const Divisor& divisor, const Word* polynomials, std::size_t parts,
-            std::size_t apart, std::size_t limbs, Word* out);
+void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
+            std::size_t limbs, const std::vector<Word*>& out);
 
 /// The inverse of an odd number modulo 2N: X -> X^galois and back.
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);

@@ -73,6 +73,15 @@ void Ring::make_constants() {
             fill(end - 1, from(first, end));
         }
     }
+    std::vector<Word> digit_inverses(size_q() * size_q(), 0);
+    for (std::size_t limbs = 1; limbs <= size_q(); ++limbs) {
+        for (std::size_t digit = 0; digit < digits(limbs); ++digit) {
+            const std::size_t first = chain_.digits[digit];
+            const std::size_t end = std::min(chain_.digits[digit + 1], limbs);
+            std::copy_n(&blocks[(end - 1) * block_words()], end - first,
+                        &digit_inverses[(limbs - 1) * size_q() + first]);
+        }
+    }
     std::vector<Word> inverses(divisors * size_q(), 0);
     for (int level = 0; level <= chain_.top(); ++level) {
         const std::size_t below = level == 0 ? 0 : chain_.limbs_at(level - 1);
@@ -92,7 +101,13 @@ void Ring::make_constants() {
     }
     blocks_ = uploaded(memory_, blocks);
     own_primes_ = uploaded(memory_, own_primes);
+    std::vector<double> shares;
+    for (const Prime& q : own_primes) {
+        shares.push_back(1.0 / static_cast<double>(std::max(q.value, Word{1})));  // or unused
+    }
+    shares_ = uploaded(memory_, shares);
     inverses_ = uploaded(memory_, inverses);
+    digit_inverses_ = uploaded(memory_, digit_inverses);
     for (const Prime& q : chain_.q) {
         special_product_.push_back(product(chain_.special, q));
     }
@@ -106,7 +121,8 @@ BlockConstants Ring::block(std::size_t number, std::size_t first, std::size_t si
     const Word* words = blocks_.get() + number * block_words();
     const Word* hats = words + most_in_block;
     return {words, hats, hats + most_in_block * size_qp(),
-            own_primes_.get() + number * most_in_block, first, size};
+            own_primes_.get() + number * most_in_block, shares_.get() + number * most_in_block,
+            first, size};
 }
 
 BlockConstants Ring::digit(std::size_t number, std::size_t limbs) const {

@@ -16,18 +16,6 @@ namespace atlasc::ckks {
 
 using Words = Array<Word>;
 
-/// How residues modulo a block of primes b become residues modulo other primes, exactly: with
-/// y_s = x (B/b_s)^-1 mod b_s, x = sum over s of y_s B/b_s - u B, where u is the sum of y_s/b_s
-/// rounded, so that |x| <= B/2. (Halevi, Polyakov and Shoup 2019, section 2.2.)
-struct BlockConstants {
-    const Word* inverses;  ///< [size]: (B/b_s)^-1 mod b_s
-    const Word* hats;      ///< [size][all primes]: B/b_s
-    const Word* minus;     ///< [all primes]: -B
-    const Prime* own;      ///< [size]
-    std::size_t first;     ///< position of the first prime in Q, then P
-    std::size_t size;
-};
-
 /// What divides a polynomial: a level's own primes, P, or both at once.
 struct Divisor {
     BlockConstants block;
@@ -79,6 +67,12 @@ public:
     /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
     BlockConstants digit(std::size_t number, std::size_t limbs) const;
 
+    /// [limb]: what the residues of a polynomial are multiplied by before its digits are converted
+    /// (`BlockConstants::inverses`).
+    const Word* digit_inverses(std::size_t limbs) const {
+        return digit_inverses_.get() + (limbs - 1) * size_q();
+    }
+
     /// The primes of a level, none at level 0, and P with `special`.
     Divisor divisor(int level, bool special) const;
 
@@ -106,7 +100,9 @@ private:
     std::unique_ptr<Transforms> transforms_;
     Words blocks_;             ///< a digit's that ends with prime i at i, then divisors'
     Array<Prime> own_primes_;  ///< of each block
+    Array<double> shares_;     ///< 1 over each of them
     Words inverses_;           ///< of divisors: [divisor][primes of Q]
+    Words digit_inverses_;     ///< [primes of a polynomial][prime]
     Words inverse_of_first_special_;
     std::vector<Word> special_product_;
     Words special_products_;

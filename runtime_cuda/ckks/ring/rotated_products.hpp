@@ -1,7 +1,7 @@
 // Rotated ciphertexts times plaintexts, without the rotated ciphertexts.
 #pragma once
 
-#include "ckks/ring/kernels.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 
 namespace atlasc::ckks {
 

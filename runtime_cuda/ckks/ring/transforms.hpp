@@ -15,21 +15,36 @@ namespace atlasc::ckks {
 /// Primes of at most so many bits are fast on the device.
 int fast_prime_bits();
 
-/// Whether a transform forwards can end a division (`Limbs::inverses`).
+/// Whether a transform forwards can end a division (`Limbs::inverses`), and whether it can begin with
+/// a conversion to other primes (`Limbs::converts`).
 bool ends_divisions();
+bool begins_conversions();
 
 /// Of a ring of degree 2^log_degree, the greatest r for which the device transforms polynomials in
 /// X^(2^r) as ones of 2^r times fewer coefficients; 0: it transforms whole limbs alone.
 int most_log_run(int log_degree);
 
 /// Whether the device computes `RotatedProducts` modulo a prime faster than one rotation after
-/// another; values of plaintexts have runs of 2^least_log_run then.
+/// another, for plaintexts whose values have runs of 2^least_log_run() or more.
 bool fuses_rotations(Word q);
-constexpr int least_log_run = 4;
+int least_log_run();
 
 /// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
 /// hold no more.
 std::size_t together();
+
+/// How residues modulo a block of primes b become residues modulo other primes, exactly: with
+/// y_s = x (B/b_s)^-1 mod b_s, x = sum over s of y_s B/b_s - u B, where u is the sum of y_s/b_s
+/// rounded, so that |x| <= B/2. (Halevi, Polyakov and Shoup 2019, section 2.2.)
+struct BlockConstants {
+    const Word* inverses;  ///< [size]: (B/b_s)^-1 mod b_s
+    const Word* hats;      ///< [size][all primes]: B/b_s
+    const Word* minus;     ///< [all primes]: -B
+    const Prime* own;      ///< [size]
+    const double* shares;  ///< [size]: 1/b_s
+    std::size_t first;     ///< position of the first prime in Q, then P
+    std::size_t size;
+};
 
 /// Limbs of a few polynomials that are transformed together, modulo the same primes.
 struct Limbs {
@@ -41,6 +56,7 @@ struct Limbs {
     /// Forwards, polynomials in X^(2^log_run): limbs have N / 2^log_run words, and of 2^log_run equal
     /// values, which are neighbours, one. At most `most_log_run`.
     int log_run = 0;
+    std::size_t copies = 1;              ///< polynomials that follow one another, for each of `add`
     std::size_t polynomials = 0;
     Word* out[most] = {};
     const Word* in[most] = {};           ///< may be that of `out`
@@ -52,6 +68,13 @@ struct Limbs {
     const Word* inverses = nullptr;
     const Word* dividends[most] = {};
     Word* quotients[most] = {};
+
+    /// Where a device `begins_conversions`: backwards, coefficients are multiplied by these numbers of
+    /// their limbs (null: by none); forwards with `converts`, an operand is not coefficients but
+    /// residues modulo a block of primes, [prime][N], times its `inverses`.
+    const Word* scales = nullptr;
+    bool converts = false;
+    BlockConstants blocks[most] = {};
 
     void add(Word* to, const Word* from, std::size_t kept = 0, std::size_t kept_end = 0) {
         out[polynomials] = to;
@@ -108,11 +131,11 @@ public:
     Fourier(Memory& memory, int log_slots);
     ~Fourier();
 
-    /// In place, vectors on the device one after another: slots in bit-reversed order become
-    /// coefficients in order, multiplied by the vector's factor / slots. Of slots that repeat
-    /// 2^log_run times a vector has one period, which becomes the coefficients of a polynomial in
-    /// X^(2^log_run); at most `most_log_run`.
-    void to_coefficients(Complex* data, const std::vector<double>& factors, int log_run = 0);
+    /// In place, `count` vectors on the device one after another: slots in bit-reversed order become
+    /// coefficients in order, multiplied by factor / slots. Of slots that repeat 2^log_run times a
+    /// vector has one period, which becomes the coefficients of a polynomial in X^(2^log_run); at
+    /// most `most_log_run`.
+    void to_coefficients(Complex* data, std::size_t count, double factor, int log_run = 0);
 
     /// The way back, of one vector.
     void to_slots(Complex* data);

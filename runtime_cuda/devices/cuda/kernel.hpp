@@ -27,3 +27,5 @@ void launch(std::size_t count, const Function& function, const char* name) {
 }
 
 }  // namespace atlasc::ckks
+
+#include "devices/cuda/rotated_products.hpp"

@@ -36,14 +36,18 @@ void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return true; }
-int most_log_run(int) { return 0; }
-bool fuses_rotations(Word) { return false; }
+bool begins_conversions() { return true; }
+int most_log_run(int log_degree) { return log_degree - 4; }  // passes take eight slots or more
+bool fuses_rotations(Word) { return true; }
+int least_log_run() { return 0; }
 std::size_t together() { return Limbs::most; }
 
 struct Transforms::Tables {
     int log_degree;
     std::size_t size_q;
-    Array<Modulus> primes;
+    std::size_t count;  ///< of primes
+    Array<Prime> primes;
+    Array<Modulus> moduli;
     Array<Word> forwards;
     Array<Word> backwards;
     Array<Word> last;
@@ -68,7 +72,9 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
     }
     tables_->log_degree = log_degree;
     tables_->size_q = primes.size() - special;
-    tables_->primes = uploaded(memory, moduli);
+    tables_->count = primes.size();
+    tables_->primes = uploaded(memory, primes);
+    tables_->moduli = uploaded(memory, moduli);
     tables_->forwards = uploaded(memory, forwards);
     tables_->backwards = uploaded(memory, backwards);
     tables_->last = uploaded(memory, last);
@@ -77,16 +83,20 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
 Transforms::~Transforms() = default;
 
 void Transforms::forward(const Limbs& limbs) const {
-    transform<true>(tables_->log_degree, limbs.polynomials * limbs.count,
+    transform<true>(tables_->log_degree - limbs.log_run,
+                    limbs.polynomials * limbs.copies * limbs.count,
                     ResidueVectors<true>{limbs, tables_->log_degree, tables_->size_q,
-                                         tables_->primes.get(), tables_->forwards.get(), nullptr},
+                                         tables_->count, tables_->primes.get(),
+                                         tables_->moduli.get(), tables_->forwards.get(), nullptr,
+                                         limbs.converts},
                     "transform of residues");
 }
 
 void Transforms::backward(const Limbs& limbs) const {
-    transform<false>(tables_->log_degree, limbs.polynomials * limbs.count,
+    transform<false>(tables_->log_degree, limbs.polynomials * limbs.copies * limbs.count,
                      ResidueVectors<false>{limbs, tables_->log_degree, tables_->size_q,
-                                           tables_->primes.get(), tables_->backwards.get(),
+                                           tables_->count, tables_->primes.get(),
+                                           tables_->moduli.get(), tables_->backwards.get(),
                                            tables_->last.get()},
                      "transform of residues");
 }
@@ -117,21 +127,15 @@ Fourier::Fourier(Memory& memory, int log_slots)
 
 Fourier::~Fourier() = default;
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int) {
-    using Vectors = ComplexVectors<false>;
-    const std::size_t slots = std::size_t{1} << log_slots_;
-    for (std::size_t first = 0; first < factors.size(); first += Vectors::most) {
-        const std::size_t count = std::min(Vectors::most, factors.size() - first);
-        Vectors vectors{log_slots_, data + first * slots, tables_->nodes.get(), {}};
-        for (std::size_t at = 0; at < count; ++at) {
-            vectors.factors[at] = factors[first + at] / static_cast<double>(slots);
-        }
-        transform<false>(log_slots_, count, vectors, "transform of slots");
-    }
+void Fourier::to_coefficients(Complex* data, std::size_t count, double factor, int log_run) {
+    const int log_size = log_slots_ - log_run;
+    const double share = std::ldexp(factor, -log_size);
+    const ComplexVectors<false> vectors{log_size, data, tables_->nodes.get(), share};
+    transform<false>(log_size, count, vectors, "transform of slots");
 }
 
 void Fourier::to_slots(Complex* data) {
-    ComplexVectors<true> vectors{log_slots_, data, tables_->nodes.get(), {1.0}};
+    const ComplexVectors<true> vectors{log_slots_, data, tables_->nodes.get(), 1.0};
     transform<true>(log_slots_, 1, vectors, "transform of coefficients");
 }
 

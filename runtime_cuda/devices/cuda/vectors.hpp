@@ -34,10 +34,13 @@ struct ResidueVectors {
     Limbs limbs;
     int log_degree;
     std::size_t size_q;
-    const Modulus* primes;
-    const Word* nodes;  ///< [prime][N]; backwards their inverses
+    std::size_t all;  ///< primes
+    const Prime* primes;
+    const Modulus* moduli;
+    const Word* nodes;  ///< [prime][N]; backwards their inverses; short vectors have the first ones
     const Word* last;   ///< [prime]: by which results are multiplied, backwards
-    bool ends = false;  ///< the pass that writes the results of a division
+    bool begins = false;  ///< the pass that converts
+    bool ends = false;    ///< the pass that writes the results of a division
 
     struct Limb {
         bool skipped;
@@ -48,8 +51,28 @@ struct ResidueVectors {
         Word last;
         const Word* dividend;  ///< null but where a division ends
         Word inverse;
+        Word scale;  ///< backwards; 0: none
+        const BlockConstants* block;  ///< null but where a conversion begins
+        const Prime* prime;
+        std::size_t hats;  ///< the prime's place among `all`
+        std::size_t all;
+        int log_degree;
 
-        ATLASC_DEVICE Word get(std::size_t at) const { return in[at]; }
+        ATLASC_DEVICE Word get(std::size_t at) const {
+            return block == nullptr ? in[at] : converted(at);
+        }
+        /// As `Converter` has it, without a division: it is done for each limb.
+        ATLASC_DEVICE Word converted(std::size_t at) const {
+            double quotient = 0.5;
+            Wide sum = 0;
+            for (std::size_t s = 0; s < block->size; ++s) {
+                const Word y = in[(s << log_degree) + at];
+                quotient += static_cast<double>(y) * block->shares[s];
+                sum += static_cast<Wide>(y) * block->hats[s * all + hats];
+            }
+            sum += static_cast<Wide>(static_cast<Word>(quotient)) * block->minus[hats];
+            return reduce(sum, *prime);
+        }
         ATLASC_DEVICE void set(std::size_t at, Word x) const {
             const Word q = modulus.q;
             if (dividend != nullptr) {
@@ -60,7 +83,12 @@ struct ResidueVectors {
             out[at] = x;
         }
         ATLASC_DEVICE Word finished(Word x) const {
-            return forwards ? x : product(x, last, modulus);
+            if (forwards) {
+                return x;
+            }
+            x = product(x, last, modulus);
+            return scale == 0 ? x
+                              : product(product(x, scale, modulus), modulus.square, modulus);
         }
 
         ATLASC_DEVICE void butterfly(Word& x, Word& y, std::size_t node) const {
@@ -76,23 +104,32 @@ struct ResidueVectors {
 
     ATLASC_DEVICE Limb vector(std::size_t number) const {
         // Polynomials share the nodes of a limb, so that they are worked on one after another.
-        const std::size_t polynomial = number % limbs.polynomials;
-        const std::size_t limb = number / limbs.polynomials;
+        const std::size_t together = limbs.polynomials * limbs.copies;
+        const std::size_t polynomial = number % together / limbs.copies;
+        const std::size_t limb = number / together;
         const std::size_t prime = limbs.prime(limb, size_q);
-        const std::size_t start = limb << log_degree;
+        const std::size_t start = (number % limbs.copies * limbs.count + limb)
+                                  << (log_degree - limbs.log_run);
         return {limbs.skips(polynomial, limb),
-                limbs.in[polynomial] + start,
+                limbs.in[polynomial] + (begins ? 0 : start),
                 limbs.out[polynomial] + start,
-                primes[prime],
+                moduli[prime],
                 nodes + (prime << log_degree),
                 forwards ? 0 : last[prime],
                 ends ? limbs.dividends[polynomial] + start : nullptr,
-                ends ? limbs.inverses[limb] : 0};
+                ends ? limbs.inverses[limb] : 0,
+                forwards || limbs.scales == nullptr ? 0 : limbs.scales[limb],
+                begins ? &limbs.blocks[polynomial] : nullptr,
+                primes + prime,
+                prime,
+                all,
+                log_degree};
     }
 
     ResidueVectors in_place() const {
         ResidueVectors result = *this;
         std::copy(limbs.out, limbs.out + Limbs::most, result.limbs.in);
+        result.begins = false;
         if (forwards && limbs.inverses != nullptr) {
             std::copy(limbs.quotients, limbs.quotients + Limbs::most, result.limbs.out);
             result.ends = true;
@@ -106,12 +143,11 @@ template <bool forwards>
 struct ComplexVectors {
     using Number = Complex;
     static constexpr std::size_t in_block = 1024;
-    static constexpr std::size_t most = 16;
 
     int log_size;
     Complex* data;
     const Complex* nodes;
-    double factors[most];
+    double factor;  ///< of results
 
     struct One {
         static constexpr bool skipped = false;
@@ -141,7 +177,7 @@ struct ComplexVectors {
     };
 
     ATLASC_DEVICE One vector(std::size_t number) const {
-        return {data + (number << log_size), nodes, factors[number]};
+        return {data + (number << log_size), nodes, factor};
     }
 
     ComplexVectors in_place() const { return *this; }

@@ -149,10 +149,10 @@ void launch(std::size_t count, const AddProduct& kernel, const char*) {
 void launch(std::size_t count, const Divide& kernel, const char*) {
     each_row(
         kernel, count, kernel.log_degree,
-        [&](std::size_t row) -> const Prime& { return kernel.primes[row % kernel.limbs]; },
+        [&](std::size_t row) -> const Prime& { return kernel.primes[row]; },
         [&](std::size_t row, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
-            lanes::divide(kernel.out + at, kernel.values + kernel.in_values(at),
-                          kernel.minuend + at, kernel.inverse[row % kernel.limbs], length, q);
+            lanes::divide(kernel.out + at, kernel.values + at, kernel.minuend + at,
+                          kernel.inverse[row], length, q);
         });
 }
 
@@ -239,30 +239,33 @@ void launch(std::size_t count, const SumOfProducts& kernel, const char*) {
 
 void launch(std::size_t count, const Round& kernel, const char*) {
     constexpr double most = 0x1p52;
-    const std::size_t half = count / 2;
+    const std::size_t half = std::size_t{1} << (kernel.log_degree - 1);
     bool all_fast = true;
     for (std::size_t limb = 0; limb < kernel.extended; ++limb) {
         all_fast = all_fast && fast(kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)]);
     }
     // Both parts of a complex number become coefficients, N/2 apart.
-    each_chunk(1, kernel.log_degree - 1, [&](std::size_t, std::size_t first, std::size_t length) {
+    each_chunk(count >> kernel.log_degree, kernel.log_degree - 1,
+               [&](std::size_t vector, std::size_t first, std::size_t length) {
         alignas(64) static thread_local double parts[2][chunk];
+        const Complex* in = kernel.in + vector * half + first;
         double largest = 0.0;
         for (std::size_t at = 0; at < length; ++at) {
             const bool kept = ((first + at) & kernel.rest) == 0;
-            parts[0][at] = kept ? std::rint(kernel.in[first + at].x) : 0.0;
-            parts[1][at] = kept ? std::rint(kernel.in[first + at].y) : 0.0;
+            parts[0][at] = kept ? std::rint(in[at].x) : 0.0;
+            parts[1][at] = kept ? std::rint(in[at].y) : 0.0;
             largest = std::max({largest, std::fabs(parts[0][at]), std::fabs(parts[1][at])});
         }
         if (!(largest < most) || !all_fast) {
-            one_by_one(kernel, first, length);
-            one_by_one(kernel, half + first, length);
+            one_by_one(kernel, 2 * vector * half + first, length);
+            one_by_one(kernel, (2 * vector + 1) * half + first, length);
             return;
         }
         for (std::size_t limb = 0; limb < kernel.extended; ++limb) {
             const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
             for (std::size_t part = 0; part < 2; ++part) {
-                Word* out = kernel.out + (limb << kernel.log_degree) + part * half + first;
+                Word* out = kernel.out +
+                            (2 * (vector * kernel.extended + limb) + part) * half + first;
                 lanes::residues(out, parts[part], length, q);
             }
         }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ckks/keys/sampling.hpp"
-#include "ckks/ring/kernels.hpp"
 #include "ckks/ring/rotated_products.hpp"
+#include "ckks/ring/switch_kernels.hpp"
 
 namespace atlasc::ckks {
 
@@ -28,11 +28,19 @@ void launch(std::size_t count, const Round& kernel, const char* name);
 void launch(std::size_t count, const Uniform& kernel, const char* name);
 void launch(std::size_t count, const ErrorResidues& kernel, const char* name);
 
+inline void launch(std::size_t count, const InnerProducts& kernel, const char* name) {
+    for (std::size_t at = 0; at < kernel.count; ++at) {
+        InnerProduct term = kernel.terms[at];
+        term.accumulate = kernel.accumulate || at != 0;
+        term.out = kernel.out;
+        launch(count, term, name);
+    }
+}
+
 template <std::size_t most>
 void launch(std::size_t count, const Rounds<most>& kernel, const char* name) {
-    const int log_degree = kernel.of[0].log_degree;
-    for (std::size_t vector = 0; vector < count >> log_degree; ++vector) {
-        launch(std::size_t{1} << log_degree, kernel.of[vector], name);
+    for (std::size_t at = 0; at < count / kernel.size; ++at) {
+        launch(kernel.size, kernel.of[at], name);
     }
 }
 
@@ -56,10 +64,13 @@ struct Conversion {
 void convert(const Conversion& conversion);
 
 template <std::size_t size>
-void launch(std::size_t, const Decompose<size>& kernel, const char*) {
-    convert({kernel.log_degree, kernel.primes, kernel.size_q + kernel.size_p, kernel.block,
-             kernel.coefficients + (kernel.block.first << kernel.log_degree), kernel.values,
-             kernel.out, kernel.limbs, kernel.limbs + kernel.size_p, kernel.size_q});
+void launch(std::size_t count, const Decompose<size>& kernel, const char*) {
+    for (std::size_t at = 0; at < count >> kernel.log_degree; ++at) {
+        const auto& digit = kernel.of[at];
+        convert({kernel.log_degree, kernel.primes, kernel.size_q + kernel.size_p, digit.block,
+                 digit.coefficients + (digit.block.first << kernel.log_degree), digit.values,
+                 digit.out, kernel.limbs, kernel.limbs + kernel.size_p, kernel.size_q});
+    }
 }
 
 template <std::size_t size>

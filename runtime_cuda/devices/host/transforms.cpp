@@ -51,8 +51,10 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 
 int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return true; }
+bool begins_conversions() { return false; }
 int most_log_run(int log_degree) { return log_degree - least_forward; }
 bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
+int least_log_run() { return 4; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {
@@ -66,15 +68,16 @@ struct Transforms::Tables {
     void each(const Limbs& limbs, const Transform& transform) const {
         const std::size_t size_q = primes.size() - special;
         const std::size_t length = degree >> limbs.log_run;
-        parallel(limbs.polynomials * limbs.count, 1, [&](std::size_t begin, std::size_t end) {
+        const std::size_t size = limbs.copies * limbs.count;
+        parallel(limbs.polynomials * size, 1, [&](std::size_t begin, std::size_t end) {
             for (std::size_t at = begin; at < end; ++at) {
-                const std::size_t polynomial = at / limbs.count;
+                const std::size_t polynomial = at / size;
                 const std::size_t limb = at % limbs.count;
+                const std::size_t start = at % size * length;
                 if (limbs.skips(polynomial, limb)) {
                     continue;
                 }
-                transform(limbs.out[polynomial] + limb * length,
-                          limbs.in[polynomial] + limb * length,
+                transform(limbs.out[polynomial] + start, limbs.in[polynomial] + start,
                           primes[limbs.prime(limb, size_q)], polynomial, limb);
             }
         });
@@ -194,10 +197,11 @@ void backward(std::vector<Complex>& values, const std::vector<Complex>& all_root
 
 }  // namespace
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int log_run) {
+void Fourier::to_coefficients(Complex* data, std::size_t count, double factor, int log_run) {
     const int log_slots = log_slots_ - log_run;
     const std::size_t slots = std::size_t{1} << log_slots;
-    parallel(factors.size(), 1, [&](std::size_t begin, std::size_t end) {
+    const double share = factor / static_cast<double>(slots);
+    parallel(count, 1, [&](std::size_t begin, std::size_t end) {
         static thread_local std::vector<Complex> values;
         values.resize(slots);
         for (std::size_t vector = begin; vector < end; ++vector) {
@@ -206,7 +210,6 @@ void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors,
                 values[at] = own[reverse_bits(static_cast<std::uint32_t>(at), log_slots)];
             }
             backward(values, tables_->roots);
-            const double share = factors[vector] / static_cast<double>(slots);
             for (std::size_t at = 0; at < slots; ++at) {
                 const Complex value =
                     values[reverse_bits(static_cast<std::uint32_t>(at), log_slots)];

@@ -31,8 +31,10 @@ T* start_of(T* limb, std::size_t first, std::size_t degree) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return false; }
+bool begins_conversions() { return false; }
 int most_log_run(int) { return 0; }
-bool fuses_rotations(Word) { return false; }
+bool fuses_rotations(Word) { return true; }
+int least_log_run() { return 0; }
 std::size_t together() { return 1; }
 
 struct Transforms::Tables {
@@ -156,9 +158,9 @@ Fourier::Fourier(Memory&, int log_slots) : log_slots_(log_slots) {
 
 Fourier::~Fourier() = default;
 
-void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors, int) {
+void Fourier::to_coefficients(Complex* data, std::size_t count, double factor, int) {
     const std::size_t slots = std::size_t{1} << log_slots_;
-    for (const double factor : factors) {
+    for (std::size_t vector = 0; vector < count; ++vector) {
         tables_->copy(tables_->info.in(), data, slots);
         special_fft_backward(tables_->info, static_cast<std::size_t>(log_slots_),
                              factor / static_cast<double>(slots), stream());

@@ -71,6 +71,19 @@ def test_transforms_and_kernels_of_the_host(
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("device", "cpu"),
+    [("host", "ifma"), ("host", "avx2"), ("host", "portable"), ("cuda", ""), ("phantom", "")],
+)
+def test_plaintexts_that_repeat(build: Callable[..., Path], device: str, cpu: str) -> None:
+    sources = PROGRAMS / "repeating.cpp", CONFORMANCE / "programs.cpp"
+    done = run(build("repeating", *sources, device=device), ATLASC_CPU=cpu)
+    if "this processor cannot run" in done.stderr:
+        pytest.skip(f"needs a processor with the instructions of {cpu}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+
+
 def test_kernels_that_do_not_exist(build: Callable[..., Path]) -> None:
     sources = PROGRAMS / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
     done = run(build("host_kernels", *sources), ATLASC_CPU="sse")

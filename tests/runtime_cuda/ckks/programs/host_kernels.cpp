@@ -8,36 +8,16 @@
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ring/chain.hpp"
-#include "ckks/ring/encoder.hpp"
 #include "ckks/ring/transforms.hpp"
 #include "devices/host/fast_kernels.hpp"
 #include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
+#include "rows.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
 
 using namespace atlasc::ckks;
-using Row = std::vector<Word>;
-
-std::mt19937_64 generator(7);
-
-Row random_row(std::size_t size, Word bound) {
-    Row row(size);
-    std::generate(row.begin(), row.end(), [&] { return generator() % bound; });
-    // The ends of the range, where a bound that is too low shows.
-    for (std::size_t at = 0; at < size / 4; ++at) {
-        row[at] = at % 2 == 0 ? bound - 1 : 0;
-    }
-    return row;
-}
-
-void expect(bool right, const std::string& what) {
-    if (!right) {
-        std::cout << what << '\n';
-    }
-}
-
 /// a b modulo X^N + 1 and q, by the definition.
 Row convolution(const Row& a, const Row& b, const Prime& q) {
     Row out(a.size(), 0);
@@ -84,37 +64,6 @@ void transforms(const Chain& chain, int log_degree) {
     }
 }
 
-/// Plaintexts that repeat are encoded by short transforms, to the values of a whole one.
-void repeating_plaintexts(const Chain& chain) {
-    auto memory = std::make_shared<Memory>(0);
-    const Ring ring(*memory, chain);
-    Encoder encoder(ring);
-    constexpr double scale = 0x1p16;  // roundings of whole and short transforms agree
-    const std::size_t limbs = chain.q.size();
-    std::uniform_real_distribution<double> number(-1.0, 1.0);
-    for (std::size_t period = 1; period <= ring.slots(); period *= 2) {
-        atlasc::Vector once(period);
-        std::generate(once.begin(), once.end(), [&] { return number(generator); });
-        atlasc::Vector slots;
-        while (slots.size() < ring.slots()) {
-            slots.insert(slots.end(), once.begin(), once.end());
-        }
-        const std::size_t repeats = ring.slots() / period;
-        const Words whole = encoder.encode(slots, scale, limbs);
-        const atlasc::Plaintext found = slots;
-        const atlasc::Plaintext said = atlasc::Deferred{0, [&] { return once; }, repeats};
-        const auto plains = encoder.plains({&found, &said, &said}, {scale, scale, scale}, limbs, true);
-        for (const Plain& plain : plains) {
-            const PlainValues values = plain.values();
-            bool equal = repeats < 8 || plain.log_run > 0;
-            for (std::size_t at = 0; at < limbs * ring.degree(); ++at) {
-                equal = equal && values[at] == whole.get()[at];
-            }
-            expect(equal, "slots that repeat after " + std::to_string(period));
-        }
-    }
-}
-
 /// The launched kernel against itself, called for one element after another.
 template <typename Kernel>
 void same(Kernel kernel, std::size_t count, std::size_t written, const std::string& name) {
@@ -130,17 +79,6 @@ void same(Kernel kernel, std::size_t count, std::size_t written, const std::stri
     expect(fast == slow, name);
 }
 
-/// A limb for each prime from `first` on.
-Row limbs(const std::vector<Prime>& primes, std::size_t first, std::size_t count,
-          std::size_t degree) {
-    Row all;
-    for (std::size_t at = first; at < first + count; ++at) {
-        const Row row = random_row(degree, primes[at].value);
-        all.insert(all.end(), row.begin(), row.end());
-    }
-    return all;
-}
-
 Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count,
           std::size_t degree) {
     Row all;
@@ -149,53 +87,6 @@ Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count
         all.insert(all.end(), some.begin(), some.end());
     }
     return all;
-}
-
-/// Babies of one key, rotated and not, times plaintexts for more sums than a call computes.
-void rotated_products(const Ring& ring, const std::vector<Prime>& primes, std::size_t digits,
-                      const Row& digit_words, const Packing& packing, const Row& key,
-                      const Row& added, int log_run) {
-    const std::size_t count = ring.size_q() - 1;
-    const std::size_t size_p = ring.size_p();
-    const std::size_t extended = (count + size_p) * ring.degree();
-    std::vector<InnerProduct> babies;
-    for (const std::uint32_t galois : {1U, 5U, 25U, static_cast<std::uint32_t>(2 * ring.degree() - 1)}) {
-        const bool turns = galois != 1;
-        const Addends addends{added.data(), turns ? nullptr : added.data(), count,
-                              ring.special_products()};
-        babies.push_back({ring.log_degree(), count, ring.size_q(), size_p, turns ? digits : 0,
-                          primes.data(), turns ? digit_words.data() : nullptr, packing,
-                          turns ? key.data() : nullptr, addends, galois,
-                          inverse_galois(ring, galois), false, nullptr});
-    }
-    constexpr std::size_t sums = RotatedProducts::together + 3;
-    Row values = limbs(primes, 0, count, ring.degree() >> log_run);
-    const Row special = limbs(primes, ring.size_q(), size_p, ring.degree() >> log_run);
-    values.insert(values.end(), special.begin(), special.end());
-    std::vector<PlainValues> plains(sums * babies.size(), {values.data(), log_run});
-    plains[babies.size() + 1].words = nullptr;
-    plains[babies.size() + 2] = {&values[values.size() - 1], 63};  // one number for all
-    Row found[2] = {Row(sums * 2 * extended), Row(sums * 2 * extended)};
-    std::vector<Word*> out[2];
-    for (std::size_t sum = 0; sum < sums; ++sum) {
-        out[0].push_back(&found[0][sum * 2 * extended]);
-        out[1].push_back(&found[1][sum * 2 * extended]);
-    }
-    RotatedProducts kernel{ring.log_degree(), count, ring.size_q(), size_p, primes.data(),
-                           babies.data(), babies.size(), plains.data(), sums, out[0].data()};
-    launch(kernel.calls(), kernel, "");
-    kernel.out = out[1].data();
-    for (std::size_t call = 0; call < kernel.calls(); ++call) {
-        kernel(call);
-    }
-    for (std::size_t at = 0; at < found[0].size(); ++at) {
-        const std::size_t limb = at / ring.degree() % (count + size_p);
-        const Prime& q = primes[prime_of(limb, count, ring.size_q())];
-        if (fuses_rotations(q.value) && found[0][at] != found[1][at]) {
-            expect(false, "RotatedProducts, runs of 2^" + std::to_string(log_run));
-            return;
-        }
-    }
 }
 
 void kernels(const Chain& chain, int log_degree) {
@@ -234,7 +125,7 @@ void kernels(const Chain& chain, int log_degree) {
     }
     const int top = static_cast<int>(count);
     const Divisor divisor = ring.divisor(top, false);
-    same(Divide{log_degree, count, primes.data(), a.data(), 0, b.data(), divisor.inverse, nullptr},
+    same(Divide{log_degree, primes.data(), a.data(), b.data(), divisor.inverse, nullptr},
          count * degree, count * degree, "Divide");
     const std::size_t digits = 20;  // more products than a fast kernel adds up unreduced
     const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
@@ -273,9 +164,6 @@ void kernels(const Chain& chain, int log_degree) {
                  extended, 2 * extended, "InnerProduct at X^" + std::to_string(galois));
         }
     }
-    for (const int log_run : {4, log_degree - 1}) {
-        rotated_products(ring, primes, digits, digit_words, packing, key, added, log_run);
-    }
     const auto plain_of = [&](int log_run) {
         Row plain = limbs(primes, 0, count, degree >> log_run);
         const Row special = limbs(primes, chain.q.size(), size_p, degree >> log_run);
@@ -300,10 +188,19 @@ void kernels(const Chain& chain, int log_degree) {
         same(sum, all, all, "SumOfProducts of more limbs");
     }
     const BlockConstants block = ring.digit(0, count);
-    with_size(block.size, [&](auto size) {
-        same(Decompose<decltype(size)::value>{log_degree, count, chain.q.size(), size_p,
-                                              primes.data(), block, a.data(), b.data(), nullptr},
-             degree, extended, "Decompose");
+    with_size(block.size + 1, [&](auto size) {  // the last digit may have fewer primes than others
+        Decompose<decltype(size)::value> kernel{log_degree, count, chain.q.size(), size_p,
+                                                primes.data(), {}};
+        Row found[2] = {Row(2 * extended), Row(2 * extended)};
+        for (Row& row : found) {
+            kernel.of[0] = {block, a.data(), b.data(), row.data()};
+            kernel.of[1] = {block, b.data(), a.data(), row.data() + extended};
+            for (std::size_t at = 0; &row == &found[0] && at < 2 * degree; ++at) {
+                kernel(at);
+            }
+        }
+        launch(2 * degree, kernel, "");
+        expect(found[0] == found[1], "Decompose");
     });
     for (const double size : {0x1p40, 0x1p51, 0x1p70}) {
         std::uniform_real_distribution<double> number(-size, size);
@@ -345,7 +242,6 @@ void all() {
         parameters.moduli->special = {50, 50};
         for (int kind = 0; kind < 2; ++kind) {
             transforms(chain_of(parameters), log_degree);
-            repeating_plaintexts(chain_of(parameters));
             if (log_degree < 14) {
                 kernels(chain_of(parameters), log_degree);
             }

@@ -263,7 +263,7 @@ int run(const std::vector<std::string>& words) {
     if (command == "limits") {
         std::cout << "LEAST_LOG_DEGREE " << least_log_degree << "\nMOST_LOG_DEGREE "
                   << most_log_degree << "\nMOST_PRIMES " << most_primes << "\nMOST_SPECIAL "
-                  << most_special << '\n';
+                  << most_special << "\nMOST_TOGETHER " << most_together << '\n';
     } else if (command == "digits") {
         digits();
     } else if (command == "kernels") {

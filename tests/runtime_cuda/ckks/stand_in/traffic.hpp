@@ -2,7 +2,8 @@
 // caches do.
 #pragma once
 
-#include "ckks/ring/kernels.hpp"
+#include "ckks/ring/switch_kernels.hpp"
+#include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {
@@ -37,7 +38,22 @@ inline double traffic(const Lift& kernel, std::size_t count) {
 
 template <std::size_t size>
 double traffic(const Decompose<size>& kernel, std::size_t count) {
-    return words(static_cast<double>(2 * size + kernel.limbs + kernel.size_p), count);
+    const std::size_t degree = std::size_t{1} << kernel.log_degree;
+    double bytes = 0;
+    for (std::size_t at = 0; at < count / degree; ++at) {
+        const std::size_t own = kernel.of[at].block.size;
+        bytes += words(static_cast<double>(2 * own + kernel.limbs + kernel.size_p), degree);
+    }
+    return bytes;
+}
+
+inline double traffic(const OwnLimbs& kernel, std::size_t count) {
+    const std::size_t degree = std::size_t{1} << kernel.log_degree;
+    double bytes = 0;
+    for (std::size_t at = 0; at < count / degree; ++at) {
+        bytes += words(2 * static_cast<double>(kernel.of[at].block.size), degree);
+    }
+    return bytes;
 }
 
 template <std::size_t size>
@@ -45,8 +61,9 @@ double traffic(const Remainder<size>& kernel, std::size_t count) {
     return words(static_cast<double>(size + kernel.limbs), count);
 }
 
-inline double traffic(const InnerProduct& kernel, std::size_t count) {
-    double bytes = words(2, count) + (kernel.accumulate ? words(2, count) : 0);
+/// What the product of digits and a key, with addends, reads.
+inline double operands(const InnerProduct& kernel, std::size_t count) {
+    double bytes = 0;
     const std::size_t limbs = kernel.limbs + kernel.size_p;
     for (std::size_t limb = 0; kernel.digits != 0 && limb < limbs; ++limb) {
         const std::size_t of_key =
@@ -57,6 +74,33 @@ inline double traffic(const InnerProduct& kernel, std::size_t count) {
     const double parts = kernel.addends.second == nullptr ? 1 : 2;
     const std::size_t added = std::min(kernel.addends.limbs, limbs);
     return bytes + (kernel.addends.first == nullptr ? 0 : words(parts, count / limbs * added));
+}
+
+inline double traffic(const InnerProduct& kernel, std::size_t count) {
+    return words(kernel.accumulate ? 4 : 2, count) + operands(kernel, count);
+}
+
+inline double traffic(const InnerProducts& kernel, std::size_t count) {
+    double bytes = words(kernel.accumulate ? 4 : 2, count);
+    for (std::size_t term = 0; term < kernel.count; ++term) {
+        bytes += operands(kernel.terms[term], count);
+    }
+    return bytes;
+}
+
+/// Babies and plaintexts are read once, and sums are written once in each turn.
+inline double traffic(const RotatedTiles& tiles, std::size_t blocks) {
+    const RotatedProducts& kernel = tiles.kernel;
+    const std::size_t count = blocks * tiles.tile;
+    double bytes = words(2 * static_cast<double>(kernel.sums * (2 * tiles.turns() - 1)), count);
+    for (std::size_t baby = 0; baby < kernel.count; ++baby) {
+        bytes += operands(kernel.babies[baby], count);
+    }
+    for (std::size_t at = 0; at < kernel.sums * kernel.count; ++at) {
+        const PlainValues& values = kernel.plains[at];
+        bytes += values.words == nullptr ? 0 : words(plain(values), count);
+    }
+    return bytes;
 }
 
 inline double traffic(const SumOfProducts& kernel, std::size_t count) {
@@ -78,21 +122,27 @@ double traffic(const Rounds<most>& kernel, std::size_t count) {
 
 /// Numbers are read and written, and nodes are read where parts lie together: those of a limb once,
 /// whatever the polynomials are that share them.
-template <bool forwards, bool columns>
-double traffic(const Pass<ResidueVectors<forwards>, forwards, columns>& pass, std::size_t) {
+template <bool forwards, Parts parts>
+double traffic(const Pass<ResidueVectors<forwards>, forwards, parts>& pass, std::size_t) {
     const Limbs& limbs = pass.field.limbs;
-    std::size_t active = limbs.polynomials * limbs.count;
+    std::size_t active = limbs.polynomials * limbs.copies * limbs.count;
     for (std::size_t at = 0; at < limbs.polynomials; ++at) {
         active -= limbs.end[at] - limbs.begin[at];
     }
-    const double nodes = columns ? 0 : static_cast<double>(limbs.count);
-    const double dividends = pass.field.ends ? static_cast<double>(active) : 0;
-    return words(2 * static_cast<double>(active) + nodes + dividends,
-                 std::size_t{1} << pass.log_size);
+    double each = 2 * static_cast<double>(active);
+    if (pass.field.begins) {
+        each -= static_cast<double>(active);
+        for (std::size_t at = 0; at < limbs.polynomials; ++at) {
+            each += static_cast<double>(limbs.blocks[at].size);
+        }
+    }
+    each += pass.columns ? 0 : static_cast<double>(limbs.count);
+    each += pass.field.ends ? static_cast<double>(active) : 0;
+    return words(each, std::size_t{1} << pass.log_size);
 }
 
-template <bool forwards, bool columns>
-double traffic(const Pass<ComplexVectors<forwards>, forwards, columns>& pass, std::size_t blocks) {
+template <bool forwards, Parts parts>
+double traffic(const Pass<ComplexVectors<forwards>, forwards, parts>& pass, std::size_t blocks) {
     return words(4, blocks * pass.in_block);
 }
 

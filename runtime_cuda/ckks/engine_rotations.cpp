@@ -1,0 +1,193 @@
+// Primitives of the engine that rotate: they switch keys.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "ckks/ckks_engine.hpp"
+#include "ckks/keys/rotated_sums.hpp"
+#include "ckks/value.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+/// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
+constexpr std::size_t most_steps = 32;
+
+}  // namespace
+
+const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
+    const auto key = role_.keys.rotations.find(amount);
+    if (key == role_.keys.rotations.end() || key->second.packing.limbs < limbs_of(level)) {
+        refuse("rotate",
+               "there is no key for amount " + std::to_string(amount) + " at level " +
+                   std::to_string(level),
+               "make keys with this program's client");
+    }
+    return key->second;
+}
+
+Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
+    const Value x = canonical(handle);
+    if (!role_.keys.conjugation || role_.keys.conjugation->packing.limbs < x.limbs) {
+        refuse("conjugate", "there is no key for level " + std::to_string(x.level),
+               "make keys with this program's client");
+    }
+    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.conjugation,
+                                                  galois_of_conjugation(ring_),
+                                                  times_special(ring_, x.polys->part(0), nullptr,
+                                                                x.limbs)));
+    return held(std::move(polys), x.level, x.limbs, x.scale);
+}
+
+Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
+    return rotate_many(x, {amount})[0];
+}
+
+Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
+                                       const std::vector<std::size_t>& amounts) {
+    const bool turns = std::any_of(amounts.begin(), amounts.end(),
+                                   [](std::size_t amount) { return amount != 0; });
+    if (!turns) {
+        return Ciphertexts(amounts.size(), handle);
+    }
+    const Value x = canonical(handle);
+    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    Ciphertexts result(amounts.size());
+    std::vector<std::size_t> places;
+    std::vector<Extended> products;
+    const auto finish = [&] {
+        auto polys = divided(ring_, products, 0);
+        for (std::size_t at = 0; at < places.size(); ++at) {
+            result[places[at]] = held(std::make_shared<Polys>(std::move(polys[at])), x.level,
+                                      x.limbs, x.scale);
+        }
+        places.clear();
+        products.clear();
+    };
+    for (std::size_t at = 0; at < amounts.size(); ++at) {
+        if (amounts[at] == 0) {
+            result[at] = handle;
+            continue;
+        }
+        places.push_back(at);
+        add_switched(ring_,
+                     {{digits.of(0), &key_for(amounts[at], x.level), galois_of(ring_, amounts[at]),
+                       times_special(ring_, x.polys->part(0), nullptr, x.limbs)}},
+                     products.emplace_back(ring_, x.limbs), false);
+        if (2 * places.size() >= together()) {
+            finish();
+        }
+    }
+    if (!places.empty()) {
+        finish();
+    }
+    return result;
+}
+
+Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
+    // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
+    // division at the end is by the level's primes too. A giant step divides just the part that it
+    // decomposes. The key of a giant step reaches the operands' level.
+    const int level = least_level({&handles}, "a linear transform");
+    const std::size_t limbs = limbs_of(level);
+    const double scale = pending_scale(level - 1) / scale_of(level);
+    std::vector<Value> operands;
+    for (const Ciphertext& handle : handles) {
+        operands.push_back(canonical(lowered(handle, level)));
+    }
+    const std::set<BabyStep> order = baby_steps(steps);
+    std::map<std::size_t, Digits> digits;
+    std::vector<Switched> babies;
+    for (const auto& [operand, rotation] : order) {
+        const Polys& x = *operands.at(operand).polys;
+        if (rotation == 0) {
+            babies.push_back({nullptr, nullptr, 1,
+                              times_special(ring_, x.part(0), x.part(1), limbs)});
+            continue;
+        }
+        if (digits.count(operand) == 0) {
+            digits.emplace(operand, decomposed(ring_, x.part(1), limbs));
+        }
+        babies.push_back({digits.at(operand).of(0), &key_for(rotation, level),
+                          galois_of(ring_, rotation),
+                          times_special(ring_, x.part(0), nullptr, limbs)});
+    }
+    std::size_t count = 0;
+    for (const GiantStep& step : steps) {
+        count = std::max(count, step.result + 1);
+    }
+    std::vector<std::optional<Extended>> totals(count);
+    for (std::size_t first = 0; first < steps.size(); first += most_steps) {
+        const std::size_t end = std::min(first + most_steps, steps.size());
+        std::vector<const Plaintext*> values;
+        for (std::size_t at = first; at < end; ++at) {
+            for (const auto& [baby, value] : steps[at].terms) {
+                values.push_back(&value);
+            }
+        }
+        const auto plains = cache_.encoded(values, std::vector<double>(values.size(), scale),
+                                           limbs, true, true);
+        std::vector<std::vector<PlainValues>> rows;
+        std::size_t next = 0;
+        for (std::size_t at = first; at < end; ++at) {
+            rows.emplace_back();
+            for (const BabyStep& baby : order) {
+                const bool used = steps[at].terms.count(baby) != 0;
+                rows.back().push_back(used ? plains[next++]->values() : PlainValues{nullptr, 0});
+            }
+        }
+        add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);
+    }
+    Ciphertexts results;
+    for (std::size_t first = 0; first < count; first = results.size()) {
+        std::vector<Extended> some;
+        for (std::size_t at = first; at < count && 2 * some.size() < together(); ++at) {
+            some.push_back(std::move(totals[at].value()));
+            totals[at].reset();
+        }
+        for (Polys& polys : divided(ring_, some, level)) {
+            results.push_back(held(std::make_shared<Polys>(std::move(polys)), level - 1,
+                                   limbs_of(level - 1), scale_of(level - 1)));
+        }
+    }
+    return results;
+}
+
+void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
+                            std::vector<std::optional<Extended>>& totals) const {
+    for (std::size_t first = 0; first < sums.size(); first += together()) {
+        const std::size_t end = std::min(first + together(), sums.size());
+        std::vector<const Extended*> turned;
+        for (std::size_t at = first; at < end; ++at) {
+            if (steps[at].rotation != 0) {
+                turned.push_back(&sums[at]);
+            }
+        }
+        const Digits digits = decomposed(ring_, turned);
+        std::map<std::size_t, std::vector<Switched>> terms;  // by result
+        std::size_t next = 0;
+        for (std::size_t at = first; at < end; ++at) {
+            const GiantStep& step = steps[at];
+            if (step.rotation != 0) {
+                terms[step.result].push_back({digits.of(next++), &key_for(step.rotation, level),
+                                              galois_of(ring_, step.rotation),
+                                              first_part(ring_, sums[at])});
+            } else if (totals[step.result]) {
+                terms[step.result].push_back({nullptr, nullptr, 1, both_parts(ring_, sums[at])});
+            } else {
+                totals[step.result] = std::move(sums[at]);
+            }
+        }
+        for (const auto& [result, own] : terms) {
+            const bool none = !totals[result];
+            if (none) {
+                totals[result].emplace(ring_, limbs_of(level));
+            }
+            add_switched(ring_, own, *totals[result], !none);
+        }
+    }
+}
+
+}  // namespace atlasc::ckks
