@@ -15,8 +15,7 @@ from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.masks import CAUSAL, QUERY
-from atlasc.ir.ops.poly import FILL, LOG_KEYS, chebyshev_levels
+from atlasc.ir.ops.poly import chebyshev_levels
 from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, require_function
 from atlasc.ir.types import CiphertextType, TensorType
 
@@ -29,12 +28,6 @@ PADDING = (
 HIDDEN = ("b", "t", "g", "d")
 """Axes of a hidden state's layout."""
 LAYOUT = A("layout", "layout", "packing of the result")
-QK_LEVELS = 3  # masks of the rotations, product, packing mask
-PV_LEVELS = 3  # extraction mask (at the level of V's rotation masks), product, last rotation masks
-ROW_LEVELS = 3  # of both products with one query: the product, two masks
-# With features in the low bits, where rotations by tokens need no masks:
-LOW_PV_LEVELS = 2  # extraction mask, product
-LOW_ROW_SCORE_LEVELS, LOW_ROW_CONTEXT_LEVELS = 2, 1  # the product; for scores one mask
 
 
 def declare_ckks(
@@ -340,74 +333,3 @@ def _drop(site: Site) -> CiphertextType:
 
 declare("ckks.drop", "Drop to a lower level.", "x", _drop,
         A("level", "int", "level of the result"))  # fmt: skip
-
-
-def _masked(site: Site, operand: int, scores: Layout) -> Layout:
-    """The layout of scores, to which the query and the mask, from an operand on, must fit."""
-    if scores.field("s") is None:
-        raise RuleError(f"scores have an axis s, the layout {scores} has none")
-    keys = scores.extent("t" if scores.field("t") else "s")
-    rules.check_query(site, keys)
-    for mask in site.types[operand:]:
-        rules.check_mask(mask, (scores.extent("b"), keys))
-    return scores
-
-
-def _scores(site: Site) -> Layout:
-    same = first_layout(site, 0) == first_layout(site, 1)
-    require(same, "queries and keys must have one layout")
-    return _masked(site, 2, site.attributes["layout"])
-
-
-declare_ckks("ckks.ct_matmul_qk",
-             "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
-             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, LAYOUT, levels=QK_LEVELS)  # fmt: skip
-declare_ckks("ckks.mask_zero",
-             "Sets masked keys and padding keys, which all hold ``value``, to 0.",
-             "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
-             A("value", "float", "what every masked weight holds"))  # fmt: skip
-
-
-def _context(site: Site) -> Layout:
-    weights, values = first_layout(site, 0), first_layout(site, 1)
-    fits = weights.field("s") is not None and values.field("d") is not None
-    require(fits, "it takes weights with an axis s and values with an axis d")
-    return site.attributes["layout"]
-
-
-def _context_levels(site: Site) -> int:
-    return LOW_PV_LEVELS if site.attributes["layout"].features_low else PV_LEVELS
-
-
-declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
-             _context, LAYOUT, levels=_context_levels)  # fmt: skip
-
-
-def _row_levels(operand: int, low: int) -> Callable[[Site], int]:
-    """Levels of a product with one query, beside keys or values."""
-    return lambda site: low if first_layout(site, operand).features_low else ROW_LEVELS
-
-
-def _row_scores(site: Site) -> Layout:
-    query, keys = first_layout(site, 0), first_layout(site, 1)
-    if query != keys.without(("t",), REPLICATED):
-        raise RuleError(f"the query must be replicated over the tokens of the keys, not {query}")
-    return _masked(site, 2, site.attributes["layout"])
-
-
-declare_ckks("ckks.row_scores",
-             "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
-             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, LAYOUT,
-             levels=_row_levels(1, LOW_ROW_SCORE_LEVELS))  # fmt: skip
-
-
-def _row_context(site: Site) -> Layout:
-    weights, values = first_layout(site, 0), first_layout(site, 1)
-    one_query = weights.field("s") is not None and not weights.field("t")
-    whole = one_query and values.field("t") is not None
-    require(whole, "it takes the weights of one query and values of all tokens")
-    return values.one_row
-
-
-declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
-             levels=_row_levels(1, LOW_ROW_CONTEXT_LEVELS))  # fmt: skip
