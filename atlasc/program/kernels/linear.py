@@ -1,6 +1,6 @@
 """Linear transforms over the packed features, by the diagonal method.
 
-The features occupy the top slot bits. So a rotation by a multiple of their stride is cyclic over
+If the features occupy the top slot bits, a rotation by a multiple of their stride is cyclic over
 the whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby steps and giant
 steps of CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and
 the rotation rot(x, r)[i] = x[i + r]:
@@ -19,6 +19,12 @@ If an operand is replicated over the slot bits below its features, the features 
 lie anywhere, because each slot p reaches all positions of x. diag_k[p] is then the weight between
 the feature that p will hold and the feature that x has k positions after p. In this way the values
 of one token get from one arrangement of their blocks to another.
+
+If the features occupy the low bits, diagonals repeat with every token, which makes them cheap. A
+rotation by k then brings features of the next token. With z = x + i·rot(x, −P), whose imaginary
+part is one token behind,
+
+    y = Re Σ_k q_k ⊙ rot(z, k),   q_k[p] = W[p, p + k] if p + k < P, otherwise −i·W[p, p + k − P]
 """
 
 from __future__ import annotations
