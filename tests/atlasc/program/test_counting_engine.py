@@ -158,10 +158,11 @@ def test_more_giant_steps_than_are_held_repeat_the_baby_steps() -> None:
 
 
 def test_steps_and_repetitions_are_those_of_the_engine() -> None:
-    runtime = Path(__file__).resolve().parents[3] / "runtime_cuda" / "ckks"
-    engine, transforms = (runtime / name for name in ("ckks_engine.cpp", "ring/transforms.hpp"))
-    assert f"most_steps = {MOST_STEPS};" in engine.read_text()
-    assert f"least_log_run = {LEAST_REPEATS.bit_length() - 1};" in transforms.read_text()
+    runtime = Path(__file__).resolve().parents[3] / "runtime_cuda"
+    steps = (runtime / "ckks" / "engine_rotations.cpp").read_text()
+    assert f"most_steps = {MOST_STEPS};" in steps
+    runs = (runtime / "devices" / "host" / "transforms.cpp").read_text()
+    assert f"int least_log_run() {{ return {LEAST_REPEATS.bit_length() - 1}; }}" in runs
 
 
 def test_the_memory_of_a_transform_is_held_beside_the_ciphertexts_of_its_time() -> None:
