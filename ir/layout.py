@@ -143,6 +143,13 @@ class Layout:
         """
         return len(self.fields) > 1 and self.fields[1].axis == "b"
 
+    @cached_property
+    def feature_repeats(self) -> int:
+        """How often a ciphertext has each place of a feature: once for each token of each input if
+        features lie in the low bits, otherwise once.
+        """
+        return 1 << sum(field.bits for field in self.fields[:2]) if self.features_low else 1
+
     def extent(self, axis: str) -> int:
         """Unpadded extent of an axis, 1 where the layout does not have it."""
         return dict(self.extents).get(axis, 1)

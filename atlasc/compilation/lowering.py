@@ -70,41 +70,41 @@ def lower_module(
     latency = target.latency(options.costs)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
 
-        def planned(packings: Sequence[bool]) -> Lowered:
-            lowered = lower_nn(
-                module,
-                latency.choose,
-                inputs,
-                each_pass(step),
-                latency.costs,
-                not fastest,
-                packings,
+        def lower(packings: Sequence[bool]) -> Lowered:
+            after_each, costs = each_pass(step), latency.costs
+            return lower_nn(
+                module, latency.choose, inputs, after_each, costs, not fastest, packings
             )
+
+        def planned(lowered: Lowered) -> Lowered:
             parameters = cast(ParameterSet, lowered.parameters)
             budget = options.key_memory, options.device_memory
             return replace(lowered, program=plan_keys(lowered.program, parameters, *budget))
 
-        lowered = _in_memory(planned)
+        lowered = _in_memory(lower, planned)
         parameters = cast(ParameterSet, lowered.parameters)
         shape = EngineParameters.of(parameters)
         program = with_noise(lowered.program, parameters.noise_model(), shape)
         return replace(lowered, program=with_parameters(program, target, parameters))
 
 
-def _in_memory(planned: Callable[[Sequence[bool]], Lowered]) -> Lowered:
+def _in_memory(
+    lower: Callable[[Sequence[bool]], Lowered], planned: Callable[[Lowered], Lowered]
+) -> Lowered:
     """The program in the faster packing. With features in the low bits every step of a transform
     needs a key of its own; where these do not fit, features lie in the top bits.
     """
+    lowered = lower(PACKINGS)
+    inputs = [op.value for op in lowered.program.inputs if op.value.encrypted]
+    if not any(layout_of(value).features_low for value in inputs):
+        return planned(lowered)
     try:
-        found = planned(PACKINGS)
-    except AtlasError:  # the keys do not fit, or no packing leads to a program
-        return planned(PACKINGS[:1])
-    low = any(
-        op.value.encrypted and layout_of(op.value).features_low for op in found.program.inputs
-    )
-    if not low or _excess(found) <= 0:
+        found = planned(lowered)
+    except AtlasError:  # the keys do not fit
+        return planned(lower(PACKINGS[:1]))
+    if _excess(found) <= 0:
         return found
-    other = planned(PACKINGS[:1])
+    other = planned(lower(PACKINGS[:1]))
     return other if _excess(other) < _excess(found) else found
 
 

@@ -95,6 +95,29 @@ class HighDiagonals(Diagonals):
         vectors = [self.ctx.slots(inside, rotation) for rotation in turns]
         return engine.dot_plain(rotated, vectors)
 
+    def token_rotations(self, amount: int) -> list[int]:
+        """Rotations, in tokens, that make up ``cycle(x, amount)``; ``served`` has their slots."""
+        other = amount - self.tokens if amount > 0 else amount + self.tokens
+        return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
+
+    def served(self, rotation: int) -> Slots:
+        """1 where a token stays within the border under a rotation, 0 elsewhere."""
+
+        def make() -> np.ndarray:
+            source = self.token + rotation
+            return (source >= 0) & (source < self.tokens)
+
+        return self.mask(f"stays({rotation})", make)
+
+    def block(self, start: int) -> Slots:
+        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext, 0
+        elsewhere.
+        """
+        number = start % self.inner // self.baby
+        return self.mask(
+            f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
+        )
+
     def queries(self, x: Register, start: int) -> list[Register]:
         """x for the diagonals from ``start`` on, one for each copy of the keys."""
         return self._by_features(self.cycle(x, -start))

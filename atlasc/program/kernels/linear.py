@@ -72,16 +72,9 @@ class FeatureMap:
         return 1 << self.layout.offset(lowest)
 
     @cached_property
-    def repeats(self) -> int:
-        """How often a ciphertext has each position: once for each token if features are low."""
-        if not self.layout.features_low:
-            return 1
-        return 1 << sum(field.bits for field in self.layout.fields[:2])
-
-    @cached_property
     def positions(self) -> int:
         """Number of different feature positions in a ciphertext."""
-        return self.layout.slots // self.stride // self.repeats
+        return self.layout.slots // self.stride // self.layout.feature_repeats
 
     @cached_property
     def feature(self) -> np.ndarray:
@@ -176,7 +169,7 @@ def _repeating(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> li
     source, steps, engine = weights.source, op.attributes["baby_steps"], ctx.engine
     alike = source.layout.period <= source.positions
     # A rotary embedding differs by token.
-    repeats = 1 if "cos" in op.attributes else source.repeats
+    repeats = 1 if "cos" in op.attributes else source.layout.feature_repeats
     if not alike:
         before = (engine.rotate(one, -source.positions) for one in x)
         x = [engine.add(one, engine.times_i(other)) for one, other in zip(x, before)]
@@ -283,7 +276,7 @@ class _Weights:
 
     def _table(self, name: str, of: FeatureMap, make: Callable[[], np.ndarray]) -> Table:
         """A table over the positions of features."""
-        return self.ctx.table(name, of, make, of.repeats)
+        return self.ctx.table(name, of, make, of.layout.feature_repeats)
 
     def _turned(self, out: int, columns: int, of: Callable[[TableRotation], Slots]) -> Slots:
         """Slots of a result ciphertext, from rows of an array with ``columns`` columns; rotary
@@ -294,8 +287,8 @@ class _Weights:
             def make() -> np.ndarray:
                 return np.where(found < 0, NOWHERE, found * columns)
 
-            of_rows = (self.target, columns)
-            return of((ctx.table(f"{name}.{out}", of_rows, make, self.target.repeats), 0))
+            of_rows, repeats = (self.target, columns), self.target.layout.feature_repeats
+            return of((ctx.table(f"{name}.{out}", of_rows, make, repeats), 0))
 
         result = rows("row", feature)
         if "cos" in self.op.attributes:

@@ -82,7 +82,7 @@ class LowDiagonals(Diagonals):
         self, x: Register, direction: int, unit: complex, giants: list[int]
     ) -> list[Register]:
         """Copies of x as in `attention.HighDiagonals.skewed`, rotated by ``giants``."""
-        terms, repeats = [], self.layout.slots // self.period
+        terms, repeats = [], self.layout.feature_repeats
         for number, (copy, giant) in enumerate(zip(self._copies, giants, strict=True)):
             for feature in range(self.baby):  # modulo B
                 diagonal = feature + direction * copy.r
@@ -111,8 +111,7 @@ class LowDiagonals(Diagonals):
     def _of_features(self, name: str, chosen: Callable[[np.ndarray], np.ndarray]) -> Slots:
         """1 in the slots of the chosen features of each token, 0 elsewhere."""
         features = np.arange(self.period) // self.feature_stride
-        repeats = self.layout.slots // self.period
-        of = (self.layout, "features")
+        of, repeats = (self.layout, "features"), self.layout.feature_repeats
         return Slots.where(self.ctx.table(name, of, lambda: chosen(features), repeats))
 
     def queries(self, x: Register, start: int) -> list[Register]:

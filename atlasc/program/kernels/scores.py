@@ -69,8 +69,7 @@ class Scores:
         self.tokens, self.inner = 1 << sum(bits), 1 << bits[0]
         self.real = layout.extent("t" if layout.field("t") else "s")
         self.parts = range(0, layout.extent("s"), self.inner)
-        repeats = 1 << sum(field.bits for field in layout.fields[:2]) if layout.features_low else 1
-        self.period = layout.slots // repeats
+        self.period = layout.slots // layout.feature_repeats
         self.feature_stride = layout.stride("s")
         self.token = layout.slot_index("t")
         self.feature = np.arange(layout.slots) % self.period // self.feature_stride
@@ -160,29 +159,6 @@ class Diagonals(Scores):
     def number(self, index: dict[str, int], diagonal: int) -> int:
         """The ciphertext of the scores with a diagonal of the heads at an index."""
         return place_of(self.layout, {**index, "s": diagonal})[0]
-
-    def token_rotations(self, amount: int) -> list[int]:
-        """Rotations, in tokens, that make up ``cycle(x, amount)``; ``served`` has their slots."""
-        other = amount - self.tokens if amount > 0 else amount + self.tokens
-        return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
-
-    def served(self, rotation: int) -> Slots:
-        """1 where a token stays within the border under a rotation, 0 elsewhere."""
-
-        def make() -> np.ndarray:
-            source = self.token + rotation
-            return (source >= 0) & (source < self.tokens)
-
-        return self.mask(f"stays({rotation})", make)
-
-    def block(self, start: int) -> Slots:
-        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext, 0
-        elsewhere.
-        """
-        number = start % self.inner // self.baby
-        return self.mask(
-            f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
-        )
 
     def sees_all(self, op: Op) -> bool:
         """Whether every query may see every key, and no token is padding."""
