@@ -264,9 +264,9 @@ class CountingEngine(Engine[Counted]):
             results.append(self.dot_plain(operands, [_SLOTS] * len(own)))
         return results
 
-    def raise_modulus(self, ciphertext: Counted) -> Counted:
+    def raise_modulus(self, ciphertext: Counted, level: int) -> Counted:
         """Count nothing: the two key switches are part of the counted ``bootstrap``."""
-        return self._new(self.max_level)
+        return self._new(level)
 
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
         return self._new(level)

@@ -367,6 +367,29 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
     return result;
 }
 
+Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
+                                  const std::vector<std::size_t>& amounts) {
+    if (amounts.empty()) {
+        refuse("rotate_sum", "it needs at least one amount");
+    }
+    const Value x = canonical(handle);
+    std::optional<Digits> digits;
+    std::vector<Baby> babies;
+    for (const std::size_t amount : amounts) {
+        if (amount == 0) {
+            babies.push_back({x.polys.get(), nullptr, nullptr, 1});
+            continue;
+        }
+        const SwitchKey& key = key_for(amount, x.level);
+        if (!digits) {
+            digits = decomposed(ring_, x.polys->part(1), x.limbs);
+        }
+        babies.push_back({x.polys.get(), &*digits, &key, galois_of(ring_, amount)});
+    }
+    auto polys = std::make_shared<Polys>(divided(ring_, rotated_sum(ring_, babies, x.limbs), 0));
+    return held(std::move(polys), x.level, x.limbs, x.scale);
+}
+
 Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
     // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
     // division at the end is by the level's primes too. A giant step divides just the part that it
@@ -454,14 +477,14 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
     return lowered(x, level);
 }
 
-Ciphertext CkksEngine::raise_modulus(const Ciphertext& x) {
-    if (!role_.keys.to_sparse || !role_.keys.to_dense || level(x) != 0) {
+Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level) {
+    if (!role_.keys.to_sparse || !role_.keys.to_dense || of(x).level != 0) {
         refuse("raise_modulus", "it takes keys that bootstrap, and a ciphertext at level 0");
     }
-    const int top = ring_.chain().top();
+    const std::size_t limbs = limbs_of(level);
     auto polys = std::make_shared<Polys>(
-        raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense));
-    return held(std::move(polys), top, limbs_of(top), scale_of(top));
+        raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense, limbs));
+    return held(std::move(polys), level, limbs, scale_of(level));
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {

@@ -167,8 +167,8 @@ class CkksParameters(ParameterSet):
 
     @property
     def needs(self) -> BootstrapNeeds:
-        """See the base class; a key of the bootstrap is like any other key, but reaches higher. The
-        keys for two whole ciphertexts are enough for a narrow bootstrap, too.
+        """See the base class; a key of the bootstrap is like any other key, but reaches higher.
+        Narrow bootstraps rotate by the amounts of a whole one, some of them a level or two higher.
         """
         if not self.bootstrap:
             return BootstrapNeeds()
@@ -178,6 +178,9 @@ class CkksParameters(ParameterSet):
         run.play(two, [[Counted(0)]] * len(two.levels))
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
+        for power in range(self.log_ring_degree - 1):
+            for amount, level in counts_of(self.circuit(1 << power)[1]).rotation_levels.items():
+                rotations[amount] = max(rotations.get(amount, level), level)
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
         # A key at the lowest level switches to the sparse secret, a key at the top back.
         levels = (0, len(self.moduli.primes) - 1, *rotations.values())

@@ -68,18 +68,18 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key
 }  // namespace
 
 Polys raised(const Ring& ring, const Polys& x, const SwitchKey& to_sparse,
-             const SwitchKey& to_dense) {
+             const SwitchKey& to_dense, std::size_t limbs) {
     const Polys sparse = under_sparse_secret(ring, x, to_sparse);
-    Polys lifted(ring, 2, ring.size_q());
+    Polys lifted(ring, 2, limbs);
     const Words coefficients = ring.polynomial(1);
     for (std::size_t part = 0; part < 2; ++part) {
         ring.backward(coefficients.get(), sparse.part(part), 1);
-        lift_coefficients(ring, coefficients.get(), 0, lifted.part(part), 0, ring.size_q());
-        ring.forward(lifted.part(part), ring.size_q());
+        lift_coefficients(ring, coefficients.get(), 0, lifted.part(part), 0, limbs);
+        ring.forward(lifted.part(part), limbs);
     }
-    const Digits digits = decomposed(ring, lifted.part(1), ring.size_q());
+    const Digits digits = decomposed(ring, lifted.part(1), limbs);
     return switched(ring, digits, to_dense, 1,
-                    times_special(ring, lifted.part(0), nullptr, ring.size_q()));
+                    times_special(ring, lifted.part(0), nullptr, limbs));
 }
 
 }  // namespace atlasc::ckks

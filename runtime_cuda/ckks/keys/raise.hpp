@@ -5,10 +5,10 @@
 
 namespace atlasc::ckks {
 
-/// A ciphertext of all primes of Q, from one of q_0. Its plaintext is m + q_0 I: coefficients of I
+/// A ciphertext of the first `limbs` primes of Q, from one of q_0. Its plaintext is m + q_0 I: coefficients of I
 /// are small because the ciphertext is under a sparse secret while its residues are read as
 /// integers. docs/bootstrapping.md.
 Polys raised(const Ring& ring, const Polys& x, const SwitchKey& to_sparse,
-             const SwitchKey& to_dense);
+             const SwitchKey& to_dense, std::size_t limbs);
 
 }  // namespace atlasc::ckks

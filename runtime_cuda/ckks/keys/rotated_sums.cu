@@ -1,6 +1,7 @@
 #include "ckks/keys/rotated_sums.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ckks/ring/rotated_products.hpp"
 #include "kernel.hpp"
@@ -78,6 +79,12 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
         add_products(ring, terms, limbs, ring.size_p(), false, sums[row].words.get());
     }
     return sums;
+}
+
+Extended rotated_sum(const Ring& ring, const std::vector<Baby>& babies, std::size_t limbs) {
+    const Words ones = uploaded(ring.memory(), std::vector<Word>(limbs + ring.size_p(), 1));
+    const std::vector<PlainValues> row(babies.size(), {ones.get(), ring.log_degree()});
+    return std::move(rotated_sums(ring, babies, {row}, limbs)[0]);
 }
 
 }  // namespace atlasc::ckks

@@ -19,4 +19,7 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
                                    const std::vector<std::vector<PlainValues>>& rows,
                                    std::size_t limbs);
 
+/// P times the sum of the rotated ciphertexts themselves.
+Extended rotated_sum(const Ring& ring, const std::vector<Baby>& babies, std::size_t limbs);
+
 }  // namespace atlasc::ckks
