@@ -264,7 +264,7 @@ class CountingEngine(Engine[Counted]):
             results.append(self.dot_plain(operands, [_SLOTS] * len(own)))
         return results
 
-    def raise_modulus(self, ciphertext: Counted, level: int) -> Counted:
+    def raise_modulus(self, ciphertext: Counted, level: int, copies: int) -> Counted:
         """Count nothing: the two key switches are part of the counted ``bootstrap``."""
         return self._new(level)
 

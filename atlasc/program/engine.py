@@ -256,7 +256,7 @@ class Engine(ABC, Generic[Ct]):
             self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
         return self._bootstrap(ciphertexts, self.bootstrap_level, used)
 
-    def raise_modulus(self, ciphertext: Ct, level: int) -> Ct:
+    def raise_modulus(self, ciphertext: Ct, level: int, copies: int) -> Ct:
         """Raise a ciphertext from level 0, which begins a bootstrap
         (:mod:`atlasc.program.bootstrap.circuit`). Engines whose library has its own bootstrap
         refuse this.
@@ -265,6 +265,8 @@ class Engine(ABC, Generic[Ct]):
             ciphertext: at level 0.
             level: of the result, from the first one of CoeffsToSlots to the top. The slots are
                 coefficients over the scale of this level, which is q0 at the top.
+            copies: the result is the sum of its rotations by all multiples of slots / copies; 1, or
+                ``LEAST_COPIES``.
         """
         self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
 

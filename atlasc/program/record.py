@@ -135,9 +135,9 @@ class Recorder(Engine[Register]):
         used = [amount % self.slots for amount in amounts]
         return self._write("rotate_sum", [ciphertext], ciphertext.level, numbers=used)[0]
 
-    def raise_modulus(self, ciphertext: Register, level: int) -> Register:
+    def raise_modulus(self, ciphertext: Register, level: int, copies: int) -> Register:
         """Record the raising of a modulus."""
-        return self._write("raise_modulus", [ciphertext], level, numbers=[level])[0]
+        return self._write("raise_modulus", [ciphertext], level, numbers=[level, copies])[0]
 
     def _drop_to(self, ciphertext: Register, level: int) -> Register:
         return self._write("drop_to", [ciphertext], level, numbers=[level])[0]

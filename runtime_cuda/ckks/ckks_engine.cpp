@@ -477,18 +477,19 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
     return lowered(x, level);
 }
 
-Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level) {
-    if (!role_.keys.to_sparse || !role_.keys.to_dense || of(x).level != 0) {
-        refuse("raise_modulus", "it takes keys that bootstrap, and a ciphertext at level 0");
+Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level, std::size_t copies) {
+    if (!role_.keys.to_sparse || of(x).level != 0 || (copies != 1 && copies != raised_copies)) {
+        refuse("raise_modulus", "it takes keys that bootstrap, a ciphertext at level 0, and 1 or " +
+                                    std::to_string(raised_copies) + " copies");
     }
     const std::size_t limbs = limbs_of(level);
     auto polys = std::make_shared<Polys>(
-        raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense, limbs));
+        raised(ring_, *canonical(x).polys, role_.keys, limbs, copies));
     return held(std::move(polys), level, limbs, scale_of(level));
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
-    if (bootstraps_.empty() || !role_.keys.to_dense) {
+    if (bootstraps_.empty() || !role_.keys.to_sparse) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
     return bootstraps_.refreshed(*this, xs, period);

@@ -60,12 +60,13 @@ std::vector<double> raised(const Integers& message, int base_bits, double unit,
 
 }  // namespace
 
-Ciphertext SimEngine::raise_modulus(const Ciphertext& x, int level) {
+Ciphertext SimEngine::raise_modulus(const Ciphertext& x, int level, std::size_t copies) {
     if (!parameters_.bootstraps() || of(x).level != 0 || level < 0 ||
-        level >= static_cast<int>(parameters_.moduli->log_scales.size())) {
+        level >= static_cast<int>(parameters_.moduli->log_scales.size()) || copies == 0 ||
+        slots() % copies != 0) {
         throw Error("raise_modulus is impossible",
                     "it takes parameters that bootstrap by a record, a ciphertext at level 0, and "
-                    "a level of the bootstrap");
+                    "a level and a number of copies of the bootstrap");
     }
     const Moduli& moduli = *parameters_.moduli;
     const double unit = std::exp2(moduli.log_scales.back() -
@@ -75,8 +76,16 @@ Ciphertext SimEngine::raise_modulus(const Ciphertext& x, int level) {
         message.push_back(std::llrint(std::ldexp(coefficient, moduli.scale)));
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    return std::make_shared<Slots>(slots_of(raised(message, moduli.primes[0], unit, random_)),
-                                   level);
+    const ComplexVector one = slots_of(raised(message, moduli.primes[0], unit, random_));
+    ComplexVector sum(one.size(), 0.0);
+    const std::size_t period = slots() / copies;
+    for (std::size_t slot = 0; slot < slots(); ++slot) {
+        sum[slot % period] += one[slot];
+    }
+    for (std::size_t slot = period; slot < slots(); ++slot) {
+        sum[slot] = sum[slot - period];
+    }
+    return std::make_shared<Slots>(std::move(sum), level);
 }
 
 }  // namespace atlasc::sim

@@ -31,12 +31,11 @@ from atlasc.program.bootstrap.stages import (
     slots_to_coeffs,
     whole_groups,
 )
-from atlasc.program.engine import is_narrow
+from atlasc.program.engine import LEAST_COPIES, is_narrow
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
 from atlasc.program.plaintexts import Plaintext, Root, Slots, Table, Term
 from atlasc.program.record import Recorder, Register
-
 
 Steps: TypeAlias = Callable[[Recorder, list[Register]], list[Register]]
 """Records a bootstrap of one or of two ciphertexts."""
@@ -104,7 +103,8 @@ def _whole(chosen: BootstrapSet, slots: int) -> Steps:
 
     def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
         real = len(operands) == 1
-        x = _transformed(engine, engine.raise_modulus(_joined(engine, operands), chosen.top), into)
+        x = engine.raise_modulus(_joined(engine, operands), chosen.top, 1)
+        x = _transformed(engine, x, into)
         conjugate = engine.conjugate(x)
         lower = _reduced(engine, engine.add(x, conjugate), reduction, real)
         if real:
@@ -121,7 +121,8 @@ def _whole(chosen: BootstrapSet, slots: int) -> Steps:
 def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
     """The steps of a bootstrap of slots that repeat."""
     reduction = reduction_of(chosen, slots)
-    plan = narrow(slots, period, 1, chosen.cts_stages, chosen.stc_stages)
+    copies = LEAST_COPIES if LEAST_COPIES * period <= slots else 1
+    plan = narrow(slots, period, copies, chosen.cts_stages, chosen.stc_stages)
     level = chosen.top - chosen.cts_stages + len(plan.into)
     # Slots of a raised ciphertext are coefficients over the scale of its level, not over q0. CtS
     # makes a mean of the sum of all copies.
@@ -133,7 +134,7 @@ def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
     out[0] = _turned(out[0], slots, period, 1)
 
     def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
-        x = engine.raise_modulus(_joined(engine, operands), level)
+        x = engine.raise_modulus(_joined(engine, operands), level, copies)
         for amounts in plan.sums:
             x = engine.rotate_sum(x, amounts)
         x = _transformed(engine, x, into)

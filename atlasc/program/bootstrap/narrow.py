@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from atlasc.program.bootstrap.stages import Group, Steps, offsets, steps_of, whole_groups
@@ -83,16 +83,14 @@ class _Keys:
                 found.append((cost, [amounts, *rest]))
         return min(found, key=lambda one: one[0])[1]
 
-    def cheapest(
-        self, blocks: tuple[int, ...], most: int, period: int, alone: bool
-    ) -> list[Group]:
+    def cheapest(self, blocks: tuple[int, ...], most: int, period: int, alone: bool) -> list[Group]:
         """Groups of the blocks. ``alone``: the last one keeps neighbouring blocks apart."""
         count = max(len(blocks), 1)
         found: list[tuple[int, list[Group]]] = []
         for stages in range(1, min(most, count) + 1):
             for cuts in combinations(range(1, count), stages - 1):
                 ends = [0, *cuts, count]
-                parts = [blocks[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+                parts = [blocks[a:b] for a, b in pairwise(ends)]
                 if max(map(len, parts)) > MOST_BUTTERFLIES:
                     continue
                 made = []
@@ -103,7 +101,6 @@ class _Keys:
                 found.append((sum(cost for cost, _ in made), [group for _, group in made]))
         return min(found, key=lambda one: one[0])[1]
 
-    @lru_cache(maxsize=None)
     def _group(self, blocks: tuple[int, ...], wraps: int, repeats: int) -> tuple[int, Group]:
         """The cheapest steps of a stage whose operand repeats."""
         found = offsets(blocks, wraps)
@@ -121,9 +118,10 @@ class _Keys:
                 to_baby = dict(zip(babies, baby, strict=True))
                 to_giant = dict(zip(giants, giant, strict=True))
                 parts = {at: pair[::-1] if swapped else pair for at, pair in steps.items()}
-                yield baby_cost + giant_cost, {
-                    at: (to_baby[first], to_giant[then]) for at, (first, then) in parts.items()
-                }
+                yield (
+                    baby_cost + giant_cost,
+                    {at: (to_baby[first], to_giant[then]) for at, (first, then) in parts.items()},
+                )
 
     def _known(self, wanted: list[int], repeats: int, each: int) -> tuple[int, tuple[int, ...]]:
         """The cost of rotations, and equal ones that have keys."""

@@ -182,10 +182,11 @@ class CkksParameters(ParameterSet):
             for amount, level in counts_of(self.circuit(1 << power)[1]).rotation_levels.items():
                 rotations[amount] = max(rotations.get(amount, level), level)
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
-        # A key at the lowest level switches to the sparse secret, a key at the top back.
-        levels = (0, len(self.moduli.primes) - 1, *rotations.values())
+        # A key at the lowest level switches to the sparse secret, those of one digit back.
+        top = len(self.moduli.primes) - 1
+        back = LEAST_COPIES * self.key_bytes(top) // self.digits(top)
         memory = {
-            "bootstrap_keys": sum(map(self.key_bytes, levels)),
+            "bootstrap_keys": back + sum(map(self.key_bytes, (0, *rotations.values()))),
             "bootstrap_work": self.ciphertexts_bytes(run.at_peak),
             "bootstrap_diagonals": sum(
                 number * self._plaintext_bytes(level, period)

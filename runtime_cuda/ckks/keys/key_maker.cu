@@ -99,12 +99,9 @@ Words KeyMaker::content(const KeyEntry& entry) const {
 
 Words KeyMaker::target(const KeyEntry& entry) const {
     using Kind = KeyEntry::Kind;
-    std::uint32_t galois = 1;
-    if (entry.kind == Kind::rotation || entry.kind == Kind::conjugation) {
-        galois = inverse_galois(ring_, entry.kind == Kind::rotation
-                                           ? galois_of(ring_, entry.amount)
-                                           : galois_of_conjugation(ring_));
-    }
+    const std::uint32_t galois =
+        inverse_galois(ring_, entry.kind == Kind::conjugation ? galois_of_conjugation(ring_)
+                                                              : galois_of(ring_, entry.amount));
     return turned(ring_, entry.kind == Kind::to_sparse ? sparse_ : secret_, galois);
 }
 
@@ -131,10 +128,14 @@ SwitchKey KeyMaker::make(const KeyEntry& entry) const {
         ring_.forward(b, entry.limbs);
         ring_.forward(special, entry.special, ring_.size_q());
         sample_uniform_part(ring_, seed_, entry, digit, a);
+        // The one digit of a raised ciphertext is the same modulo all primes.
+        const bool all = entry.kind == KeyEntry::Kind::to_dense;
         const BlockConstants own = ring_.digit(digit, entry.limbs);
+        const std::size_t begin = all ? 0 : own.first;
+        const std::size_t end = all ? entry.limbs : own.first + own.size;
         launch(part,
                Mask{ring_.log_degree(), entry.limbs, ring_.size_q(), ring_.primes(), a,
-                    secret.get(), content.get(), factor.get(), own.first, own.first + own.size, b},
+                    secret.get(), content.get(), factor.get(), begin, end, b},
                "key");
         Word* to = key.words.get() + 2 * digit * packing.words();
         pack(packing, b, to);

@@ -9,7 +9,7 @@ namespace atlasc::ckks {
 Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
     const std::size_t extended = limbs + ring.size_p();
     const std::size_t count = ring.digits(limbs);
-    Digits digits{limbs, ring.polynomial(count * extended)};
+    Digits digits{limbs, count, ring.polynomial(count * extended)};
     const Words coefficients = ring.polynomial(limbs);
     ring.backward(coefficients.get(), polynomial, limbs);
     Limbs values{extended, 0, limbs};
@@ -43,7 +43,7 @@ void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
     const std::size_t limbs = digits.limbs;
     launch((limbs + ring.size_p()) * ring.degree(),
            InnerProduct{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-                        ring.digits(limbs), ring.primes(), digits.words.get(), key.packing,
+                        digits.count, ring.primes(), digits.words.get(), key.packing,
                         key.words.get(), addends, galois, inverse_galois(ring, galois), accumulate,
                         out.words.get()},
            "products with a key");

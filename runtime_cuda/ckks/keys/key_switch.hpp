@@ -22,6 +22,7 @@ struct SwitchKey {
 /// Digits of a polynomial of `limbs` primes: [digit][limb][N], extended.
 struct Digits {
     std::size_t limbs;
+    std::size_t count;
     Words words;
 };
 

@@ -20,7 +20,8 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
         if (level >= 0) {
             const std::size_t limbs = ring.chain().limbs_at(level);
             const std::size_t special = kind == Kind::to_sparse ? 1 : ring.size_p();
-            entries.push_back({kind, amount, limbs, special, ring.digits(limbs),
+            const std::size_t digits = kind == Kind::to_dense ? 1 : ring.digits(limbs);
+            entries.push_back({kind, amount, limbs, special, digits,
                                static_cast<std::uint32_t>(entries.size()), name});
         }
     };
@@ -28,7 +29,10 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
     add(Kind::conjugation, 0, needs.conjugation, "conjugation");
     if (needs.raising) {
         add(Kind::to_sparse, 0, 0, "to sparse");
-        add(Kind::to_dense, 0, ring.chain().top(), "to dense");
+        for (std::size_t copy = 0; copy < raised_copies; ++copy) {
+            const std::size_t amount = copy * ring.slots() / raised_copies;
+            add(Kind::to_dense, amount, ring.chain().top(), "to dense/" + std::to_string(amount));
+        }
     }
     for (const auto& [amount, level] : needs.rotations) {
         add(Kind::rotation, amount, level, "rotation/" + std::to_string(amount));
@@ -52,7 +56,7 @@ void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key) {
             keys.to_sparse = std::move(key);
             break;
         case Kind::to_dense:
-            keys.to_dense = std::move(key);
+            keys.to_dense.emplace(entry.amount, std::move(key));
             break;
     }
 }

@@ -12,6 +12,9 @@
 
 namespace atlasc::ckks {
 
+/// Rotations whose sum a raised ciphertext may be: engine.hpp.
+constexpr std::size_t raised_copies = 16;
+
 /// What a server computes with.
 struct EvaluationKeys {
     std::optional<SwitchKey> relinearisation;
@@ -19,9 +22,10 @@ struct EvaluationKeys {
     std::map<std::size_t, SwitchKey> rotations;  ///< by amount to the left
     /// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux
     /// 2022, section 3): from the dense secret to a sparse one, modulo q_0 and the first special
-    /// prime alone, and back at the top level.
+    /// prime alone, and back at the top level. What is raised is as small as one digit. So keys back
+    /// have one, and there is one for each rotation by a multiple of slots / raised_copies.
     std::optional<SwitchKey> to_sparse;
-    std::optional<SwitchKey> to_dense;
+    std::map<std::size_t, SwitchKey> to_dense;  ///< by amount to the left
 };
 
 /// What a program needs: the highest level of each key, -1 for none.
@@ -40,7 +44,7 @@ struct KeyEntry {
     enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense };
 
     Kind kind;
-    std::size_t amount;  ///< of a rotation
+    std::size_t amount;  ///< of a rotation, and of one beside the way to the dense secret
     std::size_t limbs;
     std::size_t special;
     std::size_t digits;

@@ -1,5 +1,8 @@
 #include "ckks/keys/raise.hpp"
 
+#include <vector>
+
+#include "ckks/keys/rotated_sums.hpp"
 #include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
@@ -67,19 +70,27 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key
 
 }  // namespace
 
-Polys raised(const Ring& ring, const Polys& x, const SwitchKey& to_sparse,
-             const SwitchKey& to_dense, std::size_t limbs) {
-    const Polys sparse = under_sparse_secret(ring, x, to_sparse);
-    Polys lifted(ring, 2, limbs);
+Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs,
+             std::size_t copies) {
+    const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const Polys first(ring, 1, limbs);
+    const Digits digits{limbs, 1, ring.polynomial(limbs + ring.size_p())};
+    Word* special = digits.words.get() + limbs * ring.degree();
     const Words coefficients = ring.polynomial(1);
-    for (std::size_t part = 0; part < 2; ++part) {
-        ring.backward(coefficients.get(), sparse.part(part), 1);
-        lift_coefficients(ring, coefficients.get(), 0, lifted.part(part), 0, limbs);
-        ring.forward(lifted.part(part), limbs);
+    ring.backward(coefficients.get(), sparse.part(0), 1);
+    lift_coefficients(ring, coefficients.get(), 0, first.part(0), 0, limbs);
+    ring.forward(first.part(0), limbs);
+    ring.backward(coefficients.get(), sparse.part(1), 1);
+    lift_coefficients(ring, coefficients.get(), 0, digits.words.get(), 0, limbs);
+    lift_coefficients(ring, coefficients.get(), 0, special, ring.size_q(), ring.size_p());
+    ring.forward(digits.words.get(), limbs);
+    ring.forward(special, ring.size_p(), ring.size_q());
+    std::vector<Baby> rotated;
+    for (std::size_t copy = 0; copy < copies; ++copy) {
+        const std::size_t amount = copy * ring.slots() / copies;
+        rotated.push_back({&first, &digits, &keys.to_dense.at(amount), galois_of(ring, amount)});
     }
-    const Digits digits = decomposed(ring, lifted.part(1), limbs);
-    return switched(ring, digits, to_dense, 1,
-                    times_special(ring, lifted.part(0), nullptr, limbs));
+    return divided(ring, rotated_sum(ring, rotated, limbs), 0);
 }
 
 }  // namespace atlasc::ckks

@@ -14,7 +14,7 @@ InnerProduct rotated(const Ring& ring, const Baby& baby, std::size_t limbs, Word
     const Addends addends = times_special(ring, baby.x->part(0),
                                           turns ? nullptr : baby.x->part(1), limbs);
     return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-            turns ? ring.digits(limbs) : 0, ring.primes(),
+            turns ? baby.digits->count : 0, ring.primes(),
             turns ? baby.digits->words.get() : nullptr,
             turns ? baby.key->packing : Packing(ring, limbs, ring.size_p()),
             turns ? baby.key->words.get() : nullptr, addends, baby.galois,
@@ -84,7 +84,16 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
 Extended rotated_sum(const Ring& ring, const std::vector<Baby>& babies, std::size_t limbs) {
     const Words ones = uploaded(ring.memory(), std::vector<Word>(limbs + ring.size_p(), 1));
     const std::vector<PlainValues> row(babies.size(), {ones.get(), ring.log_degree()});
-    return std::move(rotated_sums(ring, babies, {row}, limbs)[0]);
+    if (is_fused(ring, {row})) {
+        return std::move(rotated_sums(ring, babies, {row}, limbs)[0]);
+    }
+    Extended total(ring, limbs);
+    for (const Baby& baby : babies) {
+        InnerProduct kernel = rotated(ring, baby, limbs, total.words.get());
+        kernel.accumulate = &baby != &babies.front();
+        launch((limbs + ring.size_p()) * ring.degree(), kernel, "products with a key");
+    }
+    return total;
 }
 
 }  // namespace atlasc::ckks

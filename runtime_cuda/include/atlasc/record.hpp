@@ -71,7 +71,8 @@ struct Instruction {
     Primitive primitive;
     std::vector<std::size_t> operands;  ///< registers; for a dot all left, then all right ones
     std::vector<std::size_t> plaintexts;
-    /// Amounts of rotations, a level to drop or to raise to, or the period of a bootstrap; for a transform the baby and the
+    /// Amounts of rotations, a level to drop to, a level to raise to and copies, or the period of a
+    /// bootstrap; for a transform the baby and the
     /// giant step of each plaintext, plus the slots of all operands and results before its own.
     std::vector<std::size_t> numbers;
     std::vector<std::size_t> results;

@@ -55,7 +55,7 @@ class PaperEngine(Engine[Slots]):
         deviation *= factor / 2.0 ** self.chosen.log_scales[level] / np.sqrt(2)
         return np.asarray(deviation * (self.rng.normal(size=(2, self.slots)).T @ (1, 1j)))
 
-    def raise_modulus(self, ciphertext: Slots, level: int) -> Slots:
+    def raise_modulus(self, ciphertext: Slots, level: int, copies: int) -> Slots:
         assert ciphertext.level == 0
         base, scale = self.chosen.base_bits, 2.0**self.chosen.scale_bits
         encoded = np.rint(polynomial_of(ciphertext.values) * scale).astype(np.int64)
@@ -63,7 +63,8 @@ class PaperEngine(Engine[Slots]):
         coefficients = raised(encoded, 2**base, weight, self.rng) / 2.0**base
         self.integers = max(self.integers, float(np.abs(coefficients).max()))
         unit = 2.0 ** (self.chosen.log_scales[-1] - self.chosen.log_scales[level])
-        return Slots(unit * slots_of(coefficients), level)
+        whole = unit * slots_of(coefficients)
+        return Slots(np.tile(whole.reshape(copies, -1).sum(0), copies), level)
 
     def add(self, left: Slots, right: Slots) -> Slots:
         return Slots(left.values + right.values, min(left.level, right.level))
