@@ -34,6 +34,21 @@ bool is_fused(const Ring& ring, const std::vector<std::vector<PlainValues>>& row
            });
 }
 
+/// Sums of products with plaintexts, or with null the sum of the babies.
+void sum_up(const Ring& ring, const std::vector<Baby>& babies, const PlainValues* plains,
+            const std::vector<Word*>& out, std::size_t limbs) {
+    std::vector<InnerProduct> products;
+    for (const Baby& baby : babies) {
+        products.push_back(rotated(ring, baby, limbs, nullptr));
+    }
+    const auto of_products = uploaded(ring.memory(), products);
+    const auto of_out = uploaded(ring.memory(), out);
+    const RotatedProducts kernel{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
+                                 ring.primes(), of_products.get(), babies.size(), plains,
+                                 out.size(), of_out.get()};
+    launch(kernel.calls(), kernel, "products of rotated ciphertexts");
+}
+
 }  // namespace
 
 std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& babies,
@@ -44,23 +59,13 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
         sums.emplace_back(ring, limbs);
     }
     if (is_fused(ring, rows)) {
-        std::vector<InnerProduct> products;
         std::vector<PlainValues> plains;
         std::vector<Word*> out;
-        for (const Baby& baby : babies) {
-            products.push_back(rotated(ring, baby, limbs, nullptr));
-        }
         for (std::size_t row = 0; row < rows.size(); ++row) {
             plains.insert(plains.end(), rows[row].begin(), rows[row].end());
             out.push_back(sums[row].words.get());
         }
-        const auto of_products = uploaded(ring.memory(), products);
-        const auto of_plains = uploaded(ring.memory(), plains);
-        const auto of_out = uploaded(ring.memory(), out);
-        const RotatedProducts kernel{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-                                     ring.primes(), of_products.get(), babies.size(),
-                                     of_plains.get(), rows.size(), of_out.get()};
-        launch(kernel.calls(), kernel, "products of rotated ciphertexts");
+        sum_up(ring, babies, uploaded(ring.memory(), plains).get(), out, limbs);
         return sums;
     }
     std::vector<Extended> turned;
@@ -82,18 +87,17 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Baby>& ba
 }
 
 Extended rotated_sum(const Ring& ring, const std::vector<Baby>& babies, std::size_t limbs) {
-    const Words ones = uploaded(ring.memory(), std::vector<Word>(limbs + ring.size_p(), 1));
-    const std::vector<PlainValues> row(babies.size(), {ones.get(), ring.log_degree()});
-    if (is_fused(ring, {row})) {
-        return std::move(rotated_sums(ring, babies, {row}, limbs)[0]);
+    Extended sum(ring, limbs);
+    if (is_fused(ring, {})) {
+        sum_up(ring, babies, nullptr, {sum.words.get()}, limbs);
+        return sum;
     }
-    Extended total(ring, limbs);
     for (const Baby& baby : babies) {
-        InnerProduct kernel = rotated(ring, baby, limbs, total.words.get());
+        InnerProduct kernel = rotated(ring, baby, limbs, sum.words.get());
         kernel.accumulate = &baby != &babies.front();
         launch((limbs + ring.size_p()) * ring.degree(), kernel, "products with a key");
     }
-    return total;
+    return sum;
 }
 
 }  // namespace atlasc::ckks

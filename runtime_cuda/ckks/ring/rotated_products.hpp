@@ -17,7 +17,7 @@ struct RotatedProducts {
     const Prime* primes;
     const InnerProduct* babies;  ///< they accumulate nothing; where there are no digits: not rotated
     std::size_t count;           ///< of babies
-    const PlainValues* plains;   ///< [sum][baby]; without words: no product
+    const PlainValues* plains;   ///< [sum][baby]; without words: no product; null: one sum of babies
     std::size_t sums;
     Word* const* out;            ///< of each sum [part][limb][N]
 
@@ -43,6 +43,11 @@ struct RotatedProducts {
                          b, a);
             const Word x[2] = {reduce(b, q), reduce(a, q)};
             for (std::size_t sum = 0; sum < own; ++sum) {
+                if (plains == nullptr) {
+                    totals[sum][0] = add(totals[sum][0], x[0], q);
+                    totals[sum][1] = add(totals[sum][1], x[1], q);
+                    continue;
+                }
                 const PlainValues& plain = plains[(first + sum) * count + baby];
                 for (int part = 0; plain.words != nullptr && part < 2; ++part) {
                     const Wide product = static_cast<Wide>(x[part]) * plain[at];

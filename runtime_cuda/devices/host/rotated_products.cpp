@@ -30,7 +30,7 @@ struct Tiles {
           tile(std::min(most_in_tile, std::size_t{1} << kernel.log_degree)),
           run(tile),
           rows((kernel.sums + row_block - 1) / row_block * row_block) {
-        for (std::size_t at = 0; at < kernel.sums * kernel.count; ++at) {
+        for (std::size_t at = 0; kernel.plains != nullptr && at < kernel.sums * kernel.count; ++at) {
             const PlainValues& plain = kernel.plains[at];
             if (plain.words != nullptr) {
                 run = std::min(run, std::size_t{1} << plain.log_run);
@@ -47,9 +47,10 @@ struct Tiles {
     /// Parts of neighbouring rows would lie a power of two apart, and push each other out of the cache.
     std::size_t part() const { return tile + 8; }
 
-    /// Both parts of a baby at the places from `first` on of a limb.
+    /// Both parts of a baby at the places from `first` on of a limb; added to `out_b` and `out_a` with
+    /// `accumulate`.
     void make(const InnerProduct& baby, std::size_t limb, std::size_t first, Word* straight,
-              Word* out, const Prime& q) const {
+              Word* out_b, Word* out_a, bool accumulate, const Prime& q) const {
         const std::size_t start = limb << kernel.log_degree;
         const bool turns = baby.digits != 0;
         const std::uint32_t* places = turns ? from.at(baby.galois).data() + first : nullptr;
@@ -58,8 +59,9 @@ struct Tiles {
         const bool added = limb < baby.addends.limbs;
         const std::size_t key_limb =
             limb < kernel.limbs ? limb : baby.packing.limbs + limb - kernel.limbs;
-        Word* b = turns ? straight : out;
-        Word* a = turns ? straight + tile : out + part();
+        const bool in_place = !turns && !accumulate;
+        Word* b = in_place ? out_b : straight;
+        Word* a = in_place ? out_a : straight + tile;
         lanes::inner_product(
             b, a, baby.digit_words + (turns ? at : 0), kernel.extended() << kernel.log_degree,
             {baby.key_words + (turns ? baby.packing.start(key_limb) : 0),
@@ -69,14 +71,15 @@ struct Tiles {
              added && baby.addends.second != nullptr ? baby.addends.second + at : nullptr,
              added && baby.addends.factors != nullptr ? baby.addends.factors[limb] : 1},
             tile, q);
-        if (turns) {
-            std::uint32_t within[most_in_tile];
-            for (std::size_t place = 0; place < tile; ++place) {
-                within[place] = places[place] - static_cast<std::uint32_t>(source);
-            }
-            lanes::permute(out, b, within, false, tile, q);
-            lanes::permute(out + part(), a, within, false, tile, q);
+        if (in_place) {
+            return;
         }
+        std::uint32_t within[most_in_tile];
+        for (std::size_t place = 0; turns && place < tile; ++place) {
+            within[place] = places[place] - static_cast<std::uint32_t>(source);
+        }
+        lanes::permute(out_b, b, turns ? within : nullptr, accumulate, tile, q);
+        lanes::permute(out_a, a, turns ? within : nullptr, accumulate, tile, q);
     }
 
     /// Values of all plaintexts for each run of a tile: [run][baby][row].
@@ -103,8 +106,9 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
     const std::size_t in_limb = degree / tile;
     const std::size_t part = kernel.extended() << kernel.log_degree;
     parallel(kernel.extended() * in_limb, tiles_at_once, [&](std::size_t begin, std::size_t end) {
+        const bool sums_only = kernel.plains == nullptr;
         const std::size_t size = kernel.count * tiles.rows;
-        std::vector<Word> babies(kernel.count * 2 * tiles.part());
+        std::vector<Word> babies(sums_only ? 0 : kernel.count * 2 * tiles.part());
         std::vector<Word> straight(2 * tile);
         std::vector<Word> factors(tile / tiles.run * size, 0);
         std::vector<Word> unused(tile);
@@ -114,8 +118,13 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
             const std::size_t at = (limb << kernel.log_degree) + first;
             const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
             for (std::size_t baby = 0; baby < kernel.count; ++baby) {
-                tiles.make(kernel.babies[baby], limb, first, straight.data(),
-                           babies.data() + baby * 2 * tiles.part(), q);
+                Word* to = babies.data() + baby * 2 * tiles.part();
+                Word* own = sums_only ? kernel.out[0] + at : to;
+                tiles.make(kernel.babies[baby], limb, first, straight.data(), own,
+                           sums_only ? own + part : to + tiles.part(), sums_only && baby != 0, q);
+            }
+            if (sums_only) {
+                continue;
             }
             tiles.gather(at, factors.data());
             for (std::size_t half = 0; half < 2; ++half) {
