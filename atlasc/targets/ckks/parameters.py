@@ -184,7 +184,7 @@ class CkksParameters(ParameterSet):
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
         # A key at the lowest level switches to the sparse secret, those of one digit back.
         top = len(self.moduli.primes) - 1
-        back = LEAST_COPIES * self.key_bytes(top) // self.digits(top)
+        back = (1 + LEAST_COPIES) * self.key_bytes(top) // self.digits(top)
         memory = {
             "bootstrap_keys": back + sum(map(self.key_bytes, (0, *rotations.values()))),
             "bootstrap_work": self.ciphertexts_bytes(run.at_peak),

@@ -45,7 +45,7 @@ void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
            InnerProduct{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
                         digits.count, ring.primes(), digits.words.get(), key.packing,
                         key.words.get(), addends, galois, inverse_galois(ring, galois), accumulate,
-                        out.words.get()},
+                        out.words.get(), digits.log_run},
            "products with a key");
 }
 

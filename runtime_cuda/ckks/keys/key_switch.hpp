@@ -19,11 +19,12 @@ struct SwitchKey {
     Words words;
 };
 
-/// Digits of a polynomial of `limbs` primes: [digit][limb][N], extended.
+/// Digits of a polynomial of `limbs` primes: [digit][limb][N / 2^log_run], extended.
 struct Digits {
     std::size_t limbs;
     std::size_t count;
     Words words;
+    int log_run = 0;
 };
 
 Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs);

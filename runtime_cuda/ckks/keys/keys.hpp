@@ -13,7 +13,8 @@
 namespace atlasc::ckks {
 
 /// Rotations whose sum a raised ciphertext may be: engine.hpp.
-constexpr std::size_t raised_copies = 16;
+constexpr int log_raised_copies = 4;
+constexpr std::size_t raised_copies = std::size_t{1} << log_raised_copies;
 
 /// What a server computes with.
 struct EvaluationKeys {
@@ -22,10 +23,11 @@ struct EvaluationKeys {
     std::map<std::size_t, SwitchKey> rotations;  ///< by amount to the left
     /// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux
     /// 2022, section 3): from the dense secret to a sparse one, modulo q_0 and the first special
-    /// prime alone, and back at the top level. What is raised is as small as one digit. So keys back
-    /// have one, and there is one for each rotation by a multiple of slots / raised_copies.
+    /// prime alone, and back at the top level, where what was raised is still as small as a digit.
+    /// And back for the sum of copies, whose digits are the parts that raise.hpp names.
     std::optional<SwitchKey> to_sparse;
-    std::map<std::size_t, SwitchKey> to_dense;  ///< by amount to the left
+    std::optional<SwitchKey> to_dense;
+    std::optional<SwitchKey> copies_to_dense;
 };
 
 /// What a program needs: the highest level of each key, -1 for none.
@@ -41,10 +43,10 @@ KeyNeeds needs_of(const Interface& interface);
 
 /// One of the keys, of `limbs` primes of Q and some special ones.
 struct KeyEntry {
-    enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense };
+    enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense, copies_to_dense };
 
     Kind kind;
-    std::size_t amount;  ///< of a rotation, and of one beside the way to the dense secret
+    std::size_t amount;  ///< of a rotation
     std::size_t limbs;
     std::size_t special;
     std::size_t digits;
