@@ -14,7 +14,7 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr std::size_t most_in_tile = 512;
+constexpr std::size_t most_in_tile = 2048;
 constexpr std::size_t tiles_at_once = 8;  ///< of a thread: neighbours share lines of plaintexts
 constexpr std::size_t row_block = 4;      ///< rows of a matrix product come in so many
 
