@@ -18,8 +18,8 @@ BABY, GIANT, STAGE = 1, 5, 7
 """Costs of a rotation that shares a decomposition, of one that does not, and of all else in a stage
 or in a sum: about 14 ms each at N = 2^16."""
 TOP = 20
-"""Cost of as many stages as a whole bootstrap has. Keys for the top have a digit more, and those of
-other stages do not reach it otherwise."""
+"""Cost of as many stages of CtS as a whole bootstrap has. Keys for the top have a digit more, and
+those of other stages do not reach it otherwise."""
 NO_KEY = 100
 """Cost of a rotation without a key. It occurs in rings of tests alone."""
 MOST_BUTTERFLIES = 6
@@ -101,7 +101,8 @@ class _Keys:
                     apart = alone and at == len(parts) - 1
                     wraps = period if at == 0 and not apart else self.slots
                     made.append(self._group(part, wraps, 2 * period if apart else period))
-                cost = TOP * (stages == most) + sum(cost for cost, _ in made)
+                top = TOP if stages == most and not alone else 0
+                cost = top + sum(cost for cost, _ in made)
                 found.append((cost, [group for _, group in made]))
         return min(found, key=lambda one: one[0])[1]
 
