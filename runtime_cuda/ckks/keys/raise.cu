@@ -1,5 +1,7 @@
 #include "ckks/keys/raise.hpp"
 
+#include <algorithm>
+
 #include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
@@ -48,9 +50,10 @@ struct SumOfCopies {
     }
 };
 
-/// The same of the coefficients times X^digit: [digit][limb][N / raised_copies].
+/// The same of the coefficients times X^digit: [digit][limb][N / 2^log_run].
 struct DigitsOfCopies {
     int log_degree;
+    int log_run;
     std::size_t limbs;
     std::size_t extended;
     std::size_t size_q;
@@ -59,10 +62,14 @@ struct DigitsOfCopies {
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const int log_short = log_degree - log_raised_copies;
+        const int log_short = log_degree - log_run;
         const std::size_t limb = (at >> log_short) % extended;
         const std::size_t digit = (at >> log_short) / extended;
-        const std::size_t place = (at & ((std::size_t{1} << log_short) - 1)) << log_raised_copies;
+        const std::size_t place = (at & ((std::size_t{1} << log_short) - 1)) << log_run;
+        if ((place & (raised_copies - 1)) != 0) {
+            out[at] = 0;
+            return;
+        }
         const Prime& q = primes[prime_of(limb, limbs, size_q)];
         const bool wraps = place < digit;  // X^N = -1
         const std::size_t from = wraps ? place + (std::size_t{1} << log_degree) - digit
@@ -128,7 +135,8 @@ Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::
 Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
     const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
     const std::size_t extended = limbs + ring.size_p();
-    const std::size_t size = extended * (ring.degree() >> log_raised_copies);
+    const int log_run = std::min(log_raised_copies, most_log_run(ring.log_degree()));
+    const std::size_t size = extended * (ring.degree() >> log_run);
     const Words coefficients = ring.polynomial(1);
     const Words first = ring.polynomial(limbs);
     ring.backward(coefficients.get(), sparse.part(0), 1);
@@ -137,14 +145,14 @@ Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, s
            "sum of copies");
     ring.forward(first.get(), limbs);
     const Digits digits{limbs, raised_copies, Words(ring.memory(), raised_copies * size),
-                        log_raised_copies};
+                        log_run};
     ring.backward(coefficients.get(), sparse.part(1), 1);
     launch(digits.words.size(),
-           DigitsOfCopies{ring.log_degree(), limbs, extended, ring.size_q(), ring.primes(),
+           DigitsOfCopies{ring.log_degree(), log_run, limbs, extended, ring.size_q(), ring.primes(),
                           coefficients.get(), digits.words.get()},
            "digits of a sum of copies");
     for (std::size_t digit = 0; digit < raised_copies;) {
-        Limbs values{extended, 0, limbs, log_raised_copies};
+        Limbs values{extended, 0, limbs, log_run};
         while (digit < raised_copies && values.polynomials < together()) {
             Word* own = digits.words.get() + digit++ * size;
             values.add(own, own);
