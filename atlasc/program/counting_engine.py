@@ -286,9 +286,9 @@ class CountingEngine(Engine[Counted]):
             if calls:
                 self._primitives[kind, work.level] += calls
 
-    def raise_modulus(self, ciphertext: Counted) -> Counted:
+    def raise_modulus(self, ciphertext: Counted, level: int, copies: int) -> Counted:
         """Count nothing: the two key switches are part of the counted ``bootstrap``."""
-        return self._new(self.max_level)
+        return self._new(level)
 
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
         return self._new(level)

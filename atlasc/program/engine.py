@@ -197,6 +197,12 @@ class Engine(ABC, Generic[Ct]):
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
         """``[rotate(ciphertext, k) for k in amounts]``, hoisted where possible."""
 
+    def rotate_sum(self, ciphertext: Ct, amounts: Sequence[int]) -> Ct:
+        """``Σ rotate(ciphertext, k)`` over at least one amount, at the same level. An engine may
+        divide once for all rotations.
+        """
+        return reduce(self.add, self.rotate_many(ciphertext, amounts))
+
     def transform(self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm]) -> list[Ct]:
         """Products with a matrix of blocks, given by its diagonals, one level lower.
 
@@ -250,10 +256,17 @@ class Engine(ABC, Generic[Ct]):
             self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
         return self._bootstrap(ciphertexts, self.bootstrap_level, used)
 
-    def raise_modulus(self, ciphertext: Ct) -> Ct:
-        """Raise a ciphertext from level 0 to ``max_level``, which begins a bootstrap
+    def raise_modulus(self, ciphertext: Ct, level: int, copies: int) -> Ct:
+        """Raise a ciphertext from level 0, which begins a bootstrap
         (:mod:`atlasc.program.bootstrap.circuit`). Engines whose library has its own bootstrap
         refuse this.
+
+        Args:
+            ciphertext: at level 0.
+            level: of the result, from the first one of CoeffsToSlots to the top. The slots are
+                coefficients over the scale of this level, which is q0 at the top.
+            copies: the result is the sum of its rotations by all multiples of slots / copies; 1, or
+                ``LEAST_COPIES``.
         """
         self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
 
@@ -311,6 +324,8 @@ class Engine(ABC, Generic[Ct]):
             return list(method(operands, *numbers))
         if primitive == "rotate_many":
             return list(method(operands[0], numbers))
+        if primitive == "rotate_sum":
+            return [method(operands[0], numbers)]
         if primitive == "transform":
             places = zip(numbers[::2], numbers[1::2], strict=True)
             pairs = zip(places, plaintexts, strict=True)

@@ -21,7 +21,7 @@ from atlasc.program.plaintexts import MASK, Plaintext, Slots
 Primitive = Literal[
     "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "dot_plain",
     "times_i", "conjugate", "rotate", "rotate_many", "drop_to", "bootstrap_many",
-    "transform", "raise_modulus",
+    "transform", "raise_modulus", "rotate_sum",
 ]  # fmt: skip
 """The primitive of an instruction: a method of :class:`Engine`."""
 
@@ -35,8 +35,9 @@ class Instruction(NamedTuple):
         primitive: name of the method.
         operands: registers; for ``dot`` all left operands, then all right operands.
         plaintexts: one for each operand of a product with plaintexts.
-        numbers: amounts of rotations, the level to drop to, or the period of a bootstrap; for
-            ``transform`` the places of each plaintext's term (``TransformTerm.places``).
+        numbers: amounts of rotations, the level to drop to, the level to raise to and the copies
+            to add, or the period of a bootstrap; for ``transform`` the places of each plaintext's
+            term (``TransformTerm.places``).
         results: registers that are written; each register is written once.
     """
 

@@ -130,9 +130,14 @@ class Recorder(Engine[Register]):
         count = results_of(terms)
         return self._write("transform", ciphertexts, level - 1, values, numbers, count)
 
-    def raise_modulus(self, ciphertext: Register) -> Register:
-        """Record the raising of a modulus to the top."""
-        return self._write("raise_modulus", [ciphertext], self.max_level)[0]
+    def rotate_sum(self, ciphertext: Register, amounts: Sequence[int]) -> Register:
+        """Record a sum of rotations."""
+        used = [amount % self.slots for amount in amounts]
+        return self._write("rotate_sum", [ciphertext], ciphertext.level, numbers=used)[0]
+
+    def raise_modulus(self, ciphertext: Register, level: int, copies: int) -> Register:
+        """Record the raising of a modulus."""
+        return self._write("raise_modulus", [ciphertext], level, numbers=[level, copies])[0]
 
     def _drop_to(self, ciphertext: Register, level: int) -> Register:
         return self._write("drop_to", [ciphertext], level, numbers=[level])[0]

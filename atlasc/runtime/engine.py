@@ -218,8 +218,11 @@ class NativeEngine(RoleEngine[Ciphertext]):
         numbers = [place for term in terms for place in term.places(self.slots)]
         return self._once("transform", ciphertexts, numbers, [term.value for term in terms])
 
-    def raise_modulus(self, ciphertext: Ciphertext) -> Ciphertext:
-        return self._once("raise_modulus", [ciphertext])[0]
+    def raise_modulus(self, ciphertext: Ciphertext, level: int, copies: int) -> Ciphertext:
+        return self._once("raise_modulus", [ciphertext], [level, copies])[0]
+
+    def rotate_sum(self, ciphertext: Ciphertext, amounts: Sequence[int]) -> Ciphertext:
+        return self._once("rotate_sum", [ciphertext], list(amounts))[0]
 
     def rotate_many(self, ciphertext: Ciphertext, amounts: Sequence[int]) -> list[Ciphertext]:
         return self._once("rotate_many", [ciphertext], list(amounts)) if amounts else []

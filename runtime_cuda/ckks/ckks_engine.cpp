@@ -325,18 +325,19 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
     return lowered(x, level);
 }
 
-Ciphertext CkksEngine::raise_modulus(const Ciphertext& x) {
-    if (!role_.keys.to_sparse || !role_.keys.to_dense || level(x) != 0) {
-        refuse("raise_modulus", "it takes keys that bootstrap, and a ciphertext at level 0");
+Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level, std::size_t copies) {
+    if (!role_.keys.to_sparse || of(x).level != 0 || (copies != 1 && copies != raised_copies)) {
+        refuse("raise_modulus", "it takes keys that bootstrap, a ciphertext at level 0, and 1 or " +
+                                    std::to_string(raised_copies) + " copies");
     }
-    const int top = ring_.chain().top();
+    const std::size_t limbs = limbs_of(level);
     auto polys = std::make_shared<Polys>(
-        raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense));
-    return held(std::move(polys), top, limbs_of(top), scale_of(top));
+        (copies == 1 ? raised : raised_sum)(ring_, *canonical(x).polys, role_.keys, limbs));
+    return held(std::move(polys), level, limbs, scale_of(level));
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
-    if (bootstraps_.empty() || !role_.keys.to_dense) {
+    if (bootstraps_.empty() || !role_.keys.to_sparse) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
     return bootstraps_.refreshed(*this, xs, period);

@@ -46,9 +46,10 @@ public:
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
+    Ciphertext rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
-    Ciphertext raise_modulus(const Ciphertext& x) override;
+    Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
     void bootstrap_by(std::shared_ptr<const Record> record) override {
         bootstraps_.add(std::move(record));

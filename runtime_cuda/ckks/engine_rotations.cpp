@@ -14,6 +14,11 @@ namespace {
 /// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
 constexpr std::size_t most_steps = 32;
 
+/// A ciphertext as it is, times P.
+Switched unturned(const Ring& ring, const Polys& x, std::size_t limbs) {
+    return {{}, nullptr, 1, times_special(ring, x.part(0), x.part(1), limbs)};
+}
+
 }  // namespace
 
 const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
@@ -86,6 +91,28 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
     return result;
 }
 
+Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
+                                  const std::vector<std::size_t>& amounts) {
+    if (amounts.empty()) {
+        refuse("rotate_sum", "it needs at least one amount");
+    }
+    const Value x = canonical(handle);
+    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    std::vector<Switched> terms;
+    for (const std::size_t amount : amounts) {
+        if (amount == 0) {
+            terms.push_back(unturned(ring_, *x.polys, x.limbs));
+        } else {
+            terms.push_back({digits.of(0), &key_for(amount, x.level), galois_of(ring_, amount),
+                             times_special(ring_, x.polys->part(0), nullptr, x.limbs)});
+        }
+    }
+    std::vector<Extended> sum;
+    add_switched(ring_, terms, sum.emplace_back(ring_, x.limbs), false);
+    return held(std::make_shared<Polys>(std::move(divided(ring_, sum, 0)[0])), x.level, x.limbs,
+                x.scale);
+}
+
 Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
     // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
     // division at the end is by the level's primes too. A giant step divides just the part that it
@@ -103,8 +130,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
     for (const auto& [operand, rotation] : order) {
         const Polys& x = *operands.at(operand).polys;
         if (rotation == 0) {
-            babies.push_back({nullptr, nullptr, 1,
-                              times_special(ring_, x.part(0), x.part(1), limbs)});
+            babies.push_back(unturned(ring_, x, limbs));
             continue;
         }
         if (digits.count(operand) == 0) {
@@ -175,7 +201,7 @@ void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, 
                                               galois_of(ring_, step.rotation),
                                               first_part(ring_, sums[at])});
             } else if (totals[step.result]) {
-                terms[step.result].push_back({nullptr, nullptr, 1, both_parts(ring_, sums[at])});
+                terms[step.result].push_back({{}, nullptr, 1, both_parts(ring_, sums[at])});
             } else {
                 totals[step.result] = std::move(sums[at]);
             }

@@ -63,7 +63,7 @@ public:
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
-    Ciphertext raise_modulus(const Ciphertext& x) override;
+    Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
     std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;

@@ -37,8 +37,9 @@ Integers times_sparse_secret(const Integers& c1, int weight, std::mt19937_64& ra
     return product;
 }
 
-/// Coefficients over q0 of a ciphertext of `message`, its modulus raised: I + message / q0.
-std::vector<double> raised(const Integers& message, int base_bits, std::mt19937_64& random) {
+/// Coefficients of a ciphertext of `message`, its modulus raised: I + message / q0, times `unit`.
+std::vector<double> raised(const Integers& message, int base_bits, double unit,
+                           std::mt19937_64& random) {
     const std::int64_t q0 = std::int64_t{1} << base_bits;
     std::uniform_int_distribution<std::int64_t> uniform(-q0 / 2, q0 / 2 - 1);
     Integers c1(message.size());
@@ -52,26 +53,39 @@ std::vector<double> raised(const Integers& message, int base_bits, std::mt19937_
     for (std::size_t at = 0; at < message.size(); ++at) {
         const std::int64_t whole = message[at] - product[at] + q0 / 2;
         const std::int64_t c0 = ((whole % q0) + q0) % q0 - q0 / 2;
-        result[at] = std::ldexp(static_cast<double>(c0 + product[at]), -base_bits);
+        result[at] = unit * std::ldexp(static_cast<double>(c0 + product[at]), -base_bits);
     }
     return result;
 }
 
 }  // namespace
 
-Ciphertext SimEngine::raise_modulus(const Ciphertext& x) {
-    if (!parameters_.bootstraps() || of(x).level != 0) {
+Ciphertext SimEngine::raise_modulus(const Ciphertext& x, int level, std::size_t copies) {
+    if (!parameters_.bootstraps() || of(x).level != 0 || level < 0 ||
+        level >= static_cast<int>(parameters_.moduli->log_scales.size()) || copies == 0 ||
+        slots() % copies != 0) {
         throw Error("raise_modulus is impossible",
-                    "it takes parameters that bootstrap by a record, and a ciphertext at level 0");
+                    "it takes parameters that bootstrap by a record, a ciphertext at level 0, and "
+                    "a level and a number of copies of the bootstrap");
     }
     const Moduli& moduli = *parameters_.moduli;
+    const double unit = std::exp2(moduli.log_scales.back() -
+                                  moduli.log_scales[static_cast<std::size_t>(level)]);
     Integers message;
     for (const double coefficient : polynomial_of(of(x).values)) {
         message.push_back(std::llrint(std::ldexp(coefficient, moduli.scale)));
     }
-    const int top = static_cast<int>(moduli.primes.size()) - 1;
     const std::lock_guard<std::mutex> lock(mutex_);
-    return std::make_shared<Slots>(slots_of(raised(message, moduli.primes[0], random_)), top);
+    const ComplexVector one = slots_of(raised(message, moduli.primes[0], unit, random_));
+    ComplexVector sum(one.size(), 0.0);
+    const std::size_t period = slots() / copies;
+    for (std::size_t slot = 0; slot < slots(); ++slot) {
+        sum[slot % period] += one[slot];
+    }
+    for (std::size_t slot = period; slot < slots(); ++slot) {
+        sum[slot] = sum[slot - period];
+    }
+    return std::make_shared<Slots>(std::move(sum), level);
 }
 
 }  // namespace atlasc::sim

@@ -32,6 +32,17 @@ Ciphertext Engine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>
     return total;
 }
 
+Ciphertext Engine::rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts) {
+    if (amounts.empty()) {
+        throw Error("rotate_sum is impossible", "it needs at least one amount");
+    }
+    Ciphertext total;
+    for (const Ciphertext& rotated : rotate_many(x, amounts)) {
+        total = total == nullptr ? rotated : add(total, rotated);
+    }
+    return total;
+}
+
 Ciphertexts Engine::transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) {
     std::map<std::size_t, std::vector<std::size_t>> amounts;
     for (const BabyStep& baby : baby_steps(steps)) {

@@ -140,7 +140,7 @@ Record::Recorded plaintext_of(Reader& reader, const std::deque<Table>& tables) {
 }
 
 Function function_of(Reader& reader, const std::string& name, std::size_t plaintexts) {
-    constexpr std::size_t primitives = 17;
+    constexpr std::size_t primitives = 18;
     Function function{name, name.substr(0, name.rfind('_')), reader.counts(), 0, {}, {}, {}};
     function.registers = reader.index(reader.size());
     for (const std::size_t is_mask : reader.counts()) {

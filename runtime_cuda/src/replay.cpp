@@ -190,7 +190,10 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
             return engine.bootstrap_many(x, instruction.numbers.at(0));
         case Primitive::transform:
             return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()));
-        case Primitive::raise_modulus: return {engine.raise_modulus(x.at(0))};
+        case Primitive::raise_modulus:
+            return {engine.raise_modulus(x.at(0), static_cast<int>(instruction.numbers.at(0)),
+                                         instruction.numbers.at(1))};
+        case Primitive::rotate_sum: return {engine.rotate_sum(x.at(0), instruction.numbers)};
     }
     refuse("it has an unknown primitive");
 }

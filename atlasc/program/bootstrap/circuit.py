@@ -8,17 +8,20 @@ A narrow bootstrap is for slots that repeat after p slots, which is half of all 
 Kim, Kim, Song, EUROCRYPT 2018; there "sparsely packed"). The sum of all blocks of p slots removes
 the coefficients that hold only integers I and nothing of the message. 2p coefficients are left.
 They fit into the slots of one ciphertext, real parts beside imaginary parts, for one modular
-reduction.
+reduction. CtS and StC have fewer butterflies and so fewer stages, and the levels of the others are
+left out: a modulus is raised less far, and what was reduced drops to where StC begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import sqrt
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from atlasc.program.bootstrap.narrow import narrow
 from atlasc.program.bootstrap.reduction import Reduction, choose_bound, make_reduction
 from atlasc.program.bootstrap.sets import SETS, BootstrapSet
 from atlasc.program.bootstrap.stages import (
@@ -26,12 +29,16 @@ from atlasc.program.bootstrap.stages import (
     baby_giant,
     coeffs_to_slots,
     slots_to_coeffs,
+    whole_groups,
 )
-from atlasc.program.engine import is_narrow
+from atlasc.program.engine import LEAST_COPIES, is_narrow
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
 from atlasc.program.plaintexts import Plaintext, Root, Slots, Table, Term
 from atlasc.program.record import Recorder, Register
+
+Steps: TypeAlias = Callable[[Recorder, list[Register]], list[Register]]
+"""Records a bootstrap of one or of two ciphertexts."""
 
 
 class Circuit(NamedTuple):
@@ -60,20 +67,12 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
             Slots that do not repeat are lost.
     """
     chosen = SETS[name]
-    reduction = reduction_of(chosen, slots)
-    # CtS takes the half of both parts, c + conj c and i (conj c - c), into its factor; StC that of
-    # the message and its conjugate.
-    into = coeffs_to_slots(slots, chosen.cts_stages, 0.5 * _unit(reduction), period)
-    out = slots_to_coeffs(slots, chosen.stc_stages, 0.5 * chosen.ratio / reduction.gain, period)
-    narrow = is_narrow(period, slots)
-    if narrow:  # imaginary parts move into the real parts of every other block, and back
-        into[-1] = _turned(into[-1], slots, period, 3)
-        out[0] = _turned(out[0], slots, period, 1)
+    steps = _narrow(chosen, slots, period) if is_narrow(period, slots) else _whole(chosen, slots)
 
     def recorded(count: int) -> Function:
         engine = Recorder(EngineParameters(slots, chosen.top))
         operands = [engine.register(0) for _ in range(count)]
-        results = _refreshed(engine, operands, reduction, into, out, period if narrow else None)
+        results = steps(engine, operands)
         return Function(
             f"refresh_{count}_{period}",
             EngineParameters(slots, chosen.top),
@@ -93,30 +92,18 @@ def reduction_of(chosen: BootstrapSet, slots: int) -> Reduction:
     return make_reduction(chosen.degree, bound, chosen.double_angles)
 
 
-def _refreshed(
-    engine: Recorder,
-    operands: list[Register],
-    reduction: Reduction,
-    into: list[Stage | float],
-    out: list[Stage | float],
-    period: int | None,
-) -> list[Register]:
-    """The operands at level ``levels_left``. ``period``: for a narrow bootstrap."""
-    both, real = operands[0], len(operands) == 1
-    if not real:
-        both = engine.add(both, engine.times_i(operands[1]))
-    x = engine.raise_modulus(both)
-    if period:
-        numbers = sum(isinstance(stage, float) for stage in into)  # the first stages
-        x = _transformed(engine, x, into[:numbers])
-        for power in range((engine.slots // period).bit_length() - 1):
-            x = engine.add(x, engine.rotate(x, period << power))
-        x = _transformed(engine, x, into[numbers:])
-        x = _reduced(engine, engine.add(x, engine.conjugate(x)), reduction, False)
-        x = _transformed(engine, x, out[:1])
-        x = engine.add(x, engine.rotate(x, period))
-        half = _transformed(engine, x, out[1:])
-    else:
+def _whole(chosen: BootstrapSet, slots: int) -> Steps:
+    """The steps of a bootstrap of slots that do not repeat."""
+    reduction = reduction_of(chosen, slots)
+    # CtS takes the half of both parts, c + conj c and i (conj c - c), into its factor; StC that of
+    # the message and its conjugate.
+    into = coeffs_to_slots(slots, whole_groups(slots, chosen.cts_stages), 0.5 * _unit(reduction))
+    groups = whole_groups(slots, chosen.stc_stages)[::-1]
+    out = slots_to_coeffs(slots, groups, 0.5 * chosen.ratio / reduction.gain)
+
+    def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
+        real = len(operands) == 1
+        x = engine.raise_modulus(_joined(engine, operands), chosen.top, 1)
         x = _transformed(engine, x, into)
         conjugate = engine.conjugate(x)
         lower = _reduced(engine, engine.add(x, conjugate), reduction, real)
@@ -125,27 +112,63 @@ def _refreshed(
         else:
             upper = _reduced(engine, engine.times_i(engine.sub(conjugate, x)), reduction, False)
             x = engine.add(lower, engine.times_i(upper))
-        half = _transformed(engine, x, out)
+        found = _parts(engine, _transformed(engine, x, out), real)
+        return [engine.add(found[0], found[0])] if real else found
+
+    return steps
+
+
+def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
+    """The steps of a bootstrap of slots that repeat."""
+    reduction = reduction_of(chosen, slots)
+    copies = LEAST_COPIES if LEAST_COPIES * period <= slots else 1
+    plan = narrow(slots, period, copies, chosen.cts_stages, chosen.stc_stages)
+    level = chosen.top - chosen.cts_stages + len(plan.into)
+    # Slots of a raised ciphertext are coefficients over the scale of its level, not over q0. CtS
+    # makes a mean of the sum of all copies.
+    unit = _unit(reduction) * 2.0 ** (chosen.log_scales[level] - chosen.log_scales[chosen.top])
+    into = coeffs_to_slots(slots, plan.into, 0.5 * unit * period / slots)
+    out = slots_to_coeffs(slots, plan.out, 0.5 * chosen.ratio / reduction.gain)
+    # Imaginary parts move into the real parts of every other block, and back.
+    into[-1] = _turned(into[-1], slots, period, 3)
+    out[0] = _turned(out[0], slots, period, 1)
+
+    def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
+        x = engine.raise_modulus(_joined(engine, operands), level, copies)
+        for amounts in plan.sums:
+            x = engine.rotate_sum(x, amounts)
+        x = _transformed(engine, x, into)
+        x = _reduced(engine, engine.add(x, engine.conjugate(x)), reduction, False)
+        x = engine.drop_to(x, chosen.levels_left + len(out))
+        x = _transformed(engine, x, out[:1])
+        x = engine.add(x, engine.rotate(x, period))
+        return _parts(engine, _transformed(engine, x, out[1:]), len(operands) == 1)
+
+    return steps
+
+
+def _joined(engine: Recorder, operands: list[Register]) -> Register:
+    """Two real ciphertexts as one complex one."""
+    first, *second = operands
+    return engine.add(first, engine.times_i(second[0])) if second else first
+
+
+def _parts(engine: Recorder, half: Register, real: bool) -> list[Register]:
+    """The real part of twice a ciphertext, and the imaginary part unless it is ``real``."""
     conjugate = engine.conjugate(half)
     total = engine.add(half, conjugate)
-    if not real:
-        return [total, engine.times_i(engine.sub(conjugate, half))]
-    return [total if period else engine.add(total, total)]
+    return [total] if real else [total, engine.times_i(engine.sub(conjugate, half))]
 
 
-def _turned(stage: Stage | float, slots: int, period: int, quarters: int) -> Stage:
+def _turned(stage: Stage, slots: int, period: int, quarters: int) -> Stage:
     """A stage that also multiplies by i^quarters in every other block of ``period`` slots."""
     blocks = Table("blocks", lambda: np.array([0, quarters * slots]), slots // (2 * period))
-    turn = Slots.of(Root(4 * slots), (blocks, 0))
-    return Stage({0: turn * stage}, 1) if isinstance(stage, float) else stage.times(turn)
+    return stage.times(Slots.of(Root(4 * slots), (blocks, 0)))
 
 
-def _transformed(engine: Recorder, x: Register, stages: list[Stage | float]) -> Register:
+def _transformed(engine: Recorder, x: Register, stages: list[Stage]) -> Register:
     for stage in stages:
-        if isinstance(stage, float):
-            x = engine.mul_plain(x, stage)
-        else:
-            [x] = engine.transform([x], baby_giant(stage))
+        [x] = engine.transform([x], baby_giant(stage))
     return x
 
 

@@ -12,8 +12,8 @@ are multiplied together, so that a transform takes few levels. Every entry of su
 power of zeta, or zero; so a diagonal is a sum of lookups of powers.
 
 Slots that repeat after p slots belong to a polynomial in a power of X, in which one of n/p
-coefficients is not zero. The butterflies on blocks of at most p slots are then enough. A stage
-without such butterflies is a number.
+coefficients is not zero. The butterflies on blocks of at most p slots are then enough
+(:mod:`atlasc.program.bootstrap.narrow` chooses their stages).
 
 Sources: Cheon, Han, Kim, Kim, Song, EUROCRYPT 2018 (transforms by diagonals, on encrypted slots);
 Chen, Chillotti, Song, EUROCRYPT 2019 (butterflies, grouped); Bossuat, Mouchet, Troncoso-Pastoriza,
@@ -23,7 +23,7 @@ Hubaux, EUROCRYPT 2021 (no bit reversal, scaling in equal parts).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,20 +45,39 @@ d).
 """
 
 
+Steps: TypeAlias = dict[int, tuple[int, int]]
+"""Offset -> baby step and giant step of a diagonal. Their sum is the offset, up to the number of
+slots after which the operand repeats."""
+
+
 class Stage(NamedTuple):
     """One level of a transform.
 
     Attributes:
         diagonals: diagonals of its matrix.
-        babies: number of baby steps, the rotation by 0 included; a power of two.
+        steps: how they are applied.
     """
 
     diagonals: Diagonals
-    babies: int
+    steps: Steps
 
     def times(self, factor: Slots) -> Stage:
         """The stage whose result is also multiplied by ``factor``, slot by slot."""
-        return Stage({at: one * factor for at, one in self.diagonals.items()}, self.babies)
+        return Stage({at: one * factor for at, one in self.diagonals.items()}, self.steps)
+
+
+class Group(NamedTuple):
+    """The butterflies of one stage.
+
+    Attributes:
+        blocks: slots in a block of each butterfly, in the order of CtS: largest first.
+        wraps: number of slots that offsets are counted modulo.
+        steps: baby and giant steps of all offsets.
+    """
+
+    blocks: tuple[int, ...]
+    wraps: int
+    steps: Steps
 
 
 Paths: TypeAlias = list[tuple[int, tuple[TableRotation, ...]]]
@@ -66,46 +85,42 @@ Paths: TypeAlias = list[tuple[int, tuple[TableRotation, ...]]]
 butterflies of a stage."""
 
 
-def coeffs_to_slots(slots: int, stages: int, factor: float, period: int) -> list[Stage | float]:
-    """Stages of ``factor`` times CtS, to be applied in order: matrices, one level each, or numbers.
+def coeffs_to_slots(slots: int, groups: Sequence[Group], factor: float) -> list[Stage]:
+    """Stages of ``factor`` times CtS, to be applied in order, one level each. Of slots that repeat,
+    the groups are those of the butterflies on one period.
 
-    If slots repeat, the stages take the sum of all blocks of ``period`` slots: the number of blocks
-    and the halves of the omitted butterflies cancel.
+    Args:
+        slots: n, a power of two.
+        groups: the butterflies of each stage.
+        factor: spread evenly over the stages, which keeps the sizes of the plaintexts alike, and so
+            their rounding errors.
+    """
+    each = factor ** (1 / len(groups))
+    return [_stage(slots, group, True, each * 0.5 ** len(group.blocks)) for group in groups]
+
+
+def slots_to_coeffs(slots: int, groups: Sequence[Group], factor: float) -> list[Stage]:
+    """Stages of ``factor`` times StC: those of CtS in reverse, and so are the ``groups``."""
+    each = factor ** (1 / len(groups))
+    return [_stage(slots, group, False, each) for group in groups]
+
+
+def whole_groups(slots: int, stages: int) -> list[Group]:
+    """The groups of CtS where slots do not repeat. The first stages have most butterflies: the
+    very first butterfly wraps around the slots, so that g of them have 2^g diagonals there, and
+    2^(g + 1) - 1 elsewhere.
 
     Args:
         slots: n, a power of two.
         stages: 1 to log2(slots).
-        factor: spread evenly over the stages, which keeps the sizes of the plaintexts alike, and so
-            their rounding errors.
-        period: p, a power of two up to n.
     """
-    each = factor ** (1 / stages)
-    return [
-        _stage(slots, blocks, period, True, each * 0.5 ** len(blocks))
-        for blocks in _blocks(slots, stages)
-    ]
-
-
-def slots_to_coeffs(slots: int, stages: int, factor: float, period: int) -> list[Stage | float]:
-    """Stages of ``factor`` times StC: those of CtS in reverse.
-
-    The first stage works on each block of ``period`` slots separately.
-    """
-    each = factor ** (1 / stages)
-    first, *others = reversed(_blocks(slots, stages))
-    return [
-        _stage(slots, first[::-1], period, False, each, alone=True),
-        *(_stage(slots, blocks[::-1], period, False, each) for blocks in others),
-    ]
-
-
-def _blocks(slots: int, stages: int) -> list[list[int]]:
-    """The block sizes, in slots, of the butterflies in each stage of CtS. The first stages have
-    most
-    butterflies: the very first butterfly wraps around the slots, so that g of them have 2^g
-    diagonals there, and 2^(g + 1) - 1 elsewhere."""
     numbers = np.array_split(np.arange(slots.bit_length() - 1), stages)
-    return [[slots >> int(number) for number in group] for group in numbers]
+    groups = []
+    for some in numbers:
+        blocks = tuple(slots >> int(number) for number in some)
+        found = offsets(blocks, slots)
+        groups.append(Group(blocks, slots, steps_of(found, _babies(found, slots))))
+    return groups
 
 
 def _butterfly(slots: int, block: int, inverse: bool) -> Paths:
@@ -128,70 +143,58 @@ def _butterfly(slots: int, block: int, inverse: bool) -> Paths:
     ]
 
 
-def _stage(
-    slots: int, blocks: list[int], period: int, inverse: bool, factor: float, alone: bool = False
-) -> Stage | float:
-    """``factor`` times the product of the butterflies whose blocks fit the period, the first block
-    applied first. ``alone``: whether every block of a period is separate.
-    """
-    # A narrow bootstrap uses the baby steps, and so the rotation keys, of a whole stage.
-    babies = _babies(_offsets(slots, blocks), slots)
-    used = [block for block in blocks if block <= period]
-    if not used:
-        return factor
+def _stage(slots: int, group: Group, inverse: bool, factor: float) -> Stage:
+    """``factor`` times the product of the butterflies of a group."""
     paths: Paths = [(0, ())]
-    for block in used:
+    for block in group.blocks if inverse else group.blocks[::-1]:
         paths = [
             (first + then, (*places, *((table, r + first) for table, r in before)))
             for first, places in _butterfly(slots, block, inverse)
             for then, before in paths
         ]
-    wraps = max(used) == period and not alone
     found: Diagonals = {}
     for offset, places in paths:
-        at = offset % (period if wraps else slots)
-        entry = Slots((Term(factor, (Lookup(Root(4 * slots), places),)),))
+        lookups = (Lookup(Root(4 * slots), places),) if places else ()
+        entry, at = Slots((Term(factor, lookups),)), offset % group.wraps
         found[at] = found[at] + entry if at in found else entry
-    return Stage(dict(sorted(found.items())), babies)
+    return Stage(dict(sorted(found.items())), group.steps)
 
 
-def _offsets(slots: int, blocks: list[int]) -> list[int]:
-    """The offsets of the diagonals of a product of butterflies."""
+def offsets(blocks: Iterable[int], wraps: int) -> list[int]:
+    """The offsets of the diagonals of a product of butterflies, modulo ``wraps``."""
     found = {0}
     for block in blocks:
-        found = {(one + by) % slots for one in found for by in (-block // 2, 0, block // 2)}
+        found = {(one + by) % wraps for one in found for by in (-block // 2, 0, block // 2)}
     return sorted(found)
 
 
-def _babies(offsets: list[int], slots: int) -> int:
+def _babies(found: Sequence[int], slots: int) -> int:
     """The number of baby steps, a power of two, with the fewest rotations. Of two such numbers it
     is the larger one, because its rotations share one decomposition (hoisting).
     """
 
     def rotations(babies: int) -> int:
-        parts = zip(*(_split(offset, babies, offsets) for offset in offsets), strict=True)
+        parts = zip(*steps_of(found, babies).values(), strict=True)
         return sum(len(set(steps) - {0}) for steps in parts)
 
     counts = [1 << power for power in range(slots.bit_length())]
     return min(reversed(counts), key=rotations)
 
 
-def _split(offset: int, babies: int, offsets: Iterable[int]) -> tuple[int, int]:
-    """The baby step and the giant step of an offset. All offsets are multiples of one step; baby
-    steps are step · (0 .. babies - 1), giant steps multiples of step · babies."""
-    step = math.gcd(*offsets) or 1
-    baby = (offset // step & (babies - 1)) * step
-    return baby, offset - baby
+def steps_of(found: Sequence[int], babies: int) -> Steps:
+    """The steps of offsets. All offsets are multiples of one step; baby steps are step · (0 ..
+    babies - 1), giant steps multiples of step · babies."""
+    step = math.gcd(*found) or 1
+    parts = {offset: (offset // step & (babies - 1)) * step for offset in found}
+    return {offset: (baby, offset - baby) for offset, baby in parts.items()}
 
 
 def baby_giant(stage: Stage) -> list[TransformTerm]:
     """A term for each diagonal: M z is the sum over giant steps of rotate(sum over baby steps of
     plaintext · rotate(z, baby), giant). The plaintexts are rotated back by the giant step.
     """
-    diagonals, babies = stage
-    steps = [_split(offset, babies, diagonals) for offset in diagonals]
     terms = [
-        TransformTerm(baby, giant, plaintext.rolled(giant))
-        for (baby, giant), plaintext in zip(steps, diagonals.values(), strict=True)
+        TransformTerm(*stage.steps[offset], plaintext.rolled(stage.steps[offset][1]))
+        for offset, plaintext in stage.diagonals.items()
     ]
     return sorted(terms, key=lambda term: (term.giant, term.baby))

@@ -180,8 +180,8 @@ class CkksParameters(ParameterSet):
 
     @property
     def needs(self) -> BootstrapNeeds:
-        """See the base class; a key of the bootstrap is like any other key, but reaches higher. The
-        keys for two whole ciphertexts are enough for a narrow bootstrap, too.
+        """See the base class; a key of the bootstrap is like any other key, but reaches higher.
+        Narrow bootstraps rotate by the amounts of a whole one, some of them a level or two higher.
         """
         if not self.bootstrap:
             return BootstrapNeeds()
@@ -191,11 +191,15 @@ class CkksParameters(ParameterSet):
         run.play(two, [[Counted(0)]] * len(two.levels))
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
+        for power in range(self.log_ring_degree - 1):
+            for amount, level in counts_of(self.circuit(1 << power)[1]).rotation_levels.items():
+                rotations[amount] = max(rotations.get(amount, level), level)
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
-        # A key at the lowest level switches to the sparse secret, a key at the top back.
-        levels = (0, len(self.moduli.primes) - 1, *rotations.values())
+        # A key at the lowest level switches to the sparse secret, those of one digit back.
+        top = len(self.moduli.primes) - 1
+        back = (1 + LEAST_COPIES) * self.key_bytes(top) // self.digits(top)
         memory = {
-            "bootstrap_keys": sum(map(self.key_bytes, levels)),
+            "bootstrap_keys": back + sum(map(self.key_bytes, (0, *rotations.values()))),
             # Its plaintexts are the diagonals, which are kept.
             "bootstrap_work": max(
                 self.live_bytes({work and replace(work, plaintexts=0.0): counts})

@@ -18,7 +18,7 @@ constexpr const char* secret_array = "secret";
 constexpr const char* public_array = "encryption of zero";
 /// 1: rotations had keys from the turned secret; 2: not packed; 3: key and digit shared a word of the
 /// nonce.
-constexpr const char* key_format = "4";
+constexpr const char* key_format = "5";
 constexpr std::size_t identity_size = 32;
 constexpr char digits[] = "0123456789abcdef";
 

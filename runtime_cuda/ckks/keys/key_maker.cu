@@ -46,6 +46,22 @@ struct Square {
     }
 };
 
+/// Every so many coefficients modulo q_0, from one on, and zeros.
+struct Part {
+    int log_degree;
+    const Prime* primes;
+    const Word* coefficients;
+    std::size_t number;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t place = at & ((std::size_t{1} << log_degree) - 1);
+        out[at] = (place & (raised_copies - 1)) != 0
+                      ? 0
+                      : lift(coefficients[place + number], primes[0], primes[at >> log_degree]);
+    }
+};
+
 struct Permute {
     int log_degree;
     std::uint32_t galois;
@@ -97,6 +113,17 @@ Words KeyMaker::content(const KeyEntry& entry) const {
     return result;
 }
 
+Words KeyMaker::part_of_sparse(std::size_t number) const {
+    const Words coefficients = as_secret(ring_.polynomial(1));
+    ring_.backward(coefficients.get(), sparse_.get(), 1);
+    Words result = as_secret(ring_.polynomial(ring_.size_q()));
+    launch(result.size(),
+           Part{ring_.log_degree(), ring_.primes(), coefficients.get(), number, result.get()},
+           "secret");
+    ring_.forward(result.get(), ring_.size_q());
+    return result;
+}
+
 Words KeyMaker::target(const KeyEntry& entry) const {
     using Kind = KeyEntry::Kind;
     std::uint32_t galois = 1;
@@ -110,7 +137,8 @@ Words KeyMaker::target(const KeyEntry& entry) const {
 
 SwitchKey KeyMaker::make(const KeyEntry& entry) const {
     const bool to_sparse = entry.kind == KeyEntry::Kind::to_sparse;
-    const Words content = this->content(entry);
+    const bool copies = entry.kind == KeyEntry::Kind::copies_to_dense;
+    Words content = copies ? Words() : this->content(entry);
     const Words secret = this->target(entry);
     std::vector<Word> product = ring_.special_product();
     if (to_sparse) {  // one special prime only
@@ -131,10 +159,19 @@ SwitchKey KeyMaker::make(const KeyEntry& entry) const {
         ring_.forward(b, entry.limbs);
         ring_.forward(special, entry.special, ring_.size_q());
         sample_uniform_part(ring_, seed_, entry, digit, a);
-        const BlockConstants own = ring_.digit(digit, entry.limbs);
+        // A digit of a raised ciphertext is the same modulo all primes.
+        std::size_t begin = 0;
+        std::size_t end = entry.limbs;
+        if (copies) {
+            content = part_of_sparse(digit);
+        } else if (entry.kind != KeyEntry::Kind::to_dense) {
+            const BlockConstants own = ring_.digit(digit, entry.limbs);
+            begin = own.first;
+            end = own.first + own.size;
+        }
         launch(part,
                Mask{ring_.log_degree(), entry.limbs, ring_.size_q(), ring_.primes(), a,
-                    secret.get(), content.get(), factor.get(), own.first, own.first + own.size, b},
+                    secret.get(), content.get(), factor.get(), begin, end, b},
                "key");
         Word* to = key.words.get() + 2 * digit * packing.words();
         pack(packing, b, to);

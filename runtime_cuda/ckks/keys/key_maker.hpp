@@ -22,6 +22,8 @@ private:
     /// The secret that a key takes to another, and the other one; overwritten at their end.
     Words content(const KeyEntry& entry) const;
     Words target(const KeyEntry& entry) const;
+    /// t of the sparse secret, which is the sum over `number` of X^number t(X^raised_copies).
+    Words part_of_sparse(std::size_t number) const;
 
     const Ring& ring_;
     Seed seed_;

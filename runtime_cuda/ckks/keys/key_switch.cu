@@ -43,7 +43,7 @@ Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
                   std::size_t count) {
     const std::size_t each = ring.digits(limbs);
     const std::size_t size = (limbs + ring.size_p()) * ring.degree();
-    Digits digits{limbs, each * size, Words(ring.memory(), count * each * size)};
+    Digits digits{limbs, each, each * size, Words(ring.memory(), count * each * size)};
     const Words coefficients = ring.polynomial(count * limbs);
     std::vector<Digit> some;
     for (std::size_t first = 0; first < count; first += together()) {
@@ -81,10 +81,10 @@ Addends times_special(const Ring& ring, const Word* first, const Word* second,
 InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limbs, Word* out) {
     const bool turns = x.key != nullptr;
     return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-            turns ? ring.digits(limbs) : 0, ring.primes(), x.digits,
+            x.digits.count, ring.primes(), x.digits.words,
             turns ? x.key->packing : Packing(ring, limbs, ring.size_p()),
             turns ? x.key->words.get() : nullptr, x.addends, x.galois,
-            inverse_galois(ring, x.galois), false, out};
+            inverse_galois(ring, x.galois), false, out, x.digits.log_run};
 }
 
 void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended& out,
@@ -109,7 +109,7 @@ void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended
 
 Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
     if (xs.empty()) {
-        return {0, 0, {}};
+        return {0, 0, 0, {}};
     }
     const std::size_t limbs = xs[0]->limbs;
     const Words seconds = ring.polynomial(xs.size() * limbs);

@@ -19,13 +19,24 @@ struct SwitchKey {
     Words words;
 };
 
-/// Digits of polynomials of `limbs` primes: [polynomial][digit][limb][N], extended.
+/// Those of a polynomial: [digit][limb][N / 2^log_run], extended.
+struct OwnDigits {
+    const Word* words = nullptr;
+    std::size_t count = 0;
+    int log_run = 0;
+};
+
+/// Digits of polynomials of `limbs` primes.
 struct Digits {
     std::size_t limbs;
-    std::size_t size;  ///< words of a polynomial's
+    std::size_t count;  ///< of a polynomial
+    std::size_t size;   ///< words of a polynomial's
     Words words;
+    int log_run = 0;
 
-    const Word* of(std::size_t polynomial) const { return words.get() + polynomial * size; }
+    OwnDigits of(std::size_t polynomial) const {
+        return {words.get() + polynomial * size, count, log_run};
+    }
 };
 
 /// Of polynomials that follow one another.
@@ -48,7 +59,7 @@ struct Extended {
 /// Digits times a key, which reaches as far as they do, plus addends, all at X^galois. Without a key
 /// the addends alone.
 struct Switched {
-    const Word* digits;
+    OwnDigits digits;
     const SwitchKey* key;
     std::uint32_t galois;
     Addends addends;

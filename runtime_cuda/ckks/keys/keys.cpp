@@ -20,7 +20,10 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
         if (level >= 0) {
             const std::size_t limbs = ring.chain().limbs_at(level);
             const std::size_t special = kind == Kind::to_sparse ? 1 : ring.size_p();
-            entries.push_back({kind, amount, limbs, special, ring.digits(limbs),
+            const std::size_t digits = kind == Kind::to_dense          ? 1
+                                       : kind == Kind::copies_to_dense ? raised_copies
+                                                                       : ring.digits(limbs);
+            entries.push_back({kind, amount, limbs, special, digits,
                                static_cast<std::uint32_t>(entries.size()), name});
         }
     };
@@ -29,6 +32,7 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
     if (needs.raising) {
         add(Kind::to_sparse, 0, 0, "to sparse");
         add(Kind::to_dense, 0, ring.chain().top(), "to dense");
+        add(Kind::copies_to_dense, 0, ring.chain().top(), "copies to dense");
     }
     for (const auto& [amount, level] : needs.rotations) {
         add(Kind::rotation, amount, level, "rotation/" + std::to_string(amount));
@@ -53,6 +57,9 @@ void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key) {
             break;
         case Kind::to_dense:
             keys.to_dense = std::move(key);
+            break;
+        case Kind::copies_to_dense:
+            keys.copies_to_dense = std::move(key);
             break;
     }
 }

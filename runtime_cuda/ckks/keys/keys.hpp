@@ -12,6 +12,10 @@
 
 namespace atlasc::ckks {
 
+/// Rotations whose sum a raised ciphertext may be: engine.hpp.
+constexpr int log_raised_copies = 4;
+constexpr std::size_t raised_copies = std::size_t{1} << log_raised_copies;
+
 /// What a server computes with.
 struct EvaluationKeys {
     std::optional<SwitchKey> relinearisation;
@@ -19,9 +23,11 @@ struct EvaluationKeys {
     std::map<std::size_t, SwitchKey> rotations;  ///< by amount to the left
     /// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux
     /// 2022, section 3): from the dense secret to a sparse one, modulo q_0 and the first special
-    /// prime alone, and back at the top level.
+    /// prime alone, and back at the top level, where what was raised is still as small as a digit.
+    /// And back for the sum of copies, whose digits are the parts that raise.hpp names.
     std::optional<SwitchKey> to_sparse;
     std::optional<SwitchKey> to_dense;
+    std::optional<SwitchKey> copies_to_dense;
 };
 
 /// What a program needs: the highest level of each key, -1 for none.
@@ -37,7 +43,7 @@ KeyNeeds needs_of(const Interface& interface);
 
 /// One of the keys, of `limbs` primes of Q and some special ones.
 struct KeyEntry {
-    enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense };
+    enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense, copies_to_dense };
 
     Kind kind;
     std::size_t amount;  ///< of a rotation

@@ -1,6 +1,8 @@
 #include "ckks/keys/raise.hpp"
 
-#include "ckks/ring/kernels.hpp"
+#include <algorithm>
+
+#include "ckks/ring/switch_kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -29,6 +31,51 @@ struct SmallProduct {
         const Wide sum = special ? 0 : static_cast<Wide>(addend[at]) * primes[size_q].value;
         out[at] = reduce(sum + static_cast<Wide>(digit[at]) * b, q);
         out[part + at] = multiply(digit[at], a, q);
+    }
+};
+
+/// raised_copies times what coefficients modulo q_0 have of powers of X^raised_copies.
+struct SumOfCopies {
+    int log_degree;
+    const Prime* primes;
+    const Word* coefficients;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t place = at & ((std::size_t{1} << log_degree) - 1);
+        const Prime& q = primes[at >> log_degree];
+        out[at] = (place & (raised_copies - 1)) != 0
+                      ? 0
+                      : multiply(lift(coefficients[place], primes[0], q), raised_copies, q);
+    }
+};
+
+/// The same of the coefficients times X^digit: [digit][limb][N / 2^log_run].
+struct DigitsOfCopies {
+    int log_degree;
+    int log_run;
+    std::size_t limbs;
+    std::size_t extended;
+    std::size_t size_q;
+    const Prime* primes;
+    const Word* coefficients;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const int log_short = log_degree - log_run;
+        const std::size_t limb = (at >> log_short) % extended;
+        const std::size_t digit = (at >> log_short) / extended;
+        const std::size_t place = (at & ((std::size_t{1} << log_short) - 1)) << log_run;
+        if ((place & (raised_copies - 1)) != 0) {
+            out[at] = 0;
+            return;
+        }
+        const Prime& q = primes[prime_of(limb, limbs, size_q)];
+        const bool wraps = place < digit;  // X^N = -1
+        const std::size_t from = wraps ? place + (std::size_t{1} << log_degree) - digit
+                                       : place - digit;
+        const Word x = multiply(lift(coefficients[from], primes[0], q), raised_copies, q);
+        out[at] = wraps ? negate(x, q) : x;
     }
 };
 
@@ -67,19 +114,55 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key
 
 }  // namespace
 
-Polys raised(const Ring& ring, const Polys& x, const SwitchKey& to_sparse,
-             const SwitchKey& to_dense) {
-    const Polys sparse = under_sparse_secret(ring, x, to_sparse);
-    Polys lifted(ring, 2, ring.size_q());
+Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
+    const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const std::size_t extended = limbs + ring.size_p();
     const Words coefficients = ring.polynomial(1);
-    for (std::size_t part = 0; part < 2; ++part) {
-        ring.backward(coefficients.get(), sparse.part(part), 1);
-        lift_coefficients(ring, coefficients.get(), 0, lifted.part(part), 0, ring.size_q());
-        ring.forward(lifted.part(part), ring.size_q());
+    const Words first = ring.polynomial(limbs);
+    ring.backward(coefficients.get(), sparse.part(0), 1);
+    lift_coefficients(ring, coefficients.get(), 0, first.get(), 0, limbs);
+    ring.forward(first.get(), limbs);
+    const Digits digits{limbs, 1, extended * ring.degree(), ring.polynomial(extended)};
+    Word* special = digits.words.get() + limbs * ring.degree();
+    ring.backward(coefficients.get(), sparse.part(1), 1);
+    lift_coefficients(ring, coefficients.get(), 0, digits.words.get(), 0, limbs);
+    lift_coefficients(ring, coefficients.get(), 0, special, ring.size_q(), ring.size_p());
+    Limbs values{extended, 0, limbs};
+    values.add(digits.words.get(), digits.words.get());
+    ring.forward(values);
+    return switched(ring, digits, *keys.to_dense, 1,
+                    times_special(ring, first.get(), nullptr, limbs));
+}
+
+Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
+    const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const std::size_t extended = limbs + ring.size_p();
+    const int log_run = std::min(log_raised_copies, most_log_run(ring.log_degree()));
+    const std::size_t size = extended * (ring.degree() >> log_run);
+    const Words coefficients = ring.polynomial(1);
+    const Words first = ring.polynomial(limbs);
+    ring.backward(coefficients.get(), sparse.part(0), 1);
+    launch(first.size(),
+           SumOfCopies{ring.log_degree(), ring.primes(), coefficients.get(), first.get()},
+           "sum of copies");
+    ring.forward(first.get(), limbs);
+    const Digits digits{limbs, raised_copies, raised_copies * size,
+                        Words(ring.memory(), raised_copies * size), log_run};
+    ring.backward(coefficients.get(), sparse.part(1), 1);
+    launch(digits.words.size(),
+           DigitsOfCopies{ring.log_degree(), log_run, limbs, extended, ring.size_q(), ring.primes(),
+                          coefficients.get(), digits.words.get()},
+           "digits of a sum of copies");
+    for (std::size_t digit = 0; digit < raised_copies;) {
+        Limbs values{extended, 0, limbs, log_run};
+        while (digit < raised_copies && values.polynomials < together()) {
+            Word* own = digits.words.get() + digit++ * size;
+            values.add(own, own);
+        }
+        ring.forward(values);
     }
-    const Digits digits = decomposed(ring, lifted.part(1), ring.size_q());
-    return switched(ring, digits, to_dense, 1,
-                    times_special(ring, lifted.part(0), nullptr, ring.size_q()));
+    return switched(ring, digits, *keys.copies_to_dense, 1,
+                    times_special(ring, first.get(), nullptr, limbs));
 }
 
 }  // namespace atlasc::ckks

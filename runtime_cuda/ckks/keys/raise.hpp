@@ -5,10 +5,16 @@
 
 namespace atlasc::ckks {
 
-/// A ciphertext of all primes of Q, from one of q_0. Its plaintext is m + q_0 I: coefficients of I
-/// are small because the ciphertext is under a sparse secret while its residues are read as
-/// integers. docs/bootstrapping.md.
-Polys raised(const Ring& ring, const Polys& x, const SwitchKey& to_sparse,
-             const SwitchKey& to_dense);
+/// A ciphertext of the first `limbs` primes of Q, from one of q_0. Its plaintext is m + q_0 I:
+/// coefficients of I are small because the ciphertext is under a sparse secret while its residues are
+/// read as integers. docs/bootstrapping.md.
+Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs);
+
+/// The sum of its rotations by all multiples of slots / k, for k = raised_copies. The sum of the
+/// rotations of a polynomial f is k times what f has of powers of X^k: k [f]. With the sparse secret
+/// as the sum of X^j t_j(X^k), that of c0 + c1 s is k [c0] + the sum of k [c1 X^j] t_j(X^k). So the
+/// digits are k [c1 X^j], with no key switch for a rotation. They are polynomials in X^k, and their
+/// transforms short where a device has short ones.
+Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs);
 
 }  // namespace atlasc::ckks

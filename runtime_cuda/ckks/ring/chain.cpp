@@ -158,7 +158,8 @@ void require_limits(const Parameters& parameters, const Moduli& moduli) {
 }
 
 /// Scales by the primes that there are. A level at whose nominal size a square keeps its scale has
-/// the one at which it does; q0 keeps its ratio to the scales at both ends.
+/// the one at which it does; to all others of a bootstrap q0 keeps its ratio, since a raised
+/// ciphertext holds coefficients over one of them.
 void set_scales(Chain& chain, const Moduli& moduli) {
     std::vector<double> logs = moduli.log_scales;
     const bool bootstraps = !logs.empty();
@@ -166,13 +167,12 @@ void set_scales(Chain& chain, const Moduli& moduli) {
     for (std::size_t level = 0; level < logs.size(); ++level) {
         const double below = level == 0 ? 0.0 : logs[level - 1];
         const bool squares = level > 0 && 2 * logs[level] == below + moduli.primes[level];
+        const double base = bootstraps ? static_cast<double>(chain.q[0].value) *
+                                             std::exp2(-moduli.primes[0])
+                                       : 1.0;
         chain.scales.push_back(squares ? std::sqrt(chain.scales[level - 1] *
                                                    chain.modulus(static_cast<int>(level)))
-                                       : std::exp2(logs[level]));
-        if (bootstraps && (level == 0 || level + 1 == logs.size())) {
-            const double base = static_cast<double>(chain.q[0].value);
-            chain.scales[level] = base * std::exp2(logs[level] - moduli.primes[0]);
-        }
+                                       : base * std::exp2(logs[level]));
     }
 }
 

@@ -146,6 +146,7 @@ struct InnerProduct {
     std::uint32_t back;  ///< galois^-1: where a value goes to
     bool accumulate;     ///< adds to what `out` holds
     Word* out;
+    int log_run = 0;     ///< of 2^log_run equal values of digits, which are neighbours, one is stored
 
     /// What becomes the value at another place: both parts, not reduced.
     ATLASC_DEVICE void products(std::size_t at, Wide& b, Wide& a) const {
@@ -159,7 +160,7 @@ struct InnerProduct {
         b = 0;
         a = 0;
         for (std::size_t digit = 0; digit < digits; ++digit) {
-            const Word x = digit_words[digit * extended + at];
+            const Word x = digit_words[(digit * extended + at) >> log_run];
             b += static_cast<Wide>(x) * unpacked(key + 2 * digit * part, bits, at - start);
             a += static_cast<Wide>(x) * unpacked(key + (2 * digit + 1) * part, bits, at - start);
         }

@@ -14,9 +14,10 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr std::size_t most_in_tile = 512;
+constexpr std::size_t most_in_tile = 2048;
 constexpr std::size_t tiles_at_once = 8;  ///< of a thread: neighbours share lines of plaintexts
 constexpr std::size_t row_block = 4;      ///< rows of a matrix product come in so many
+constexpr std::size_t few_sums = 2;       ///< which leave half of a block empty
 
 struct Tiles {
     const RotatedProducts& kernel;
@@ -79,6 +80,24 @@ struct Tiles {
         }
     }
 
+    /// Sums of products for a tile, one after another.
+    void sum_up(const Word* babies, std::size_t at, const Prime& q) const {
+        const std::size_t size = kernel.extended() << kernel.log_degree;
+        for (std::size_t row = 0; row < 2 * kernel.sums; ++row) {
+            const Word* x = babies + row % 2 * part();
+            std::vector<lanes::Term> terms;
+            for (std::size_t baby = 0; baby < kernel.count; ++baby) {
+                const PlainValues& plain = kernel.plains[row / 2 * kernel.count + baby];
+                if (plain.words != nullptr) {
+                    terms.push_back({x + baby * 2 * part(),
+                                     {plain.words + (at >> plain.log_run), plain.log_run}});
+                }
+            }
+            lanes::sum_of_products(kernel.out[row / 2] + row % 2 * size + at, terms.data(),
+                                   terms.size(), false, tile, q);
+        }
+    }
+
     /// Values of all plaintexts for each run of a tile: [run][baby][row].
     void gather(std::size_t at, Word* factors) const {
         const std::size_t size = kernel.count * rows;
@@ -116,6 +135,10 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
             for (std::size_t baby = 0; baby < kernel.count; ++baby) {
                 tiles.make(kernel.babies[baby], limb, first, straight.data(),
                            babies.data() + baby * 2 * tiles.part(), q);
+            }
+            if (kernel.sums <= few_sums) {
+                tiles.sum_up(babies.data(), at, q);
+                continue;
             }
             tiles.gather(at, factors.data());
             for (std::size_t half = 0; half < 2; ++half) {

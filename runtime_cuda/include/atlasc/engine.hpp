@@ -137,6 +137,9 @@ public:
     virtual Ciphertexts rotate_many(const Ciphertext& x,
                                     const std::vector<std::size_t>& amounts) = 0;
 
+    /// The sum of the rotations by one amount or more. An engine may divide once for all.
+    virtual Ciphertext rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts);
+
     /// Each result is the sum over its steps of rotate(sum over terms of rotate(operand, baby) * value,
     /// giant): a matrix of blocks given by its diagonals, one level lower. Every result up to the
     /// greatest number has a step. An engine may postpone divisions to the end.
@@ -145,10 +148,12 @@ public:
     /// The same slots at a level that is at most the operand's.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;
 
-    /// ModRaise, the beginning of a bootstrap: a ciphertext that has only q0 left, at the top
-    /// level. At scale q0 its slots are U (I + e): I are random integers, and e are the message's
-    /// coefficients times scale/q0.
-    virtual Ciphertext raise_modulus(const Ciphertext& x) = 0;
+    /// ModRaise, the beginning of a bootstrap: a ciphertext that has only q0 left, at a level of
+    /// CoeffsToSlots or at the top. At scale q0 its slots are U (I + e): I are random integers, and e
+    /// are the message's coefficients times scale/q0. They are at the scale of the level, which is q0
+    /// at the top. The result is the sum of its rotations by all multiples of slots / copies, at
+    /// which slots that repeat are equal: 1 or 16 copies.
+    virtual Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) = 0;
 
     /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1], and
     /// repeat after `period` slots; slots that do not repeat are lost.

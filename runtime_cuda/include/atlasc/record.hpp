@@ -65,13 +65,14 @@ struct Instruction {
     enum class Primitive {
         add, sub, negate, add_plain, mul, square, dot, mul_plain, dot_plain,
         times_i, conjugate, rotate, rotate_many, drop_to, bootstrap_many,
-        transform, raise_modulus,
+        transform, raise_modulus, rotate_sum,
     };
 
     Primitive primitive;
     std::vector<std::size_t> operands;  ///< registers; for a dot all left, then all right ones
     std::vector<std::size_t> plaintexts;
-    /// Amounts of rotations, a level, or the period of a bootstrap; for a transform the baby and the
+    /// Amounts of rotations, a level to drop to, a level to raise to and copies, or the period of a
+    /// bootstrap; for a transform the baby and the
     /// giant step of each plaintext, plus the slots of all operands and results before its own.
     std::vector<std::size_t> numbers;
     std::vector<std::size_t> results;

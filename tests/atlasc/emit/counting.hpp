@@ -83,7 +83,9 @@ public:
         count("rotate", level(x));
         return engine_.conjugate(x);
     }
-    Ciphertext raise_modulus(const Ciphertext& x) override { return engine_.raise_modulus(x); }
+    Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override {
+        return engine_.raise_modulus(x, level, copies);
+    }
     void bootstrap_by(std::shared_ptr<const Record> record) override {
         engine_.bootstrap_by(std::move(record));
     }

@@ -282,6 +282,10 @@ def test_an_automorphism(engine: Engine, name: str) -> None:
     assert np.abs(slots_of(message, float(engine.scales[level])) - expected).max() < 1e-9
 
 
+COPIES = 16
+"""Those that a raised ciphertext may be the sum of."""
+
+
 @dataclass
 class Digit:
     """Of a key, opened: b + a s = e + P t."""
@@ -314,6 +318,13 @@ def opened(
     return digits
 
 
+def part_of(secret: Integers, number: int) -> Integers:
+    """t of a secret that is the sum over numbers of X^number t(X^COPIES)."""
+    result = [0] * N
+    result[::COPIES] = secret[number::COPIES]
+    return result
+
+
 def test_keys_hold_one_secret_under_another(engine: Engine) -> None:
     """With small errors, each of them one integer modulo all primes, and all different."""
     secret = engine.secret
@@ -327,9 +338,17 @@ def test_keys_hold_one_secret_under_another(engine: Engine) -> None:
     [to_sparse] = opened(engine, "to sparse", sparse, 1, 1)
     assert (to_sparse.rest[0] == np.array(secret, dtype=object) * p0 % q0).all()
 
-    digits = [to_sparse]
+    [whole], parts = to_dense, opened(engine, "copies to dense", secret)
+    assert len(parts) == COPIES
+    # Of a raised ciphertext a digit is the same modulo all primes.
+    for content, digit in [
+        (sparse, whole),
+        *((part_of(sparse, number), digit) for number, digit in enumerate(parts)),
+    ]:
+        for row, q in zip(digit.rest, engine.q, strict=True):
+            assert (row == np.array(content, dtype=object) * (p0 * p1) % q).all()
+    digits = [to_sparse, whole, *parts]
     for content, key in [
-        (sparse, to_dense),
         (product_of(secret, secret), opened(engine, "relinearisation", secret)),
         (secret, opened(engine, "rotation/5", backwards)),
         (secret, opened(engine, "conjugation", at_power(secret, GALOIS["conjugated"]))),

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from ckks_ring import Complexes, polynomial_of, powers_of_five, slots_of
 
+from atlasc.program.bootstrap.narrow import narrow
 from atlasc.program.bootstrap.stages import (
     Stage,
     baby_giant,
     coeffs_to_slots,
     slots_to_coeffs,
+    whole_groups,
 )
 from atlasc.program.plaintexts import Slots, built
 
@@ -43,21 +45,38 @@ def numbers(plaintext: Slots, slots: int) -> Complexes:
     return np.asarray(built(plaintext, slots, no_array))
 
 
-def dense(stage: Stage | float, slots: int) -> Complexes:
+def dense(stage: Stage, slots: int) -> Complexes:
     rows = np.arange(slots)
     matrix = np.zeros((slots, slots), complex)
-    if isinstance(stage, float):
-        return matrix + stage * np.eye(slots)
     for offset, plaintext in stage.diagonals.items():
         matrix[rows, (rows + offset) % slots] += numbers(plaintext, slots)
     return matrix
 
 
-def product(stages: list[Stage | float], slots: int) -> Complexes:
+def product(stages: list[Stage], slots: int) -> Complexes:
     result = np.eye(slots, dtype=complex)
     for stage in stages:
         result = dense(stage, slots) @ result
     return result
+
+
+def applied(stages: list[Stage], x: Complexes) -> Complexes:
+    """By rotations, as an engine does: those of slots that repeat may be other ones."""
+    for stage in stages:
+        total = np.zeros(x.shape, complex)
+        for baby, giant, plaintext, *_ in baby_giant(stage):
+            rotated = np.roll(x, -baby, axis=0) * numbers(plaintext, len(x))[:, None]
+            total += np.roll(rotated, -giant, axis=0)
+        x = total
+    return x
+
+
+def whole_to_slots(slots: int, stages: int, factor: float) -> list[Stage]:
+    return coeffs_to_slots(slots, whole_groups(slots, stages), factor)
+
+
+def whole_to_coeffs(slots: int, stages: int, factor: float) -> list[Stage]:
+    return slots_to_coeffs(slots, whole_groups(slots, stages)[::-1], factor)
 
 
 def test_embedding_is_the_ring_s() -> None:
@@ -71,8 +90,8 @@ def test_embedding_is_the_ring_s() -> None:
 def test_product_of_the_stages_is_the_dense_transform(log_slots: int, stages: int) -> None:
     slots = 2**log_slots
     order, u = bit_reversal(slots), embedding(slots)
-    to_coeffs = product(slots_to_coeffs(slots, stages, 0.375, slots), slots)
-    to_slots = product(coeffs_to_slots(slots, stages, 0.375, slots), slots)
+    to_coeffs = product(whole_to_coeffs(slots, stages, 0.375), slots)
+    to_slots = product(whole_to_slots(slots, stages, 0.375), slots)
     assert np.allclose(to_coeffs, 0.375 * u[:, order], atol=1e-12)
     assert np.allclose(to_slots, 0.375 * u.conj().T[order] / slots, atol=1e-12)
 
@@ -81,18 +100,50 @@ def test_product_of_the_stages_is_the_dense_transform(log_slots: int, stages: in
 def test_stages_of_slots_that_repeat_are_the_smaller_transform(log_slots: int, stages: int) -> None:
     slots = 2**log_slots
     for period in (1 << power for power in range(log_slots)):
+        plan = narrow(slots, period, 1, max(stages, 2), max(stages, 2))
         order, u = bit_reversal(period), embedding(period)
         copies = np.tile(np.eye(period), (slots // period, 1))
-        to_slots = product(coeffs_to_slots(slots, stages, 0.375, period), slots) @ copies
-        # The sum of all blocks beforehand, as many times as much, undoes halves that are left out.
-        expected = 0.375 * u.conj().T[order] / period / (slots // period)
+        to_slots = applied(coeffs_to_slots(slots, plan.into, 0.375), copies)
+        expected = 0.375 * u.conj().T[order] / period
         assert np.allclose(to_slots, np.tile(expected, (slots // period, 1)), atol=1e-12)
-        to_coeffs = product(slots_to_coeffs(slots, stages, 0.375, period), slots) @ copies
+        to_coeffs = applied(slots_to_coeffs(slots, plan.out, 0.375), copies)
         assert np.allclose(to_coeffs, np.tile(0.375 * u[:, order], (slots // period, 1)))
-        first = slots_to_coeffs(slots, stages, 1.0, period)[0]
-        if isinstance(first, Stage):  # each block by itself
-            rows, columns = np.nonzero(np.abs(dense(first, slots)) > 1e-12)
-            assert np.array_equal(rows // period, columns // period)
+        first = slots_to_coeffs(slots, plan.out, 1.0)[0]
+        rows, columns = np.nonzero(np.abs(dense(first, slots)) > 1e-12)
+        assert np.array_equal(rows // period, columns // period)  # each block by itself
+
+
+@pytest.mark.parametrize("log_slots", [3, 6, 9])
+def test_sums_add_all_copies(log_slots: int) -> None:
+    slots = 2**log_slots
+    for period in (1 << power for power in range(log_slots)):
+        x = np.random.default_rng(period).normal(size=slots)
+        expected = np.tile(x.reshape(-1, period).sum(0), slots // period)
+        for amounts in narrow(slots, period, 1, 3, 3).sums:
+            x = sum((np.roll(x, -amount) for amount in amounts), np.zeros(slots))
+        assert np.allclose(x, expected)
+
+
+def test_a_narrow_bootstrap_has_the_rotations_of_a_whole_one() -> None:
+    """And fewer of them the fewer slots there are, down to nothing but sums."""
+    slots = 2**15
+    keys = {
+        step % slots
+        for group in whole_groups(slots, 3)
+        for pair in group.steps.values()
+        for step in pair
+    }
+    assert len(keys - {0}) == 38
+    stages = []
+    for period in (1 << power for power in range(15)):
+        plan = narrow(slots, period, 1, 3, 3)
+        groups = [*plan.into, *plan.out]
+        used = {step % slots for one in groups for pair in one.steps.values() for step in pair}
+        assert used | {amount for some in plan.sums for amount in some} <= keys
+        stages.append((len(plan.into), len(plan.out)))
+    assert stages == sorted(stages)
+    assert stages[0] == (1, 1)
+    assert stages[6] == (2, 2)
 
 
 @pytest.mark.parametrize(("log_slots", "stages"), [(6, 3), (8, 3), (9, 2), (9, 4)])
@@ -101,8 +152,8 @@ def test_diagonals_and_rotations_are_as_few_as_predicted(log_slots: int, stages:
     groups = [log_slots // stages + (i < log_slots % stages) for i in range(stages)]
     counts = [2 ** (g + 1) - 1 for g in groups]
     counts[0] = 2 ** groups[0]  # the butterfly over all slots wraps around
-    for transform, expected in ((coeffs_to_slots, counts), (slots_to_coeffs, counts[::-1])):
-        found = transform(slots, stages, 1.0, slots)
+    for transform, expected in ((whole_to_slots, counts), (whole_to_coeffs, counts[::-1])):
+        found = transform(slots, stages, 1.0)
         assert [len(stage.diagonals) for stage in found] == expected
         for stage, count in zip(found, expected, strict=True):
             terms = baby_giant(stage)
@@ -110,11 +161,11 @@ def test_diagonals_and_rotations_are_as_few_as_predicted(log_slots: int, stages:
             assert len(babies) + len(giants) <= 2 * np.sqrt(2 * count) - 1
 
 
-@pytest.mark.parametrize("transform", [coeffs_to_slots, slots_to_coeffs])
+@pytest.mark.parametrize("transform", [whole_to_slots, whole_to_coeffs])
 def test_baby_and_giant_steps_are_the_stages(transform: Any) -> None:
     slots = 64
     rows = np.arange(slots)
-    for stage in transform(slots, 2, 1.0, slots):
+    for stage in transform(slots, 2, 1.0):
         matrix = np.zeros((slots, slots), complex)
         for baby, giant, plaintext, *_ in baby_giant(stage):
             rotated = np.roll(numbers(plaintext, slots), -giant)
@@ -128,7 +179,7 @@ def test_full_size_is_precise() -> None:
     rng = np.random.default_rng(2)
     c = rng.normal(size=slots) + 1j * rng.normal(size=slots)
     z = slots_of(np.concatenate([c.real, c.imag]))
-    for stage in coeffs_to_slots(slots, 3, 1.0, slots):
+    for stage in whole_to_slots(slots, 3, 1.0):
         parts = (
             numbers(plaintext, slots) * np.roll(z, -offset)
             for offset, plaintext in stage.diagonals.items()
