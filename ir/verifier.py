@@ -57,6 +57,10 @@ def _verify(op: Op, module: Module, defined: dict[str, Value], ends: set[tuple[s
         slots = op.result.type.layout.slots
         wanted = module.attributes.get("slots", slots)
         require(slots == wanted, f"its result has {slots} slots, but the program has {wanted}")
+    if op.name == "ckks.bootstrap":
+        least, found = module.attributes.get("bootstrap_from", 0), op.operands[0].ciphertext.level
+        enough = found is None or found >= least
+        require(enough, f"its operand is at level {found}, but a bootstrap begins at level {least}")
     require(op.result.name not in defined, f"value %{op.result.name} is defined twice")
     defined[op.result.name] = op.result
 
@@ -87,6 +91,7 @@ _FACTS: dict[str, tuple[str, Any]] = {
     "levels": ("a level", _Level),
     "bootstrap": ("true or false", bool),
     "bootstrap_batch": ("a positive integer", _Amount),
+    "bootstrap_from": ("a level", _Level),
     "key_memory": ("a number of bytes", Annotated[int, Field(ge=0, le=MAX_INTEGER)]),
     "relinearization_level": ("the level of a key, or -1", _KeyLevel),
     "conjugation_level": ("the level of a key, or -1", _KeyLevel),

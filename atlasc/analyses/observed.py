@@ -108,24 +108,17 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
     return with_attributes(module, attributes)
 
 
-def bootstrap_change(op: Op, period: int | None, error: float, cubic: float) -> float:
+def bootstrap_change(op: Op, error: float, cubic: float) -> float:
     """Change of the outputs by a bootstrap of an op's result, in units of their root mean square.
 
     Args:
         op: an op with the attributes of ``with_noise_gains``; without them the change is 0.
-        period: in a narrow bootstrap, the number of slots after which they repeat; otherwise None.
         error: standard deviation of the bootstrap's error in each slot.
         cubic: factor of the cubic error, which takes cubic · c³ off each coefficient c of the
-            encoded polynomial. One coefficient is the mean of the value. The others share its
-            square: if slots repeat after p, there are 2 p such numbers. For a pair of values of
-            size A they count as Gaussian with variance A^2 / p, and err together by the root of
-            15 A^6 / p^2, which is much if p is small.
+            encoded polynomial. One coefficient is the mean of the value.
     """
     gain, mean = op.attributes.get("noise_gain", 0.0), op.attributes.get("mean", 0.0)
-    others = 0.0
-    if period is not None:
-        others = math.sqrt(15) * op.attributes.get("magnitude", 1.0) ** 3 / period
-    return gain * math.hypot(error, cubic * mean**3, cubic * others)
+    return gain * math.hypot(error, cubic * mean**3)
 
 
 def program_change(module: Module, error: float, cubic: float) -> float | None:
@@ -134,25 +127,8 @@ def program_change(module: Module, error: float, cubic: float) -> float | None:
     """
     if not any("noise_gain" in op.attributes for op in module.ops):
         return None
-    refreshed = [
-        (op.operands[0].op, op.attributes.get("period"))
-        for op in module.ops
-        if op.name == "ckks.bootstrap"
-    ]
-    return math.hypot(
-        *(
-            bootstrap_change(op, period, narrow_error(op, period, error), cubic)
-            for op, period in refreshed
-        )
-    )
-
-
-def narrow_error(op: Op, period: int | None, error: float) -> float:
-    """Error of a bootstrap of an op's result: a narrow one errs less, by the root of its share of
-    the slots.
-    """
-    share = 1.0 if period is None else period / op.value.ciphertext.layout.slots
-    return error * math.sqrt(share)
+    refreshed = [op.operands[0].op for op in module.ops if op.name == "ckks.bootstrap"]
+    return math.hypot(*(bootstrap_change(op, error, cubic) for op in refreshed))
 
 
 def _read(module: Module, inputs: Mapping[str, np.ndarray], output: np.ndarray) -> np.ndarray:

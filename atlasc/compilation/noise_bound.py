@@ -89,9 +89,8 @@ def program_change(program: Module, noise: NoiseModel, shape: EngineParameters) 
         if op.name == "ckks.input":
             total += (noise.fresh * gain) ** 2
         elif op.name == "ckks.bootstrap":
-            source, period = op.operands[0].op, op.attributes.get("period")
-            error = noise.of_bootstrap((period or shape.slots) / shape.slots)
-            real += bootstrap_change(source, period, error, noise.bootstrap_cubic) ** 2
+            source = op.operands[0].op
+            real += bootstrap_change(source, noise.bootstrap, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
         if op.name not in _WITHOUT:

@@ -1,8 +1,8 @@
 """Writes parameter sets with a bootstrap, and the functions of their bootstraps, as C++ files.
 
-python -m atlasc.emit.parameter_set FILE [--set fourteen_levels_40] [--log-degree 16] [--copies 32]
+python -m atlasc.emit.parameter_set FILE [--set fifteen_levels_40] [--log-degree 16] [--copies 32]
 
-The runtime library carries the file ``runtime_cuda/parameters/fourteen_levels_40.safetensors``.
+The runtime library carries the file ``runtime_cuda/parameters/fifteen_levels_40.safetensors``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from atlasc.emit.project import RUNTIME
 from atlasc.program.record_arrays import record_arrays
 from atlasc.targets.ckks.parameters import CkksParameters
 
-CARRIED = "fourteen_levels_40"
+CARRIED = "fifteen_levels_40"
 """Name of the set that the library carries."""
 PLACE = RUNTIME / "parameters" / f"{CARRIED}.safetensors"
 

@@ -107,7 +107,10 @@ class Engine(ABC, Generic[Ct]):
         bootstrap_level: level after :meth:`bootstrap`; None if the engine cannot bootstrap.
         bootstrap_batch: number of ciphertexts that one bootstrap of :meth:`bootstrap_many`
             refreshes: 2 if it takes two real ones as the parts of a complex one, otherwise 1.
+        bootstrap_from: least level of a ciphertext that can be bootstrapped.
     """
+
+    bootstrap_from = 0
 
     def __init__(
         self,
@@ -230,7 +233,7 @@ class Engine(ABC, Generic[Ct]):
         return ciphertext if level == there else self._drop_to(ciphertext, level)
 
     def bootstrap(self, ciphertext: Ct) -> Ct:
-        """The same slots, refreshed to ``bootstrap_level``, from any level.
+        """The same slots, refreshed to ``bootstrap_level``, from ``bootstrap_from`` or above.
 
         Slots must lie within the engine's bootstrap range, usually [-1, 1]. Outside it the result
         is garbage, and nothing in the ciphertext shows it.
@@ -254,6 +257,10 @@ class Engine(ABC, Generic[Ct]):
         used = self.slots if period is None else period
         if used < 1 or self.slots % used:
             self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
+        least = min(map(self.level, ciphertexts), default=self.bootstrap_from)
+        if least < self.bootstrap_from:
+            why = f"a ciphertext at level {least} is below {self.bootstrap_from}, where it begins"
+            self._refuse("bootstrap", why)
         return self._bootstrap(ciphertexts, self.bootstrap_level, used)
 
     def raise_modulus(self, ciphertext: Ct, level: int, copies: int) -> Ct:

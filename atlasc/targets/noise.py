@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 ERROR_VARIANCE = 10.5
 """Variance of a coefficient of an error: centred binomial, 42 bits (``ckks/keys/sampling.hpp``)."""
-NARROW_ROUNDINGS = 3.0
-"""Errors after the modular reduction of a narrow bootstrap, in multiples of a rescaling's error.
-Measured on slots (``tests/atlasc/program/bootstrap``): 2.9 at N = 2^13."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +30,10 @@ class NoiseModel:
         settle: the rescale that a product or a lower level may still need before decryption.
         encode: the encoding of a vector, for the factor 1; if not zero, numbers are rounded, too.
         bootstrap: a bootstrap.
-        bootstrap_cubic: factor of the cubic error. A bootstrap treats the sine as the identity, so
-            a *coefficient* c of the encoded polynomial comes back as c - bootstrap_cubic c^3. Slots
-            that look random have tiny coefficients; but their mean is one coefficient, and it
-            suffers.
+        bootstrap_cubic: factor of the cubic error of a bootstrap that ends with SlotsToCoeffs. It
+            treats the sine as the identity, so a *coefficient* c of the encoded polynomial comes
+            back as c - bootstrap_cubic c^3. Slots that look random have tiny coefficients; but
+            their mean is one coefficient, and it suffers.
     """
 
     fresh: float = 0.0
@@ -52,16 +49,6 @@ class NoiseModel:
     def of_key_switch(self, level: int) -> float:
         """Standard deviation of a rotation or a conjugation at a level."""
         return math.hypot(self.key_switch, self.digits[level]) if self.digits else self.key_switch
-
-    def of_bootstrap(self, share: float) -> float:
-        """Standard deviation of a bootstrap whose slots repeat after a ``share`` of all slots.
-
-        The modular reduction then errs in fewer coefficients, in proportion. The steps after it err
-        as much as a few rescales.
-        """
-        if share == 1:
-            return self.bootstrap
-        return math.hypot(self.bootstrap * math.sqrt(share), NARROW_ROUNDINGS * self.rescale)
 
     @classmethod
     def ckks(

@@ -215,6 +215,11 @@ class ParameterSet(_Fields):
         return self.max_level if self.bootstrap else None
 
     @property
+    def bootstrap_from(self) -> int:
+        """Least level of a ciphertext that can be bootstrapped: the levels that this consumes."""
+        return 0
+
+    @property
     def bootstrap_batch(self) -> int:
         """Number of ciphertexts that one bootstrap refreshes: two real ones as one complex
         ciphertext.

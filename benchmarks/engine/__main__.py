@@ -2,7 +2,7 @@
 libraries, in one run.
 
     make bench-engine                                  minutes, and 17 GB at a time
-    python -m benchmarks.engine [--sets fourteen_levels_40,fourteen_levels] [--rounds 3]
+    python -m benchmarks.engine [--sets fifteen_levels_40,fourteen_levels] [--rounds 3]
                                 [--no-desilo] [--lattigo PYTHON] [--openfhe PYTHON]
                                 [--json FILE]
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--sets", default="fourteen_levels_40,fourteen_levels")
+    parser.add_argument("--sets", default="fifteen_levels_40,fourteen_levels")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-desilo", action="store_true")
     parser.add_argument("--only", metavar="ENGINE", help=argparse.SUPPRESS)
@@ -128,7 +128,7 @@ def measured_here(name: str, rounds: int) -> dict[str, float]:
         return time.perf_counter() - start
 
     slots = np.random.default_rng(1).uniform(-1, 1, engine.slots)
-    pair = [engine.encrypt(slots, 0) for _ in range(2)]
+    pair = [engine.encrypt(slots, engine.bootstrap_from) for _ in range(2)]
     refreshed: list[Any] = []
 
     def refresh() -> list[Any]:
@@ -142,7 +142,7 @@ def measured_here(name: str, rounds: int) -> dict[str, float]:
     seconds(lambda: engine.bootstrap_many(pair[:1]))
     one = min(seconds(lambda: engine.bootstrap_many(pair[:1])) for _ in range(rounds))
     repeated = np.tile(slots[: engine.slots >> NARROWER], 1 << NARROWER)
-    few = [engine.encrypt(repeated, 0) for _ in range(2)]
+    few = [engine.encrypt(repeated, engine.bootstrap_from) for _ in range(2)]
     narrow = min(
         seconds(lambda: engine.bootstrap_many(few, engine.slots >> NARROWER)) for _ in range(rounds)
     )

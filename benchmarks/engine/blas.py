@@ -194,8 +194,8 @@ def key_switches() -> dict[str, float]:
 
 
 def wide_engine(features: int) -> tuple[CpuEngine, EngineParameters]:
-    """An engine with the primes of ``fourteen_levels_40`` up to its StC, and keys for all below."""
-    chosen = SETS["fourteen_levels_40"]
+    """An engine with the primes of ``fifteen_levels_40`` up to its StC, and keys for all below."""
+    chosen = SETS["fifteen_levels_40"]
     parameters = CpuParameters(16, chosen.levels_left + chosen.stc_stages, chosen.special_primes)
     shape = EngineParameters.of(parameters)
     levels: dict[int, int] = {}

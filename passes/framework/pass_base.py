@@ -44,6 +44,10 @@ class Parameters(Protocol):
         """Level after a bootstrap; None without bootstraps."""
 
     @property
+    def bootstrap_from(self) -> int:
+        """Least level of a ciphertext that can be bootstrapped."""
+
+    @property
     def bootstrap_batch(self) -> int:
         """Number of ciphertexts that one bootstrap refreshes."""
 

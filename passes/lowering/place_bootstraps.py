@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from atlasc.analyses.bounds import RANGE, SEEN
-from atlasc.analyses.observed import bootstrap_change, narrow_error, program_change
+from atlasc.analyses.observed import bootstrap_change, program_change
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module, Op, Value
@@ -55,7 +55,8 @@ class PlaceBootstraps(Pass):
         cubic: factor of a bootstrap's cubic error, which takes cubic · mean³ off the mean of a
             value.
         narrow: slots that repeat this often (two or more) are bootstrapped narrowly, which costs
-            and errs less; 0 for no narrow bootstraps.
+            less; 0 for no narrow bootstraps.
+        lowest: least level of a ciphertext that can be bootstrapped.
     """
 
     name = "place-bootstraps"
@@ -70,6 +71,7 @@ class PlaceBootstraps(Pass):
     error: float = 0.0
     cubic: float = 0.0
     narrow: int = 0
+    lowest: int = 0
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -83,6 +85,7 @@ class PlaceBootstraps(Pass):
             goal.fewest,
             *goal.parameters.bootstrap_errors,
             goal.parameters.narrow,
+            goal.parameters.bootstrap_from,
         )
 
     @property
@@ -96,7 +99,8 @@ class PlaceBootstraps(Pass):
                 one = self.costs["bootstrap_one", top] + more
             if self.narrow:
                 narrow = self.costs["bootstrap_narrow", top] + more
-        return LevelChain(top, top if self.bootstrap else None, cost, self.batch, one, narrow)
+        after = top if self.bootstrap else None
+        return LevelChain(top, after, cost, self.batch, one, narrow, self.lowest)
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
@@ -111,6 +115,8 @@ class PlaceBootstraps(Pass):
         report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
         facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
         placed.attributes |= facts
+        if self.bootstrap and self.lowest:
+            placed.attributes["bootstrap_from"] = self.lowest
         return placed
 
     def seconds(self, placement: Placement) -> float:
@@ -181,10 +187,7 @@ class PlaceBootstraps(Pass):
         limit the total error falls and the cost rises.
         """
         errors = {
-            node: bootstrap_change(
-                op, self._period(op), narrow_error(op, self._period(op), self.error), self.cubic
-            )
-            for op, node in nodes.items()
+            node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()
         }
 
         def noise(placement: Placement) -> float:
@@ -262,7 +265,8 @@ def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> 
         replace(node, refreshable=True, cost=0.0, ciphertexts=0 if node.refreshable else 1)
         for node in graph.nodes
     ]
-    placement = place(LevelGraph(opened), LevelChain(chain.max_level, chain.bootstrap_level))
+    free = LevelChain(chain.max_level, chain.bootstrap_level, lowest=chain.lowest)
+    placement = place(LevelGraph(opened), free)
     for op, node in nodes.items():
         if node in placement.bootstraps and not graph.nodes[node].refreshable:
             raise AtlasError(

@@ -25,7 +25,7 @@ int main() {
         for (std::size_t at = 0; at < numbers.size(); ++at) {
             numbers[at] = std::sin(static_cast<double>(at));
         }
-        const atlasc::Ciphertext x = engine->encrypt(numbers, 0);  // no product is left
+        const atlasc::Ciphertext x = engine->encrypt(numbers, 3);  // a bootstrap consumes three
         const atlasc::Ciphertext fresh = engine->bootstrap_many({x}, engine->slots()).at(0);
         const atlasc::Ciphertext y = engine->rotate(engine->square(fresh), 1);
         const atlasc::Vector found = engine->decrypt(y);

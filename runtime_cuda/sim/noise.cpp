@@ -8,9 +8,7 @@
 namespace atlasc::sim {
 namespace {
 
-constexpr double pi = 3.141592653589793;
 constexpr double error_variance = 10.5;   // of a coefficient of an error: ckks/keys/sampling.hpp
-constexpr double narrow_roundings = 3.0;  // what errs after a narrow modular reduction, in rescalings
 
 /// For each level the sum of (D/P)^2 over the digits that a key switch takes there, whose moduli are
 /// D. Sizes in bits decide, as primes are the greatest of their sizes.
@@ -40,12 +38,9 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     const auto& moduli = parameters.moduli;
     std::vector<double> log_scales(1, moduli ? moduli->scale : log_scale);
     double bootstrap = 1.2e-5;
-    double bootstrap_cubic = 0.0;
     if (parameters.bootstraps()) {
         log_scales = moduli->log_scales;
-        // docs/bootstrapping.md has both: measured at N = 2^16, and of a sine at R = q0 / scale.
-        bootstrap = std::exp2(-20.5 + 1.5 * (std::log2(degree) - 16.0));
-        bootstrap_cubic = std::pow(2.0 * pi / std::exp2(moduli->primes[0] - moduli->scale), 2.0) / 6;
+        bootstrap = std::exp2(-20.5);  // measured at N = 2^16 (docs/bootstrapping.md)
     }
     const double scale = std::exp2(log_scales[0]);
     const double unit = std::sqrt(degree / 2) / scale;  // a slot, of coefficients of variance 1
@@ -65,7 +60,6 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     noise.settle = rescale;
     noise.encode = unit * std::sqrt(1.0 / 12);
     noise.bootstrap = bootstrap;
-    noise.bootstrap_cubic = bootstrap_cubic;
     noise.seed = seed;
     noise.log_scales = std::move(log_scales);
     return noise;
@@ -79,12 +73,6 @@ double Noise::key_switch_at(int level) const {
 double Noise::rescale_at(int level) const {
     const auto at = static_cast<std::size_t>(level);
     return at < log_scales.size() ? rescale * std::exp2(log_scales[0] - log_scales[at]) : rescale;
-}
-
-double Noise::bootstrap_of(double share) const {
-    return share == 1.0 || bootstrap == 0.0
-               ? bootstrap
-               : std::hypot(bootstrap * std::sqrt(share), narrow_roundings * rescale);
 }
 
 }  // namespace atlasc::sim

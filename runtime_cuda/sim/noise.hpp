@@ -35,9 +35,6 @@ struct Noise {
 
     /// The rounding of a ciphertext at a level.
     double rescale_at(int level) const;
-
-    /// What a bootstrap adds whose slots repeat after a share of them.
-    double bootstrap_of(double share) const;
 };
 
 }  // namespace atlasc::sim

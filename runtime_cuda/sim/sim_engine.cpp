@@ -164,10 +164,8 @@ Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period) {
         }
         values = slots_of(polynomial);
     }
-    const double share = static_cast<double>(period) / static_cast<double>(slots());
-    const double deviation = noise_.bootstrap_of(share);
-    if (deviation != 0.0) {
-        const Vector errors = drawn(period, deviation);
+    if (noise_.bootstrap != 0.0) {
+        const Vector errors = drawn(period, noise_.bootstrap);
         for (std::size_t slot = 0; slot < values.size(); ++slot) {
             values[slot] += errors[slot % period];
         }

@@ -353,7 +353,7 @@ Ciphertexts Bootstraps::refreshed(Engine& engine, const Ciphertexts& xs,
     for (std::size_t at = 0; at < xs.size(); at += 2) {
         std::vector<Ciphertexts> operands;
         for (std::size_t x = at; x < std::min(at + 2, xs.size()); ++x) {
-            operands.push_back({engine.drop_to(xs[x], 0)});
+            operands.push_back({xs[x]});
         }
         const Function& function = record.function(operands.size() == 2 ? two : one);
         for (Ciphertext& x : replay(engine, record, function, none, std::move(operands))) {

@@ -339,7 +339,8 @@ class EngineConformance:
     def test_bootstrap_many(self, engine: Engine[Any], x: Vector, y: Vector, count: int) -> None:
         """Ciphertexts at different levels, with a mean: none gets anything of its neighbour."""
         slots = [0.75 * x + 0.25, y, 0.25 - 0.75 * x][:count]
-        encrypted = [engine.encrypt(part, level) for level, part in enumerate(slots)]
+        least = engine.bootstrap_from
+        encrypted = [engine.encrypt(part, least + at) for at, part in enumerate(slots)]
         if engine.bootstrap_level is None:
             with pytest.raises(AtlasError, match="bootstrap"):
                 engine.bootstrap_many(encrypted)
@@ -360,7 +361,8 @@ class EngineConformance:
             period = max(engine.slots // copies, 1)
             both = (x, 0.25 + 0.75 * y)
             slots = [np.tile(one[:period], engine.slots // period) for one in both][:count]
-            encrypted = [engine.encrypt(part, level) for level, part in enumerate(slots)]
+            least = engine.bootstrap_from
+        encrypted = [engine.encrypt(part, least + at) for at, part in enumerate(slots)]
             refreshed = engine.bootstrap_many(encrypted, period)
             for part, fresh in zip(slots, refreshed, strict=True):
                 self.check(engine, fresh, part, engine.bootstrap_level, self.refreshed)
@@ -368,7 +370,7 @@ class EngineConformance:
     def test_a_period_divides_the_slots(self, engine: Engine[Any], x: Vector) -> None:
         for period in (0, 3, 2 * engine.slots):
             with pytest.raises(AtlasError, match="bootstrap"):
-                engine.bootstrap_many([engine.encrypt(x, 0)], period)
+                engine.bootstrap_many([engine.encrypt(x, engine.bootstrap_from)], period)
 
     def test_bootstrap_is_refused_where_there_is_none(self, engine: Engine[Any], x: Vector) -> None:
         if engine.bootstrap_level is None:

@@ -1,15 +1,16 @@
 """The bootstrap in primitives: recorded once, replayed by every engine.
 
-The steps are ModRaise, CoeffsToSlots (CtS), the modular reduction of real and imaginary parts
-(EvalMod), and SlotsToCoeffs (StC). A raised ciphertext has the scale q0, and its slots are U (I +
-e): I are random integers, and e are the message's coefficients times scale/q0.
+The steps are SlotsToCoeffs (StC), ModRaise, CoeffsToSlots (CtS), and the modular reduction of real
+and imaginary parts (EvalMod). StC brings the slots into the coefficients of the message. It comes
+first, where a ciphertext has few primes left and a rotation costs little. A raised ciphertext has
+the scale q0, and its slots are U (I + e): I are random integers, and e are the message's
+coefficients times scale/q0. CtS brings I + e back into the slots, and EvalMod leaves e, which is
+the message.
 
 A narrow bootstrap is for slots that repeat after p slots, which is half of all or less (Cheon, Han,
 Kim, Kim, Song, EUROCRYPT 2018; there "sparsely packed"). The sum of all blocks of p slots removes
-the coefficients that hold only integers I and nothing of the message. 2p coefficients are left.
-They fit into the slots of one ciphertext, real parts beside imaginary parts, for one modular
-reduction. CtS and StC have fewer butterflies and so fewer stages, and the levels of the others are
-left out: a modulus is raised less far, and what was reduced drops to where StC begins.
+the coefficients that hold only integers I and nothing of the message. CtS and StC have fewer
+butterflies and so fewer stages, and a modulus is raised less far.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple, TypeAlias
-
-import numpy as np
 
 from atlasc.program.bootstrap.narrow import narrow
 from atlasc.program.bootstrap.reduction import Reduction, choose_bound, make_reduction
@@ -33,8 +32,7 @@ from atlasc.program.bootstrap.stages import (
 )
 from atlasc.program.engine import LEAST_COPIES, is_narrow
 from atlasc.program.function import EngineParameters, Function
-from atlasc.program.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
-from atlasc.program.plaintexts import Plaintext, Root, Slots, Table, Term
+from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.program.record import Recorder, Register
 
 Steps: TypeAlias = Callable[[Recorder, list[Register]], list[Register]]
@@ -42,7 +40,8 @@ Steps: TypeAlias = Callable[[Recorder, list[Register]], list[Register]]
 
 
 class Circuit(NamedTuple):
-    """Functions of ciphertexts at level 0; see :func:`circuit`."""
+    """Functions of ciphertexts at the level ``stc_stages`` of the set, or above; see
+    :func:`circuit`."""
 
     one: Function
     two: Function
@@ -51,13 +50,9 @@ class Circuit(NamedTuple):
 @lru_cache(maxsize=64)
 def circuit(name: str, slots: int, period: int) -> Circuit:
     """The bootstrap of a set of ``SETS``: for one ciphertext, and for two as one complex
-    ciphertext.
+    ciphertext, which takes two modular reductions instead of one.
 
     The imaginary part of a ciphertext is lost, or spoils the partner if there is one.
-
-    One real ciphertext takes one modular reduction instead of two. The coefficient of X^(N - k) is
-    the negated coefficient of X^k, so the lower coefficients h determine all of them: m = h +
-    conj(h), if h has half the coefficient of X^0.
 
     Args:
         name: name of the set.
@@ -71,12 +66,12 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
 
     def recorded(count: int) -> Function:
         engine = Recorder(EngineParameters(slots, chosen.top))
-        operands = [engine.register(0) for _ in range(count)]
+        operands = [engine.register(chosen.levels) for _ in range(count)]
         results = steps(engine, operands)
         return Function(
             f"refresh_{count}_{period}",
             EngineParameters(slots, chosen.top),
-            ((0,),) * count,
+            ((chosen.levels,),) * count,
             tuple(engine.code),
             tuple(one.number for one in results),
             tuple(one.level for one in results),
@@ -95,25 +90,16 @@ def reduction_of(chosen: BootstrapSet, slots: int) -> Reduction:
 def _whole(chosen: BootstrapSet, slots: int) -> Steps:
     """The steps of a bootstrap of slots that do not repeat."""
     reduction = reduction_of(chosen, slots)
-    # CtS takes the half of both parts, c + conj c and i (conj c - c), into its factor; StC that of
-    # the message and its conjugate.
-    into = coeffs_to_slots(slots, whole_groups(slots, chosen.cts_stages), 0.5 * _unit(reduction))
     groups = whole_groups(slots, chosen.stc_stages)[::-1]
-    out = slots_to_coeffs(slots, groups, 0.5 * chosen.ratio / reduction.gain)
+    out = slots_to_coeffs(slots, groups, chosen.shrink)
+    # CtS takes the half of both parts, c + conj c and i (conj c - c), into its factor.
+    into = coeffs_to_slots(slots, whole_groups(slots, chosen.cts_stages), 0.5 * _unit(reduction))
 
     def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
-        real = len(operands) == 1
-        x = engine.raise_modulus(_joined(engine, operands), chosen.top, 1)
-        x = _transformed(engine, x, into)
-        conjugate = engine.conjugate(x)
-        lower = _reduced(engine, engine.add(x, conjugate), reduction, real)
-        if real:
-            x = lower
-        else:
-            upper = _reduced(engine, engine.times_i(engine.sub(conjugate, x)), reduction, False)
-            x = engine.add(lower, engine.times_i(upper))
-        found = _parts(engine, _transformed(engine, x, out), real)
-        return [engine.add(found[0], found[0])] if real else found
+        x = engine.drop_to(_joined(engine, operands), len(out))
+        x = _transformed(engine, x, out)
+        x = _transformed(engine, engine.raise_modulus(x, chosen.top, 1), into)
+        return _parts_reduced(engine, x, reduction, chosen, len(operands))
 
     return steps
 
@@ -128,42 +114,35 @@ def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
     # makes a mean of the sum of all copies.
     unit = _unit(reduction) * 2.0 ** (chosen.log_scales[level] - chosen.log_scales[chosen.top])
     into = coeffs_to_slots(slots, plan.into, 0.5 * unit * period / slots)
-    out = slots_to_coeffs(slots, plan.out, 0.5 * chosen.ratio / reduction.gain)
-    # Imaginary parts move into the real parts of every other block, and back.
-    into[-1] = _turned(into[-1], slots, period, 3)
-    out[0] = _turned(out[0], slots, period, 1)
+    out = slots_to_coeffs(slots, plan.out, chosen.shrink)
 
     def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
-        x = engine.raise_modulus(_joined(engine, operands), level, copies)
+        x = engine.drop_to(_joined(engine, operands), len(out))
+        x = engine.raise_modulus(_transformed(engine, x, out), level, copies)
         for amounts in plan.sums:
             x = engine.rotate_sum(x, amounts)
         x = _transformed(engine, x, into)
-        x = _reduced(engine, engine.add(x, engine.conjugate(x)), reduction, False)
-        x = engine.drop_to(x, chosen.levels_left + len(out))
-        x = _transformed(engine, x, out[:1])
-        x = engine.add(x, engine.rotate(x, period))
-        return _parts(engine, _transformed(engine, x, out[1:]), len(operands) == 1)
+        return _parts_reduced(engine, x, reduction, chosen, len(operands))
 
     return steps
+
+
+def _parts_reduced(
+    engine: Recorder, half: Register, reduction: Reduction, chosen: BootstrapSet, count: int
+) -> list[Register]:
+    """EvalMod of the real part of twice a ciphertext, and of the imaginary part if there are two
+    operands."""
+    conjugate = engine.conjugate(half)
+    parts = [engine.add(half, conjugate)]
+    if count == 2:
+        parts.append(engine.times_i(engine.sub(conjugate, half)))
+    return [_reduced(engine, part, reduction, chosen.ratio / reduction.gain) for part in parts]
 
 
 def _joined(engine: Recorder, operands: list[Register]) -> Register:
     """Two real ciphertexts as one complex one."""
     first, *second = operands
     return engine.add(first, engine.times_i(second[0])) if second else first
-
-
-def _parts(engine: Recorder, half: Register, real: bool) -> list[Register]:
-    """The real part of twice a ciphertext, and the imaginary part unless it is ``real``."""
-    conjugate = engine.conjugate(half)
-    total = engine.add(half, conjugate)
-    return [total] if real else [total, engine.times_i(engine.sub(conjugate, half))]
-
-
-def _turned(stage: Stage, slots: int, period: int, quarters: int) -> Stage:
-    """A stage that also multiplies by i^quarters in every other block of ``period`` slots."""
-    blocks = Table("blocks", lambda: np.array([0, quarters * slots]), slots // (2 * period))
-    return stage.times(Slots.of(Root(4 * slots), (blocks, 0)))
 
 
 def _transformed(engine: Recorder, x: Register, stages: list[Stage]) -> Register:
@@ -177,26 +156,16 @@ def _unit(reduction: Reduction) -> float:
     return (sqrt(2.0) if reduction.double_angles else 1.0) / reduction.domain
 
 
-def _reduced(engine: Recorder, x: Register, reduction: Reduction, first_halved: bool) -> Register:
-    """EvalMod. ``first_halved``: slot 0, which holds the coefficient of X^0, gets half its result.
-    A factor of all coefficients in this slot is a factor of the sum, and each double angle squares
-    it.
+def _reduced(engine: Recorder, x: Register, reduction: Reduction, factor: float) -> Register:
+    """``factor`` times EvalMod. It is a factor of all coefficients of the sum, and each double angle
+    squares it.
     """
-    first = Table("first", lambda: np.arange(engine.slots) == 0)
-
-    def plaintext(coefficient: Coefficient, halvings: float) -> Plaintext:
-        number = float(coefficient)
-        if not first_halved:
-            return number
-        return Slots((Term(number, ()),)) + Slots.where(first) * (number * (0.5**halvings - 1))
-
     if reduction.double_angles:
         x = engine.add_plain(x, -reduction.shift * _unit(reduction))
         x = engine.add_plain(engine.square(x), -1.0)
-    plan = plan_chebyshev(reduction.coefficients)
-    halvings = 0.5**reduction.double_angles
-    x = evaluate_plan(engine, x, plan, lambda one: plaintext(one, halvings))
+    power = 0.5**reduction.double_angles
+    x = evaluate_plan(engine, x, plan_chebyshev(reduction.coefficients * factor**power))
     for _ in range(reduction.double_angles):
-        halvings *= 2
-        x = engine.add_plain(engine.square(x), plaintext(-2.0, halvings))
+        power *= 2
+        x = engine.add_plain(engine.square(x), -2.0 * factor**power)
     return x

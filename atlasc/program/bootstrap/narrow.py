@@ -52,9 +52,8 @@ def narrow(slots: int, period: int, copies: int, cts_stages: int, stc_stages: in
     """
     found = _Keys(slots, cts_stages, stc_stages)
     blocks = tuple(period >> power for power in range(period.bit_length() - 1))
-    into = found.cheapest(blocks, cts_stages, period, alone=False)
-    # Its first stage works on real and imaginary parts apart, which are neighbouring blocks.
-    out = found.cheapest(blocks, stc_stages, period, alone=True)[::-1]
+    into = found.cheapest(blocks, cts_stages, period, TOP)
+    out = found.cheapest(blocks, stc_stages, period, 0)[::-1]
     return Narrow(found.sums(period, slots // copies), into, out)
 
 
@@ -86,8 +85,8 @@ class _Keys:
                 found.append((cost, [amounts, *rest]))
         return min(found, key=lambda one: one[0])[1]
 
-    def cheapest(self, blocks: tuple[int, ...], most: int, period: int, alone: bool) -> list[Group]:
-        """Groups of the blocks. ``alone``: the last one keeps neighbouring blocks apart."""
+    def cheapest(self, blocks: tuple[int, ...], most: int, period: int, top: int) -> list[Group]:
+        """Groups of the blocks. ``top``: what as many stages as a whole bootstrap has cost besides."""
         count = max(len(blocks), 1)
         found: list[tuple[int, list[Group]]] = []
         for stages in range(1, min(most, count) + 1):
@@ -98,11 +97,8 @@ class _Keys:
                     continue
                 made = []
                 for at, part in enumerate(parts):
-                    apart = alone and at == len(parts) - 1
-                    wraps = period if at == 0 and not apart else self.slots
-                    made.append(self._group(part, wraps, 2 * period if apart else period))
-                top = TOP if stages == most and not alone else 0
-                cost = top + sum(cost for cost, _ in made)
+                    made.append(self._group(part, period if at == 0 else self.slots, period))
+                cost = (top if stages == most else 0) + sum(cost for cost, _ in made)
                 found.append((cost, [group for _, group in made]))
         return min(found, key=lambda one: one[0])[1]
 

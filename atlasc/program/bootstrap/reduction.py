@@ -64,7 +64,7 @@ def choose_bound(ring_degree: int, weight: int, log2_probability: float) -> int:
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """A sum of Chebyshev polynomials ``T_k`` and what is done before and after it. The domain goes
-    into CoeffsToSlots, and the gain into SlotsToCoeffs.
+    into CoeffsToSlots, and the gain into the coefficients of the sum.
 
     Without double angles, ``coefficients[k]`` is that of T_k(x / domain), whose sum is 2 pi e; even
     ones are 0. With r of them, it is that of T_k(T_2((x - 1/4) / domain)): an even sum has half as
@@ -103,40 +103,17 @@ class Reduction:
             value = value * value - 2
         return np.asarray(value / self.gain, dtype=np.float64)
 
-    def error_bound(self, ring_degree: int, ratio: float, amplitude: float = 1.0) -> float:
-        """The largest error of a slot that the reduction causes, in exact arithmetic.
-
-        It holds for every message with slots (complex or real) of absolute value up to the
-        amplitude A, and for all |I| <= K.
-
-        A slot is the sum of N coefficients m_k times numbers of absolute value 1, and sum m_k^2 <=
-        A^2 (Parseval). So an error of a coefficient of at most E0 + E1 |m| + E2 m^2 becomes an
-        error of a slot of at most N E0 + sqrt(N) A E1 + A^2 E2. The sine's own error is all E2.
+    def error_bound(self, ratio: float, amplitude: float = 1.0) -> float:
+        """The largest error of a slot that the reduction causes, in exact arithmetic: for all
+        messages of absolute value up to the amplitude A, and for all |I| <= K.
 
         Args:
-            ring_degree: N.
-            ratio: q0 / scale.
+            ratio: R, q0 over a message of 1.
             amplitude: A.
         """
         integers = np.arange(-self.bound, self.bound + 1.0)[:, None]
-
-        def added(m: Reals) -> Reals:
-            """Error of the Chebyshev sum beyond the sine's error, in units of the message."""
-            e = m / ratio
-            return ratio * (self(integers + e) - np.sin(2 * pi * e) / (2 * pi))
-
-        step = np.array([amplitude / 64])
-        value, slope = added(0 * step), (added(step) - added(-step)) / (2 * step)
-        # Closer to 0, rounding errors divided by m^2 would dominate.
-        away = amplitude * np.linspace(1 / 8, 1, 29)
-        m = np.concatenate([-away, away])
-        curved = np.abs(added(m) - value - slope * m) / m**2
-        turn = 2 * pi * amplitude / ratio
-        sine = amplitude * abs(np.sin(turn) / turn - 1)
-        linear = sqrt(ring_degree) * amplitude * np.abs(slope).max()
-        return float(
-            ring_degree * np.abs(value).max() + linear + amplitude**2 * curved.max() + sine
-        )
+        m = amplitude * np.linspace(-1, 1, 257)
+        return float(np.abs(ratio * self(integers + m / ratio) - m).max())
 
 
 def make_reduction(degree: int, bound: int, double_angles: int = 0) -> Reduction:

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BootstrapSet:
-    """A chain of moduli, from the modulus of a ciphertext before its bootstrap up to the top::
+    """A chain of moduli, from q0 up to the modulus that a bootstrap raises to::
 
-        q0 | primes of the program | StC | EvalMod | CtS      beside: special primes
+        q0 | primes of the program | EvalMod | CtS      beside: special primes
 
-    EvalMod's primes are large, because its errors are amplified by q0/scale. StC's primes may be
-    small, because StC handles only the message. CtS's primes must keep the rounding of its matrices
-    below EvalMod's errors. All sizes of primes are in bits.
+    A bootstrap begins with StC, on the lowest primes of the program. CtS's primes must keep the
+    rounding of its matrices below EvalMod's errors. All sizes of primes are in bits.
 
     Attributes:
         base_bits: bits of q0, the modulus at level 0.
         scale_bits: log2 of the program's scale, and bits of its primes.
-        levels_left: level after a bootstrap.
-        stc_stages, stc_bits: stages of SlotsToCoeffs, and bits of the prime of each stage.
+        levels: level after a bootstrap.
+        stc_stages: stages of SlotsToCoeffs, and so the level before a bootstrap.
+        ratio_bits: log2 of R, the ratio of q0 to a message of 1: what the modular reduction removes
+            over what it leaves. It multiplies EvalMod's errors; the sine bends a message by the
+            share (2 pi / R)^2 / 6.
         degree: degree of the modular reduction's Chebyshev sum, which is odd, or even with double
             angles.
         eval_bits: bits of the primes of EvalMod.
@@ -36,11 +38,11 @@ class BootstrapSet:
 
     base_bits: int
     scale_bits: int
-    levels_left: int
+    levels: int
     stc_stages: int
-    stc_bits: int
+    ratio_bits: float
     degree: int
-    eval_bits: int
+    eval_bits: tuple[int, ...]
     cts_bits: tuple[int, ...]
     special_primes: int
     special_bits: int
@@ -64,11 +66,8 @@ class BootstrapSet:
         """Sizes of the primes of Q in bits, from level 0 upwards."""
         return (
             self.base_bits,
-            *[self.scale_bits] * self.levels_left,
-            *[self.stc_bits] * self.stc_stages,
-            *[self.eval_bits] * (self.eval_levels - 2),
-            self.eval_bits + 2 * self.square_bits,
-            self.eval_bits - self.square_bits,
+            *[self.scale_bits] * self.levels,
+            *self.eval_bits,
             *self.cts_bits,
         )
 
@@ -81,31 +80,33 @@ class BootstrapSet:
     def log_scales(self) -> tuple[float, ...]:
         """log2 of the scale at each level, from 0 upwards.
 
-        The scales at the levels of a transform go in equal steps from one part's scale to the next
-        part's, because a plaintext may have any scale. A raised ciphertext has the scale q0, at
-        which its slots hold coefficients over q0.
+        In EvalMod a square keeps its scale, from the program's scale upwards. The scales at the
+        levels of CtS go in equal steps to q0, because a plaintext may have any scale: the slots of
+        a raised ciphertext hold coefficients over q0.
         """
-        up = (self.eval_bits - self.scale_bits) / self.stc_stages
-        down = (self.base_bits - self.eval_bits) / self.cts_stages
-        return (
-            *[float(self.scale_bits)] * (self.levels_left + 1),
-            *(self.scale_bits + stage * up for stage in range(1, self.stc_stages + 1)),
-            *[float(self.eval_bits)] * (self.eval_levels - 2),
-            float(self.eval_bits + self.square_bits),
-            float(self.eval_bits),
-            *(self.eval_bits + stage * down for stage in range(1, self.cts_stages + 1)),
-        )
+        found = [float(self.scale_bits)] * (self.levels + 1)
+        for bits in self.prime_bits[self.levels + 1 : self.top + 1 - self.cts_stages]:
+            found.append((found[-1] + bits) / 2)
+        down = (self.base_bits - found[-1]) / self.cts_stages
+        return (*found, *(found[-1] + stage * down for stage in range(1, self.cts_stages + 1)))
 
     @property
     def ratio(self) -> float:
-        """q0 / scale: the ratio of what the modular reduction removes to the message."""
-        return 2.0 ** (self.base_bits - self.scale_bits)
+        """R."""
+        return 2.0**self.ratio_bits
+
+    @property
+    def shrink(self) -> float:
+        """What StC multiplies a message by, so that q0 becomes R times as large as a message of
+        1."""
+        return 2.0 ** (self.base_bits - self.scale_bits - self.ratio_bits)
 
 
 SETS = {
-    "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, (57, 57, 57), 5, 60),
-    "fourteen_levels_40": BootstrapSet(
-        50, 40, 14, 3, 40, 56, 60, (50, 50, 50), 7, 50, double_angles=2, square_bits=3
+    "fourteen_levels": BootstrapSet(57, 46, 17, 3, 12, 127, (60,) * 7, (57, 57, 57), 5, 60),
+    "fifteen_levels_40": BootstrapSet(
+        50, 40, 18, 3, 11.75, 56, (50, 50, 50, 60, 50, 60, 60, 50), (50, 50, 50), 7, 50,
+        double_angles=2,
     ),
 }
 """The bootstrap sets by name."""

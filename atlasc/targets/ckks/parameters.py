@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SCALE_BITS = 40
 """Bits of the prime at one level of a leveled set, and log2 of its scale."""
 BOOTSTRAPPED_RING = 16
+BOOTSTRAP_ERROR = 2.0**-20.5
+"""Standard deviation of a bootstrap's error, as a bound: 2^-21.8 where slots are uniform in [-1, 1],
+2^-20.6 where all are 1."""
 LOG_RING_DEGREES = (13, 14, 15, 16)
 
 
@@ -70,7 +73,7 @@ class CkksParameters(ParameterSet):
         numbers = self.log_ring_degree, self.levels, self.special_primes
         require_possible(*numbers, lambda: len(self._limbs(len(self.moduli.primes) - 1)))
         chosen = SETS.get(self.bootstrap)
-        fixed = chosen and (chosen.levels_left, chosen.special_primes)
+        fixed = chosen and (chosen.levels, chosen.special_primes)
         if fixed and fixed != numbers[1:]:
             raise AtlasError(
                 f"the bootstrap parameters {self.bootstrap!r} have {fixed[0]} levels and "
@@ -91,7 +94,7 @@ class CkksParameters(ParameterSet):
         """A set of ``SETS``, by default ``named``; rings other than 2^16 are for tests only."""
         name = name or cls.named
         chosen = SETS[name]
-        return cls(log_ring_degree, chosen.levels_left, chosen.special_primes, name)
+        return cls(log_ring_degree, chosen.levels, chosen.special_primes, name)
 
     @property
     def max_level(self) -> int:
@@ -156,16 +159,12 @@ class CkksParameters(ParameterSet):
         return Moduli(chosen.prime_bits, special, chosen.scale_bits, sparse)
 
     def noise_model(self) -> NoiseModel:
-        """The errors of CKKS at this scale, and the errors of a bootstrap (docs/bootstrapping.md).
+        """The errors of CKKS at this scale, and the error of a bootstrap (docs/bootstrapping.md).
 
-        The bootstrap's standard deviation for one ciphertext is √2 times that for two. It was
-        measured at N = 2^16, and grows as N^1.5, because each of N coefficients is rounded and
-        the sum runs over N/2 slots. The cubic term of the sine is (2π/R)²/6 at R = q0/scale.
+        A bootstrap errs by what the sine bends and by what it rounds. Both together were measured
+        at N = 2^16 for slots that fill its range. In smaller rings it rounds less.
         """
-        ratio = 2.0 ** (self.moduli.primes[0] - self.moduli.scale)
-        cubic = (2 * math.pi / ratio) ** 2 / 6
-        error = 2.0 ** (-20.5 + 1.5 * (self.log_ring_degree - BOOTSTRAPPED_RING))
-        return replace(super().noise_model(), bootstrap=error, bootstrap_cubic=cubic)
+        return replace(super().noise_model(), bootstrap=BOOTSTRAP_ERROR)
 
     @property
     def log_scales(self) -> tuple[float, ...]:
@@ -173,6 +172,10 @@ class CkksParameters(ParameterSet):
 
     def circuit(self, period: int) -> Sequence[Function]:
         return circuit(self.bootstrap, self.slots, period) if self.bootstrap else ()
+
+    @property
+    def bootstrap_from(self) -> int:
+        return SETS[self.bootstrap].stc_stages if self.bootstrap else 0
 
     @property
     def narrow(self) -> int:
@@ -188,7 +191,7 @@ class CkksParameters(ParameterSet):
         one, two = self.circuit(self.slots)
         narrow, _ = self.circuit(max(self.slots >> NARROWER, 1))
         run = LiveEngine(*two.shape)
-        run.play(two, [[Counted(0)]] * len(two.levels))
+        run.play(two, [[Counted(level)] for [level] in two.levels])
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
         for power in range(self.log_ring_degree - 1):
@@ -227,7 +230,7 @@ class CkksParameters(ParameterSet):
         chosen = SETS[self.bootstrap]
         cts, stc = chosen.cts_stages, chosen.stc_stages
         levels = [chosen.top - at for at in range(cts)]
-        levels += [chosen.levels_left + stc - at for at in range(stc)]
+        levels = [*range(stc, 0, -1), *levels]
         transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
         for level, plaintexts in zip(levels, transforms, strict=True):
             repeats = min(one.repeats for one in plaintexts if isinstance(one, Slots))

@@ -48,7 +48,7 @@ class KeyedEngine(NativeEngine):
         super().__init__(
             EngineParameters.of(parameters), native, has_secret=has_secret, circuit=circuit
         )
-        self.parameters = parameters
+        self.parameters, self.bootstrap_from = parameters, parameters.bootstrap_from
 
     @classmethod
     def fresh(cls, parameters: CpuParameters, plan: KeyPlan, progress: Progress) -> Self:

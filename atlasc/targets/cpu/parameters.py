@@ -19,4 +19,4 @@ class CpuParameters(CkksParameters):
     library_bytes = 2**28
     """Bytes of the tables of the transforms, and of the work space of a key switch."""
     prime_bits = 50
-    named = "fourteen_levels_40"
+    named = "fifteen_levels_40"

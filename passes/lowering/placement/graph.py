@@ -2,7 +2,7 @@
 
 All operands of a node enter it at one level i, and its result leaves at i - depth >= 0. Between a
 result and its uses a value may drop to any lower level for free. It may also be bootstrapped, which
-costs the same from every level. One bootstrap refreshes as many ciphertexts of the value as the
+costs the same from every level that the bootstrap can begin at. One bootstrap refreshes as many ciphertexts of the value as the
 backend puts into one. The problem is to find the entry levels and bootstraps of least total cost.
 
 A value needs at most one bootstrap. Dropping is free, so two bootstraps (before a fork and on a
@@ -26,6 +26,7 @@ class LevelChain:
             same.
         bootstrap_batch: number of ciphertexts of one value that one bootstrap refreshes.
         narrow_cost: cost for ciphertexts whose slots repeat; None: the same.
+        lowest: least level of a ciphertext that can be bootstrapped; the bootstrap consumes so many.
     """
 
     max_level: int
@@ -34,6 +35,7 @@ class LevelChain:
     bootstrap_batch: int = 1
     one_cost: float | None = None
     narrow_cost: float | None = None
+    lowest: int = 0
 
     def cost_of(self, node: LevelNode) -> float:
         """Cost of the bootstraps that refresh a node's result."""

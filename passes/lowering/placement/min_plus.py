@@ -80,8 +80,9 @@ class Pieces:
         if not node.refreshable or bootstrap is None:
             return self.drop
         cost = self.chain.cost_of(node)
-        reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
-        return np.minimum(self.drop, self._encode(reached, calls))
+        levels = np.arange(self.levels)
+        possible = (levels[:, None] >= self.chain.lowest) & (levels <= bootstrap)
+        return np.minimum(self.drop, self._encode(np.where(possible, cost, np.inf), calls))
 
     def of_node(self, node: LevelNode, read: bool) -> int:
         """Number of the table [entry level, level of the result at its uses] of a node, with the

@@ -145,5 +145,6 @@ def check_feasible(graph: LevelGraph, chain: LevelChain) -> None:
                 why=f"the modulus chain has levels 0 to {chain.max_level}",
                 remedy="encrypt it at a lower level or use a longer modulus chain",
             )
-        refreshed = chain.bootstrap_level if node.refreshable else None
+        can = node.refreshable and result >= chain.lowest
+        refreshed = chain.bootstrap_level if can else None
         reach.append(result if refreshed is None else max(result, refreshed))

@@ -157,20 +157,20 @@ void require_limits(const Parameters& parameters, const Moduli& moduli) {
                 std::to_string(most_scale_bits) + " in a bootstrap");
 }
 
-/// Scales by the primes that there are. A level at whose nominal size a square keeps its scale has
-/// the one at which it does; to all others of a bootstrap q0 keeps its ratio, since a raised
-/// ciphertext holds coefficients over one of them.
+/// Scales by the primes that there are. Up to the linear transforms of a bootstrap a square keeps its
+/// scale. To those above q0 keeps its ratio, since a raised ciphertext holds coefficients over one of
+/// them.
 void set_scales(Chain& chain, const Moduli& moduli) {
     std::vector<double> logs = moduli.log_scales;
     const bool bootstraps = !logs.empty();
     logs.resize(bootstraps ? logs.size() : chain.limbs.size(), moduli.scale);
+    bool squares = true;
     for (std::size_t level = 0; level < logs.size(); ++level) {
-        const double below = level == 0 ? 0.0 : logs[level - 1];
-        const bool squares = level > 0 && 2 * logs[level] == below + moduli.primes[level];
+        squares = squares && (level == 0 || 2 * logs[level] == logs[level - 1] + moduli.primes[level]);
         const double base = bootstraps ? static_cast<double>(chain.q[0].value) *
                                              std::exp2(-moduli.primes[0])
                                        : 1.0;
-        chain.scales.push_back(squares ? std::sqrt(chain.scales[level - 1] *
+        chain.scales.push_back(squares && level > 0 ? std::sqrt(chain.scales[level - 1] *
                                                    chain.modulus(static_cast<int>(level)))
                                        : base * std::exp2(logs[level]));
     }

@@ -148,14 +148,14 @@ public:
     /// The same slots at a level that is at most the operand's.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;
 
-    /// ModRaise, the beginning of a bootstrap: a ciphertext that has only q0 left, at a level of
+    /// ModRaise, which follows SlotsToCoeffs in a bootstrap: a ciphertext that has only q0 left, at a level of
     /// CoeffsToSlots or at the top. At scale q0 its slots are U (I + e): I are random integers, and e
     /// are the message's coefficients times scale/q0. They are at the scale of the level, which is q0
     /// at the top. The result is the sum of its rotations by all multiples of slots / copies, at
     /// which slots that repeat are equal: 1 or 16 copies.
     virtual Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) = 0;
 
-    /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1], and
+    /// The same slots, refreshed to the level after a bootstrap, from level 3 or above. Slots must lie in [-1, 1], and
     /// repeat after `period` slots; slots that do not repeat are lost.
     virtual Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) = 0;
 

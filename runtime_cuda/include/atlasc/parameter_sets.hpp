@@ -25,8 +25,8 @@ struct ParameterSet {
 /// The set in a file that atlasc/emit/parameter_set.py wrote. Throws Error.
 ParameterSet read_parameter_set(const TensorFile& file);
 
-/// The set in the library, `fourteen_levels_40`: N = 2^16, 32,768 slots, 14 levels after a
-/// bootstrap, 128 bits of security (docs/bootstrapping.md). The runtime of an emitted project does
+/// The set in the library, `fifteen_levels_40`: N = 2^16, 32,768 slots, level 18 after a
+/// bootstrap, which begins at level 3, 128 bits of security (docs/bootstrapping.md). The runtime of an emitted project does
 /// not have it, because the project has what its program needs.
 ParameterSet carried_parameter_set();
 

@@ -43,7 +43,7 @@ def test_a_set_at_the_limits(kind: type[PhantomParameters]) -> None:
 @pytest.mark.parametrize("numbers", [(16, 63, 7), (16, 14, 1)])
 def test_a_bootstrap_has_its_own_levels_and_special_primes(numbers: tuple[int, int, int]) -> None:
     with pytest.raises(AtlasError, match="have 14 levels and 7 special primes, not"):
-        CpuParameters(*numbers, bootstrap="fourteen_levels_40")
+        CpuParameters(*numbers, bootstrap="fifteen_levels_40")
 
 
 def crafted(tiny: Tiny, folder: Path, **changes: object) -> Path:
@@ -74,7 +74,7 @@ SETS: dict[str, tuple[dict[str, Any], int, str]] = {
             "log_ring_degree": 17,
             "levels": 14,
             "special_primes": 7,
-            "bootstrap": "fourteen_levels_40",
+            "bootstrap": "fifteen_levels_40",
         },
         0,
         "0 bits of security; 128 are required",

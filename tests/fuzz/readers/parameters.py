@@ -45,7 +45,7 @@ def _mutated(rng: Random, seeds: Sequence[Content]) -> Content:
             near = rng.choice(NUMBERS) if rng.random() < 0.5 else rng.randrange(80)
             facts["parameters"][name] = near
         elif isinstance(value, str) and rng.random() < 0.2:
-            facts["parameters"][name] = rng.choice(("", "fourteen_levels", "fourteen_levels_40"))
+            facts["parameters"][name] = rng.choice(("", "fourteen_levels", "fifteen_levels_40"))
     return seed.with_file("", json.dumps(facts).encode())
 
 

@@ -99,7 +99,7 @@ def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
     assert "no CUDA device" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["fourteen_levels", "fourteen_levels_40"])
+@pytest.mark.parametrize("name", ["fourteen_levels", "fifteen_levels_40"])
 def test_bootstrap(build: Callable[..., Path], name: str, tmp_path: Path) -> None:
     program = build("bootstrap", PROGRAMS / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
     place = tmp_path / "set"

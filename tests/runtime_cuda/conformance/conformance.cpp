@@ -457,8 +457,10 @@ void bootstrap(Suite& suite) {
     const Vector a = suite.random();
     const Vector b(suite.slots(), 1.0);
     const Vector c = suite.random(0.1);
+    suite.refuses("a bootstrap of too low a level",
+                  [&] { engine.bootstrap_many({suite.sent(a, 2)}, suite.slots()); });
     const Ciphertexts refreshed = engine.bootstrap_many(
-        {suite.sent(a, 0), suite.sent(b, 2), suite.sent(c, 1)}, suite.slots());
+        {suite.sent(a, 3), suite.sent(b, 5), suite.sent(c, 4)}, suite.slots());
     suite.check("bootstrap, uniform slots", refreshed.at(0), a, level, bootstrap_tolerance);
     suite.check("bootstrap, ones", refreshed.at(1), b, level, bootstrap_tolerance);
     suite.check("bootstrap, alone", refreshed.at(2), c, level, bootstrap_tolerance);
@@ -471,7 +473,7 @@ void bootstrap(Suite& suite) {
     const Vector d = conformance::repeated(a, period);
     const Vector e = conformance::repeated(c, period);
     const Ciphertexts narrow = engine.bootstrap_many(
-        {suite.sent(d, 0), suite.sent(e, 3), suite.sent(d, 1)}, period);
+        {suite.sent(d, 3), suite.sent(e, 6), suite.sent(d, 4)}, period);
     suite.check("narrow bootstrap, first of two", narrow.at(0), d, level, bootstrap_tolerance);
     suite.check("narrow bootstrap, second", narrow.at(1), e, level, bootstrap_tolerance);
     suite.check("narrow bootstrap, alone", narrow.at(2), d, level, bootstrap_tolerance);

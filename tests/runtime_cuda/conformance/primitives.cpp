@@ -90,7 +90,7 @@ public:
     double bootstrap(std::size_t count, std::size_t copies = 1) {
         const std::size_t period = vector_.size() / copies;
         vector_ = conformance::repeated(vector_, period);
-        const Ciphertexts xs(count, sent(0));
+        const Ciphertexts xs(count, sent(3));
         server_.bootstrap_many(xs, period);
         finish();
         const auto start = Clock::now();

@@ -9,11 +9,12 @@ from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import max_log_qp, security_bits
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_levels_and_security(name: str) -> None:
+@pytest.mark.parametrize(("name", "between"), [("fourteen_levels", 14), ("fifteen_levels_40", 15)])
+def test_levels_and_security(name: str, between: int) -> None:
     chosen, parameters = SETS[name], PhantomParameters.bootstrapped(name)
-    spent = chosen.cts_stages + chosen.eval_levels + chosen.stc_stages
-    assert chosen.top - spent == chosen.levels_left == parameters.max_level == 14
+    assert chosen.top - chosen.cts_stages - chosen.eval_levels == chosen.levels
+    assert parameters.max_level == parameters.bootstrap_level == chosen.levels
+    assert parameters.bootstrap_level - parameters.bootstrap_from == between
     log_qp = sum(chosen.prime_bits) + chosen.special_primes * chosen.special_bits
     assert parameters.log_qp == log_qp <= max_log_qp(2**16)
     assert parameters.security_bits == security_bits(2**16, log_qp) == 128
@@ -32,24 +33,19 @@ def test_plaintexts_have_scales_that_fit_their_primes(name: str) -> None:
         scales[level - 1] + bits[level] - scales[level] for level in range(1, len(scales))
     ]
     assert min(plaintexts) > 33
-    left = chosen.levels_left
-    assert set(scales[: left + 1]) == {chosen.scale_bits}
-    middle = slice(left + chosen.stc_stages, len(bits) - chosen.cts_stages)
-    *reduction, square, first = scales[middle]
-    assert {*reduction, square - chosen.square_bits, first} == {chosen.eval_bits}
+    assert set(scales[: chosen.levels + 1]) == {chosen.scale_bits}
     assert scales[-1] == bits[0]
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_squares_keep_their_scale_where_ciphertexts_are_multiplied(name: str) -> None:
-    # By this rule the engine finds the levels whose scales follow the primes that there are.
+    # By this rule the engine finds the levels whose scales follow the primes that there are: all
+    # from the bottom up to the first one where it fails.
     chosen = SETS[name]
     scales, bits = chosen.log_scales, chosen.prime_bits
-    kept = [
+    first = next(
         level
         for level in range(1, len(bits))
-        if 2 * scales[level] == scales[level - 1] + bits[level]
-    ]
-    first = chosen.levels_left + chosen.stc_stages + 1
-    reduction = range(first, first + chosen.eval_levels)
-    assert set(kept) >= {*range(1, chosen.levels_left + 1), *reduction}
+        if 2 * scales[level] != scales[level - 1] + bits[level]
+    )
+    assert first == chosen.levels + chosen.eval_levels + 1

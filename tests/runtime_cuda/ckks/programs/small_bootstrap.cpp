@@ -37,12 +37,12 @@ int run(const std::string& path) {
     std::generate(uniform.begin(), uniform.end(), [&] { return number(random); });
     const Vector ones(engine.slots(), 1.0);
     Ciphertexts refreshed = engine.bootstrap_many(
-        {engine.encrypt(uniform, 0), engine.encrypt(ones, 3), engine.encrypt(uniform, 1)},
+        {engine.encrypt(uniform, 3), engine.encrypt(ones, 6), engine.encrypt(uniform, 4)},
         engine.slots());
     const std::size_t period = engine.slots() / conformance::copies;
     const Vector few = conformance::repeated(uniform, period);
     for (const Ciphertext& x : engine.bootstrap_many(
-             {engine.encrypt(few, 0), engine.encrypt(ones, 3), engine.encrypt(few, 1)}, period)) {
+             {engine.encrypt(few, 3), engine.encrypt(ones, 6), engine.encrypt(few, 4)}, period)) {
         refreshed.push_back(x);
     }
     const std::vector<const Vector*> expected = {&uniform, &ones, &uniform, &few, &ones, &few};
