@@ -39,7 +39,7 @@ A ``transform`` counts a ``hoist`` for each operand that it rotates, and kinds o
 (:class:`TransformWork`); its results are rescaled.
 
 ``bootstrap_one`` refreshes the last of an odd number of ciphertexts, if a ``bootstrap`` refreshes
-two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, but their slots repeat.
+two. ``bootstrap_narrow`` refreshes one whose slots repeat.
 """
 
 COST_KINDS: tuple[CostKind, ...] = get_args(CostKind)
@@ -294,10 +294,10 @@ class CountingEngine(Engine[Counted]):
         return self._new(level)
 
     def _bootstrap(self, ciphertexts: Sequence[Counted], level: int, period: int) -> list[Counted]:
-        whole, rest = divmod(len(ciphertexts), self.bootstrap_batch)
         if is_narrow(period, self.slots):
-            self._primitives["bootstrap_narrow", level] += whole + (rest > 0)
+            self._primitives["bootstrap_narrow", level] += len(ciphertexts)
         else:
+            whole, rest = divmod(len(ciphertexts), self.bootstrap_batch)
             if whole:
                 self._primitives["bootstrap", level] += whole
             if rest:

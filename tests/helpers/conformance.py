@@ -362,7 +362,7 @@ class EngineConformance:
             both = (x, 0.25 + 0.75 * y)
             slots = [np.tile(one[:period], engine.slots // period) for one in both][:count]
             least = engine.bootstrap_from
-        encrypted = [engine.encrypt(part, least + at) for at, part in enumerate(slots)]
+            encrypted = [engine.encrypt(part, least + at) for at, part in enumerate(slots)]
             refreshed = engine.bootstrap_many(encrypted, period)
             for part, fresh in zip(slots, refreshed, strict=True):
                 self.check(engine, fresh, part, engine.bootstrap_level, self.refreshed)

@@ -92,11 +92,16 @@ def coeffs_to_slots(slots: int, groups: Sequence[Group], factor: float) -> list[
     Args:
         slots: n, a power of two.
         groups: the butterflies of each stage.
-        factor: spread evenly over the stages, which keeps the sizes of the plaintexts alike, and so
-            their rounding errors.
+        factor: spread over the stages, with the halves of all butterflies. All plaintexts have
+            about one scale, and what is rounded are as many coefficients as there are different
+            slots. So sizes in proportion to the square root of their number keep the rounding
+            errors of all stages alike, in proportion to the sizes.
     """
-    each = factor ** (1 / len(groups))
-    return [_stage(slots, group, True, each * 0.5 ** len(group.blocks)) for group in groups]
+    sizes = [math.sqrt(max(group.blocks, default=1)) for group in groups]
+    halves = sum(len(group.blocks) for group in groups)
+    each = (factor * 0.5**halves / math.prod(sizes)) ** (1 / len(groups))
+    pairs = zip(groups, sizes, strict=True)
+    return [_stage(slots, group, True, each * size) for group, size in pairs]
 
 
 def slots_to_coeffs(slots: int, groups: Sequence[Group], factor: float) -> list[Stage]:

@@ -25,7 +25,7 @@ class LevelChain:
         one_cost: cost for a ciphertext without a partner, if one bootstrap refreshes two; None: the
             same.
         bootstrap_batch: number of ciphertexts of one value that one bootstrap refreshes.
-        narrow_cost: cost for ciphertexts whose slots repeat; None: the same.
+        narrow_cost: cost for each ciphertext whose slots repeat; None: as for others.
         lowest: least level of a ciphertext that can be bootstrapped; the bootstrap consumes so many.
     """
 
@@ -39,16 +39,16 @@ class LevelChain:
 
     def cost_of(self, node: LevelNode) -> float:
         """Cost of the bootstraps that refresh a node's result."""
-        ciphertexts = node.ciphertexts
         if node.narrow and self.narrow_cost is not None:
-            return self.narrow_cost * self.bootstraps(ciphertexts)
-        whole, rest = divmod(ciphertexts, self.bootstrap_batch)
+            return self.narrow_cost * node.ciphertexts
+        whole, rest = divmod(node.ciphertexts, self.bootstrap_batch)
         one = self.bootstrap_cost if self.one_cost is None else self.one_cost
         return (self.bootstrap_cost * whole if whole else 0.0) + (one if rest else 0.0)
 
-    def bootstraps(self, ciphertexts: int) -> int:
-        """Number of bootstraps that refresh a value of ``ciphertexts`` ciphertexts."""
-        return -(-ciphertexts // self.bootstrap_batch)
+    def bootstraps(self, node: LevelNode) -> int:
+        """Number of bootstraps that refresh a node's result."""
+        narrow = node.narrow and self.narrow_cost is not None
+        return -(-node.ciphertexts // (1 if narrow else self.bootstrap_batch))
 
 
 @dataclass(frozen=True)

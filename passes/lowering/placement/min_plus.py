@@ -52,7 +52,7 @@ class Pieces:
         Raises:
             ValueError: a node's cost is negative, not a number, or missing for a level.
         """
-        calls = sum(chain.bootstraps(node.ciphertexts) for node in graph.nodes)
+        calls = sum(chain.bootstraps(node) for node in graph.nodes)
         most = 0.0
         if chain.bootstrap_level is not None:
             most = math.fsum(map(chain.cost_of, graph.nodes))
@@ -76,7 +76,7 @@ class Pieces:
 
     def edge(self, node: LevelNode) -> Table:
         """[from, to]: free downwards, one bootstrap of the node's result upwards."""
-        bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node.ciphertexts)
+        bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node)
         if not node.refreshable or bootstrap is None:
             return self.drop
         cost = self.chain.cost_of(node)

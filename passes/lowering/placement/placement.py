@@ -103,7 +103,7 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
             assert chain.bootstrap_level is not None, "a level that no bootstrap reaches"
             bootstraps[index] = chain.bootstrap_level
     refreshed = [graph.nodes[index] for index in bootstraps]
-    counts = [chain.bootstraps(node.ciphertexts) for node in refreshed]
+    counts = [chain.bootstraps(node) for node in refreshed]
     costs = list(map(chain.cost_of, refreshed))
     costs += [n.cost_at(at) for at, n in zip(entries, graph.nodes, strict=True) if n.level is None]
     widest = max((len(step.neighbours) for step in steps), default=0)

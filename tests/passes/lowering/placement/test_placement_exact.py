@@ -21,11 +21,18 @@ Value = tuple[int, bool, bool]
 def cost_of(chain: LevelChain, ciphertexts: int, narrow: bool) -> float:
     """Of pairs, triples, and so on, and of what is left over."""
     if narrow and chain.narrow_cost is not None:
-        return math.ceil(ciphertexts / chain.bootstrap_batch) * chain.narrow_cost
+        return ciphertexts * chain.narrow_cost
     whole = ciphertexts // chain.bootstrap_batch
     over = ciphertexts > whole * chain.bootstrap_batch
     one = chain.bootstrap_cost if chain.one_cost is None else chain.one_cost
     return whole * chain.bootstrap_cost + over * one
+
+
+def calls_of(chain: LevelChain, ciphertexts: int, narrow: bool) -> int:
+    """A narrow bootstrap is of one ciphertext."""
+    if narrow and chain.narrow_cost is not None:
+        return ciphertexts
+    return math.ceil(ciphertexts / chain.bootstrap_batch)
 
 
 def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
@@ -42,8 +49,8 @@ def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
     def edge(level: int, value: Value, use: int) -> tuple[float, int]:
         ciphertexts, refreshable, narrow = value
         options = [(0.0, 0)] if level >= use else []
-        if refreshable and use <= top:
-            calls = math.ceil(ciphertexts / chain.bootstrap_batch)
+        if refreshable and chain.lowest <= level and use <= top:
+            calls = calls_of(chain, ciphertexts, narrow)
             options.append((cost_of(chain, ciphertexts, narrow), calls))
         return min(options, default=impossible)
 
@@ -106,8 +113,9 @@ def replay(graph: LevelGraph, chain: LevelChain, found: Placement) -> tuple[floa
         assert found.result_levels[index] == entry - node.depth >= 0
         if index in found.bootstraps:
             assert node.refreshable
+            assert found.result_levels[index] >= chain.lowest
             assert found.bootstraps[index] == chain.bootstrap_level
-            calls = math.ceil(node.ciphertexts / chain.bootstrap_batch)
+            calls = calls_of(chain, node.ciphertexts, node.narrow)
             cost += cost_of(chain, node.ciphertexts, node.narrow)
             count += calls
     assert set(found.bootstraps) <= used, "a bootstrap that nothing reads"
@@ -122,6 +130,7 @@ def random_chain(rng: random.Random, max_level: int) -> LevelChain:
         rng.choice([1, 2, 2, 3]),
         rng.choice([None, 0, 3, 16]),
         rng.choice([None, 0, 2, 12]),
+        rng.choice([0, 0, 1, 2]),
     )
 
 
