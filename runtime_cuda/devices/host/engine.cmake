@@ -4,6 +4,7 @@ target_sources(atlasc_runtime PRIVATE
   devices/host/check_kernels.cpp
   devices/host/device.cpp
   devices/host/fast_kernels.cpp
+  devices/host/inner_products.cpp
   devices/host/rotated_products.cpp
   devices/host/threads.cpp
   devices/host/transforms.cpp

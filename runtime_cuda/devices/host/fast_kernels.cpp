@@ -75,13 +75,6 @@ PlainValues row_of(const PlainValues& values, std::size_t at) {
     return {values.words + (at >> values.log_run), values.log_run};
 }
 
-/// Neighbours of which one of each run is stored.
-void spread_runs(const Word* in, int log_run, std::size_t length, Word* out) {
-    for (std::size_t at = 0; at < length; at += std::size_t{1} << log_run) {
-        std::fill_n(out + at, std::size_t{1} << log_run, in[at >> log_run]);
-    }
-}
-
 }  // namespace
 
 std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
@@ -176,59 +169,6 @@ void launch(std::size_t count, const Lift& kernel, const char*) {
                        one_by_one(kernel, at, length);
                    }
                });
-}
-
-void launch(std::size_t count, const InnerProduct& kernel, const char*) {
-    const int log_degree = kernel.log_degree;
-    const std::size_t degree = std::size_t{1} << log_degree;
-    const std::size_t extended = (kernel.limbs + kernel.size_p) << log_degree;
-    const std::vector<std::uint32_t> from = kernel.back == 1
-                                                ? std::vector<std::uint32_t>()
-                                                : permutation(log_degree, kernel.galois);
-    const bool runs = kernel.log_run != 0;
-    const std::size_t room = std::min(runs ? chunk / 8 : chunk, degree);
-    // X^galois mixes a whole limb, so a limb is one piece of work.
-    parallel(count >> log_degree, 1, [&](std::size_t begin, std::size_t end) {
-        static thread_local std::vector<Word> straight;
-        static thread_local std::vector<Word> spread;
-        straight.resize(2 * degree);
-        spread.resize(runs ? kernel.digits * room : 0);
-        for (std::size_t limb = begin; limb < end; ++limb) {
-            const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
-            const std::size_t start = limb << log_degree;
-            if (!fast(q)) {
-                one_by_one(kernel, start, degree);
-                continue;
-            }
-            const std::size_t key_limb =
-                limb < kernel.limbs ? limb : kernel.packing.limbs + limb - kernel.limbs;
-            const Word* key = kernel.key_words + kernel.packing.start(key_limb);
-            const bool added = limb < kernel.addends.limbs;
-            for (std::size_t first = 0; first < degree; first += room) {
-                const std::size_t at = start + first;
-                for (std::size_t digit = 0; digit < (runs ? kernel.digits : 0); ++digit) {
-                    spread_runs(kernel.digit_words + ((digit * extended + at) >> kernel.log_run),
-                                kernel.log_run, room, spread.data() + digit * room);
-                }
-                lanes::inner_product(
-                    straight.data() + first, straight.data() + degree + first,
-                    runs ? spread.data() : kernel.digit_words + at, runs ? room : extended,
-                    {key, kernel.packing.bits(key_limb), first}, kernel.packing.words(),
-                    kernel.digits,
-                    {added ? kernel.addends.first + at : nullptr,
-                     added && kernel.addends.second != nullptr ? kernel.addends.second + at
-                                                               : nullptr,
-                     added && kernel.addends.factors != nullptr ? kernel.addends.factors[limb] : 1},
-                    room, q);
-            }
-            for (std::size_t part = 0; part < 2; ++part) {
-                lanes::permute(kernel.out + part * extended + start,
-                               straight.data() + part * degree,
-                               from.empty() ? nullptr : from.data(), kernel.accumulate,
-                               degree, q);
-            }
-        }
-    });
 }
 
 void launch(std::size_t count, const SumOfProducts& kernel, const char*) {

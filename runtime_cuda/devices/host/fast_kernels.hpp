@@ -21,21 +21,13 @@ void launch(std::size_t count, const AddProduct& kernel, const char* name);
 void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);
 void launch(std::size_t count, const InnerProduct& kernel, const char* name);
+void launch(std::size_t count, const InnerProducts& kernel, const char* name);
 void launch(std::size_t count, const SumOfProducts& kernel, const char* name);
 void launch(std::size_t count, const RotatedProducts& kernel, const char* name);
 
 void launch(std::size_t count, const Round& kernel, const char* name);
 void launch(std::size_t count, const Uniform& kernel, const char* name);
 void launch(std::size_t count, const ErrorResidues& kernel, const char* name);
-
-inline void launch(std::size_t count, const InnerProducts& kernel, const char* name) {
-    for (std::size_t at = 0; at < kernel.count; ++at) {
-        InnerProduct term = kernel.terms[at];
-        term.accumulate = kernel.accumulate || at != 0;
-        term.out = kernel.out;
-        launch(count, term, name);
-    }
-}
 
 template <std::size_t most>
 void launch(std::size_t count, const Rounds<most>& kernel, const char* name) {
