@@ -110,6 +110,17 @@ def test_stages_of_slots_that_repeat_are_the_smaller_transform(log_slots: int, s
         assert np.allclose(to_coeffs, np.tile(0.375 * u[:, order], (slots // period, 1)))
 
 
+def test_plaintexts_of_all_stages_are_rounded_alike() -> None:
+    """What repeats after k slots has 2k coefficients to round, all of one size."""
+    slots = 64
+    groups = whole_groups(slots, 3)
+    found = []
+    for stage, group in zip(coeffs_to_slots(slots, groups, 0.375), groups, strict=True):
+        entries = np.abs(dense(stage, slots))
+        found.extend(entries[entries > 1e-12] / np.sqrt(group.blocks[0]))
+    assert np.allclose(found, found[0])
+
+
 @pytest.mark.parametrize("log_slots", [3, 6, 9])
 def test_sums_add_all_copies(log_slots: int) -> None:
     slots = 2**log_slots
