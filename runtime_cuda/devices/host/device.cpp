@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "atlasc/base/error.hpp"
@@ -89,59 +90,114 @@ void* pages(std::size_t bytes) {
 
 void synchronize() {}
 
-/// Blocks that were let go, by size: fresh ones cost page faults, which take longer than most of what
-/// is computed in them.
+/// Blocks that were let go: fresh ones cost page faults, which take longer than most of what is
+/// computed in them. Large blocks are pages; what is wanted is cut off a free one, and joins its free
+/// neighbours again.
 struct Memory::Pool {
     std::mutex mutex;  ///< a ciphertext is let go by any thread
-    std::multimap<std::size_t, void*> free;
-    std::map<void*, std::size_t> sizes;  ///< of all blocks
-    std::uint64_t bytes = 0;             ///< of the free ones
+    std::multimap<std::size_t, void*> small;  ///< free blocks of less than a huge page, by size
+    std::map<void*, std::size_t> sizes;       ///< of all small blocks
+    std::map<char*, std::size_t> large;       ///< free large blocks, by place
+    std::set<std::pair<std::size_t, char*>> by_size;  ///< the same by size
+    std::uint64_t bytes = 0;                          ///< of all free ones
 
-    ~Pool() { clear(); }
+    ~Pool() { shrink(0); }
 
-    /// A free block that is not much larger; null without one.
+    /// A free block; null where none is large enough, or all small ones are much larger.
     void* take(std::size_t wanted) {
-        const auto found = free.lower_bound(wanted);
-        if (found == free.end() || found->first > wanted + wanted / 4) {
+        if (wanted < huge_page) {
+            const auto found = small.lower_bound(wanted);
+            if (found == small.end() || found->first > wanted + wanted / 4) {
+                return nullptr;
+            }
+            void* block = found->second;
+            bytes -= found->first;
+            small.erase(found);
+            return block;
+        }
+        const std::size_t size = rounded(wanted, huge_page);
+        const auto found = by_size.lower_bound({size, nullptr});
+        if (found == by_size.end()) {
             return nullptr;
         }
-        void* block = found->second;
-        bytes -= found->first;
-        free.erase(found);
+        const auto [whole, block] = *found;
+        remove(block, whole);
+        if (whole > size) {
+            add(block + size, whole - size);
+        }
         return block;
     }
 
     void* make(std::size_t wanted) {
-        void* block = wanted < huge_page
-                          ? std::aligned_alloc(alignment, rounded(wanted, alignment))
-                          : pages(rounded(wanted, huge_page));
+        if (wanted >= huge_page) {
+            return pages(rounded(wanted, huge_page));
+        }
+        void* block = std::aligned_alloc(alignment, rounded(wanted, alignment));
         if (block != nullptr) {
             sizes[block] = wanted;
         }
         return block;
     }
 
-    void let_go(void* block) {
-        const auto found = sizes.find(block);
-        if (found->second < huge_page) {
-            std::free(block);
-        } else {
-            munmap(block, rounded(found->second, huge_page));
+    void give_back(void* block, std::size_t wanted) {
+        if (wanted < huge_page) {
+            const std::size_t size = sizes[block];
+            small.emplace(size, block);
+            bytes += size;
+            return;
         }
-        sizes.erase(found);
+        auto* place = static_cast<char*>(block);
+        std::size_t size = rounded(wanted, huge_page);
+        const auto after = large.lower_bound(place);
+        if (after != large.end() && after->first == place + size) {
+            size += after->second;
+            remove(place + size - after->second, after->second);
+        }
+        const auto next = large.lower_bound(place);
+        if (next != large.begin()) {
+            const auto [before, length] = *std::prev(next);
+            if (before + length == place) {
+                remove(before, length);
+                place = before;
+                size += length;
+            }
+        }
+        add(place, size);
     }
 
-    /// Lets go of free blocks, the largest first, until there are no more than so many bytes.
+    /// Lets go of free blocks, the largest first and no more of it than it takes, until there are no
+    /// more than so many bytes.
     void shrink(std::uint64_t most) {
+        while (bytes > most && !by_size.empty()) {
+            const auto [size, block] = *std::prev(by_size.end());
+            const std::size_t gone = std::min<std::size_t>(size, rounded(bytes - most, huge_page));
+            remove(block, size);
+            munmap(block + size - gone, gone);
+            if (size > gone) {
+                add(block, size - gone);
+            }
+        }
         while (bytes > most) {
-            const auto largest = std::prev(free.end());
+            const auto largest = std::prev(small.end());
             bytes -= largest->first;
-            let_go(largest->second);
-            free.erase(largest);
+            sizes.erase(largest->second);
+            std::free(largest->second);
+            small.erase(largest);
         }
     }
 
-    void clear() { shrink(0); }
+private:
+    void add(char* block, std::size_t size) {
+        large.emplace(block, size);
+        by_size.emplace(size, block);
+        bytes += size;
+    }
+
+    void remove(char* block, std::size_t size) {
+        large.erase(block);
+        by_size.erase({size, block});
+        bytes -= size;
+    }
 };
 
 Memory::Memory(std::uint64_t budget)
@@ -177,9 +233,7 @@ void* Memory::allocate(std::size_t bytes) {
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     used_ -= bytes;
-    const std::size_t size = pool_->sizes[pointer];
-    pool_->free.emplace(size, pointer);
-    pool_->bytes += size;
+    pool_->give_back(pointer, bytes);
 }
 
 void Memory::require(std::uint64_t bytes, const char* what) const {
