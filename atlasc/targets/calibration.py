@@ -177,7 +177,9 @@ class Calibrator(ABC):
         engine = self.bootstrapping()
         key_seconds = time.perf_counter() - started
         vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
-        batch = [engine.encrypt(vector, engine.bootstrap_from) for _ in range(engine.bootstrap_batch)]
+        batch = [
+            engine.encrypt(vector, engine.bootstrap_from) for _ in range(engine.bootstrap_batch)
+        ]
         # The first bootstrap also encodes the diagonals. One ciphertext is bootstrapped after it.
         seconds = min(_timed(partial(engine.bootstrap_many, batch)) for _ in range(2))
         one = min(_timed(partial(engine.bootstrap_many, batch[:1])) for _ in range(2))

@@ -194,9 +194,9 @@ def key_switches() -> dict[str, float]:
 
 
 def wide_engine(features: int) -> tuple[CpuEngine, EngineParameters]:
-    """An engine with the primes of ``fifteen_levels_40`` up to its StC, and keys for all below."""
+    """An engine with the primes of ``fifteen_levels_40`` below EvalMod, and keys for all below."""
     chosen = SETS["fifteen_levels_40"]
-    parameters = CpuParameters(16, chosen.levels_left + chosen.stc_stages, chosen.special_primes)
+    parameters = CpuParameters(16, chosen.levels, chosen.special_primes)
     shape = EngineParameters.of(parameters)
     levels: dict[int, int] = {}
     needs = [(stc_function(shape, 4), 17), (stc_function(shape, 17), 17)]

@@ -186,9 +186,7 @@ class PlaceBootstraps(Pass):
         It is found by bisection over the largest error that one bootstrap may cause: with a smaller
         limit the total error falls and the cost rises.
         """
-        errors = {
-            node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()
-        }
+        errors = {node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()}
 
         def noise(placement: Placement) -> float:
             """Change of the outputs by the errors of all bootstraps."""

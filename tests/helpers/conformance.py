@@ -367,6 +367,12 @@ class EngineConformance:
             for part, fresh in zip(slots, refreshed, strict=True):
                 self.check(engine, fresh, part, engine.bootstrap_level, self.refreshed)
 
+    def test_a_bootstrap_begins_at_its_level(self, engine: Engine[Any], x: Vector) -> None:
+        if engine.bootstrap_from:
+            low = engine.encrypt(x, engine.bootstrap_from - 1)
+            with pytest.raises(AtlasError, match=f"below {engine.bootstrap_from}"):
+                engine.bootstrap(low)
+
     def test_a_period_divides_the_slots(self, engine: Engine[Any], x: Vector) -> None:
         for period in (0, 3, 2 * engine.slots):
             with pytest.raises(AtlasError, match="bootstrap"):

@@ -157,8 +157,8 @@ def _unit(reduction: Reduction) -> float:
 
 
 def _reduced(engine: Recorder, x: Register, reduction: Reduction, factor: float) -> Register:
-    """``factor`` times EvalMod. It is a factor of all coefficients of the sum, and each double angle
-    squares it.
+    """``factor`` times EvalMod: a factor of all coefficients of the sum, squared by each double
+    angle.
     """
     if reduction.double_angles:
         x = engine.add_plain(x, -reduction.shift * _unit(reduction))

@@ -86,7 +86,7 @@ class _Keys:
         return min(found, key=lambda one: one[0])[1]
 
     def cheapest(self, blocks: tuple[int, ...], most: int, period: int, top: int) -> list[Group]:
-        """Groups of the blocks. ``top``: what as many stages as a whole bootstrap has cost besides."""
+        """Groups of the blocks. ``top``: what ``most`` stages cost besides."""
         count = max(len(blocks), 1)
         found: list[tuple[int, list[Group]]] = []
         for stages in range(1, min(most, count) + 1):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb, factorial, inf, log2, pi, sqrt
+from math import comb, factorial, inf, log2, pi
 from typing import Any
 
 import numpy as np

@@ -24,16 +24,14 @@ class BootstrapSet:
             share (2 pi / R)^2 / 6.
         degree: degree of the modular reduction's Chebyshev sum, which is odd, or even with double
             angles.
-        eval_bits: bits of the primes of EvalMod.
+        eval_bits: bits of the primes of EvalMod, from its last level upwards. The first square
+            needs the largest scale: its rounding is multiplied by up to (pi K / 2^r)^2.
         cts_bits: bits of the prime of each stage of CoeffsToSlots, from the last stage upwards.
         special_primes, special_bits: number and bits of the special primes of key switches.
         secret_weight: Hamming weight of the sparse secret around ModRaise. 32 has 164 bits of
             security at N = 2^16 and q0 times one special prime (``atlasc/targets/estimates``).
         log2_failure: log2 of the greatest probability that one bootstrap fails.
         double_angles: number of double angles after the sum; each consumes a level.
-        square_bits: log2 of the factor by which the scale of the first square of an even sum is
-            larger. The rounding of that square is multiplied by up to (pi K / 2^r)^2, more than all
-            later ones.
     """
 
     base_bits: int
@@ -49,7 +47,6 @@ class BootstrapSet:
     secret_weight: int = 32
     log2_failure: float = -128.0
     double_angles: int = 0
-    square_bits: int = 0
 
     @property
     def cts_stages(self) -> int:
@@ -103,10 +100,13 @@ class BootstrapSet:
 
 
 SETS = {
-    "fourteen_levels": BootstrapSet(57, 46, 17, 3, 12, 127, (60,) * 7, (57, 57, 57), 5, 60),
+    "fourteen_levels": BootstrapSet(
+        57, 46, 17, 3, 12.5, 56, (50, 50, 54, 56, 58, 58, 58, 56), (54, 54, 53), 5, 60,
+        double_angles=2,
+    ),
     "fifteen_levels_40": BootstrapSet(
         50, 40, 18, 3, 11.75, 56, (50, 50, 50, 60, 50, 60, 60, 50), (50, 50, 50), 7, 50,
         double_angles=2,
     ),
-}
+}  # fmt: skip
 """The bootstrap sets by name."""

@@ -2,8 +2,9 @@
 
 All operands of a node enter it at one level i, and its result leaves at i - depth >= 0. Between a
 result and its uses a value may drop to any lower level for free. It may also be bootstrapped, which
-costs the same from every level that the bootstrap can begin at. One bootstrap refreshes as many ciphertexts of the value as the
-backend puts into one. The problem is to find the entry levels and bootstraps of least total cost.
+costs the same from every level that a bootstrap can begin at. One bootstrap refreshes as many
+ciphertexts of the value as the backend puts into one. The problem is to find the entry levels and
+bootstraps of least total cost.
 
 A value needs at most one bootstrap. Dropping is free, so two bootstraps (before a fork and on a
 branch, or on two branches) never beat a single one. So the entry levels alone describe a placement.
@@ -26,7 +27,7 @@ class LevelChain:
             same.
         bootstrap_batch: number of ciphertexts of one value that one bootstrap refreshes.
         narrow_cost: cost for each ciphertext whose slots repeat; None: as for others.
-        lowest: least level of a ciphertext that can be bootstrapped; the bootstrap consumes so many.
+        lowest: least level of a ciphertext that can be bootstrapped: the levels that this consumes.
     """
 
     max_level: int

@@ -23,6 +23,8 @@ from atlasc.targets.sim import SimEngine
 
 LEVELS = 14
 SCALED_BY = 3.0
+PLACED = PlaceBootstraps(LEVELS, True, 2, lowest=3)
+"""Bootstraps that an engine's own algorithm can do, which begins at level 3."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def transformer(name: str) -> Case:
     poly = folded(poly, inputs)
     parameters = SmallParameters(least_slots(poly))
     steps = [SelectEarly()] if like in EARLY else []
-    steps += [Pack(parameters.slots, name in LOW), GatherSums(), PlaceBootstraps(LEVELS, True, 2)]
+    steps += [Pack(parameters.slots, name in LOW), GatherSums(), PLACED]
     program = run_passes(poly, [*steps, RotationKeys()])
     program.name = name
     return Case(program, parameters, inputs)

@@ -41,7 +41,7 @@ def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
     assert PhantomParameters.choose(60) == BOOTSTRAPPED
     assert (BOOTSTRAPPED.max_level, BOOTSTRAPPED.bootstrap_level) == (17, 17)
     assert BOOTSTRAPPED.bootstrap_from == 3
-    assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (5, 1730)
+    assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (6, 1740)
 
 
 def test_fewer_than_128_bits_are_never_chosen() -> None:
@@ -71,8 +71,8 @@ def test_manifests_read_back(parameters: PhantomParameters) -> None:
 def test_needs_of_a_bootstrap() -> None:
     needs, (one, two) = BOOTSTRAPPED.needs, BOOTSTRAPPED.circuit(BOOTSTRAPPED.slots)
     assert len(needs.rotations) == len(needs.shared) == 38
-    assert needs.key_levels == (24, 24)
-    # docs/bootstrapping.md: 19 relinearisations for each of the two parts, rotations of the stages,
+    assert needs.key_levels == (25, 25)
+    # docs/bootstrapping.md: 11 relinearisations for each of the two parts, rotations of the stages,
     # and a conjugation.
     rotations = 2 * (10 + 14 + 14)
     for function in (one, two):
@@ -81,14 +81,14 @@ def test_needs_of_a_bootstrap() -> None:
         assert counts_of(function).count("transform_dense") == 2 * 32
         assert counts_of(function).count("transform_product") == 2 * (64 + 64)
     for parts, function in enumerate((one, two), 1):
-        assert counts_of(function).count("mul_scalar") == parts * 64
-        assert counts_of(function).count("mul", "square") == parts * 19
-        assert counts_of(function).key_switches == parts * 19 + rotations + 1
+        assert counts_of(function).count("mul_scalar") == parts * 22
+        assert counts_of(function).count("mul", "square") == parts * 11
+        assert counts_of(function).key_switches == parts * 11 + rotations + 1
 
 
 def test_memory_parts() -> None:
     key = BOOTSTRAPPED.key_bytes
-    assert key(27) == 2 * 5 * 1730 * 2**16 // 8  # docs/bootstrapping.md: 142 MB
+    assert key(28) == 2 * 6 * 1740 * 2**16 // 8  # docs/bootstrapping.md: 171 MB
     assert key(17) == 2 * 3 * (57 + 17 * 46 + 300) * 2**16 // 8  # docs/backend-phantom.md: 56 MB
     assert key(0) < key(3) < key(14)
     shared = min(BOOTSTRAPPED.needs.rotations)
@@ -97,9 +97,9 @@ def test_memory_parts() -> None:
     shared = BOOTSTRAPPED.needs.shared
     assert min(shared.values()) >= BOOTSTRAPPED.max_level
     rotations = sum(map(key, shared.values()))
-    back = 17 * key(27) // 5  # of a digit each: from the sparse secret, and of sixteen copies
+    back = 17 * key(28) // 6  # of a digit each: from the sparse secret, and of sixteen copies
     assert parts["bootstrap_keys"] == rotations + back + key(0)
-    assert parts["other_keys"] == 2 * key(24)
+    assert parts["other_keys"] == 2 * key(25)
     assert parts["ciphertexts"] == 2 * BOOTSTRAPPED.ciphertext_bytes(14)
     leveled = PhantomParameters.choose(9)
     parts = leveled.memory_parts({1: 9}, 9, None, {None: {9: 1}})

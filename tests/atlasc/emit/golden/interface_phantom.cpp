@@ -8,11 +8,11 @@ using namespace atlasc;
 /// Rotations by amounts to the left: [amount, highest level of its key].
 std::map<std::size_t, int> rotations() {
     return {
-        {1, 25},
-        {2, 26},
-        {4, 27},
-        {6, 26},
-        {7, 25},
+        {1, 26},
+        {2, 27},
+        {4, 28},
+        {6, 27},
+        {7, 26},
     };
 }
 
@@ -20,15 +20,15 @@ std::map<std::size_t, int> rotations() {
 Moduli moduli() {
     Moduli result;
     result.primes = {
-        57, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 42, 42, 42, 60, 60, 60, 60, 60,
-        60, 60, 57, 57, 57,
+        57, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 50, 50, 54, 56, 58,
+        58, 58, 56, 54, 54, 53,
     };
     result.special = {60, 60, 60, 60, 60};
     result.scale = 46;
     result.log_scales = {
         46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0,
-        50.666666666666664, 55.333333333333336, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0,
-        59.0, 58.0, 57.0
+        46.0, 46.0, 46.0, 48.0, 49.0, 51.5, 53.75, 55.875, 56.9375, 57.46875, 56.734375,
+        56.822916666666664, 56.911458333333336, 57.0
     };
     return result;
 }
@@ -39,8 +39,8 @@ const Interface& interface() {
     static const Interface facts = {
         "residual",
         "51de57e1a7826d9161d3c74ecaa151a73ff4e4b6cd0e1e2883e7b34faa5bdc39",
-        {8, 14, 14, 2, moduli()},
-        {rotations(), 24, 24},
+        {8, 17, 17, 2, moduli()},
+        {rotations(), 25, 25},
         {
             {
                 "x",
@@ -83,7 +83,7 @@ const Interface& interface() {
              "31765c2d4bb0244aac82e857b1890504209a48447511da1c6ff202da6c5c896f"},
         },
         9,
-        588288,
+        476672,
     };
     return facts;
 }

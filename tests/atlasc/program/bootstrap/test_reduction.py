@@ -5,7 +5,6 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from ckks_ring import polynomial_of, slots_of
 
 from atlasc.program.bootstrap.reduction import (
     Reduction,
