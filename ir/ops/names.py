@@ -15,7 +15,6 @@ OpName: TypeAlias = Literal[
     "nn.encrypt",
     "nn.embedding",
     "nn.position_ids",
-    "nn.patchify",
     "nn.softmax",
     "nn.layer_norm",
     "nn.rms_norm",
@@ -45,6 +44,8 @@ OpName: TypeAlias = Literal[
     "nn.center",
     "nn.repeat",
     "nn.rotary",
+    "nn.convolution",
+    "nn.gather",
     "poly.square",
     "poly.sub",
     "poly.affine",
@@ -104,7 +105,7 @@ class Attributes(TypedDict, total=False):
     approximation: ApproximationAttribute
     # axes that are summed
     axes: list[str]
-    # from 0
+    # from 0; from 1
     axis: int
     # rotations of the operand
     baby_steps: int
@@ -120,8 +121,6 @@ class Attributes(TypedDict, total=False):
     causal: bool
     # the client subtracts the mean of the last axis
     centred: bool
-    # a zero row comes first
-    class_token: bool
     # [degree + 1] or [channels, degree + 1], T₀ first; [degree + 1] or [features, degree + 1], T₀
     # first
     coefficients: Symbol | list[float]
@@ -129,6 +128,8 @@ class Attributes(TypedDict, total=False):
     copy_padding: bool
     # [n, d]; rotary table [n, d]
     cos: Symbol
+    # step between the elements under the kernel, along each axis
+    dilation: list[int]
     # [low, high], mapped to (−1, 1)
     domain: list[float]
     # f64 or i64
@@ -147,10 +148,12 @@ class Attributes(TypedDict, total=False):
     gain: float
     # [features]
     gamma: Symbol
+    # channels are convolved in so many groups
+    groups: int
     # of a packed value: the poly value whose elements its slots hold
     holds: str
-    # from 0
-    index: int
+    # from 0; one number per element
+    index: int | list[int]
     # its arguments that the domain stands for: [low, high], or [channels, 2]
     interval: Symbol | list[float]
     # packing of the result; of the result, where a replicated operand grows an axis
@@ -174,14 +177,12 @@ class Attributes(TypedDict, total=False):
     noise_gain: float
     # zero in unused slots: only their index 0 stays
     only_first: bool
-    # id of the padding, and its position
-    padding: int
+    # id of the padding, and its position; zeros before and after each axis, in pairs
+    padding: int | list[int]
     # two diagonals share a complex plaintext
     paired: bool
     # the nonlinear function that the op was expanded from
     part: str
-    # side of a patch in pixels
-    patch: int
     # slots after which the operand repeats: a narrow bootstrap
     period: int
     # result axis i is operand axis permutation[i]
@@ -200,6 +201,8 @@ class Attributes(TypedDict, total=False):
     side: str
     # [n, d]; rotary table [n, d]
     sin: Symbol
+    # step of the kernel along each axis
+    stride: list[int]
     # [vocabulary, features]
     table: Symbol
     # doublings
@@ -210,7 +213,7 @@ class Attributes(TypedDict, total=False):
     valid: list[float]
     # what every masked weight holds; broadcast to x; broadcast to the packed tensor
     value: Symbol | float
-    # [out, in]
+    # [out, in]; [out, channels / groups, *kernel]
     weight: Symbol
     # zero in padding tokens (else they copy token 0)
     zero_padding: bool

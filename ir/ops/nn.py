@@ -75,32 +75,6 @@ declare("nn.position_ids", "Positions that count the tokens that are not padding
         evaluate=lambda site, ids: position_ids(ids, site.attributes["padding"]))  # fmt: skip
 
 
-def _patchify_type(site: Site) -> TensorType:
-    shape, patch = site.shape(), site.attributes["patch"]
-    whole = len(shape) == 4 and patch >= 1 and not (shape[2] % patch or shape[3] % patch)
-    wanted = f"an image [B,C,H,W] whose sides divide by {patch} is needed, not {shape}"
-    require(whole, wanted)
-    patches = (shape[2] // patch) * (shape[3] // patch) + bool(site.attributes["class_token"])
-    return rules.tensor(site, (shape[0], patches, shape[1] * patch * patch))
-
-
-def _patchify(site: Site, image: np.ndarray) -> np.ndarray:
-    """[B,C,H,W] to [B,(1+)P,C·p·p], patches row by row; a zero row 0 for the class token."""
-    patch = site.attributes["patch"]
-    batch, channels, height, width = image.shape
-    grid = image.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    rows = grid.transpose(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch * patch)
-    if site.attributes["class_token"]:
-        rows = np.concatenate([np.zeros_like(rows[:, :1]), rows], axis=1)
-    return rows
-
-
-declare("nn.patchify", "Image to patch rows.", "image", _patchify_type,
-        A("patch", "int", "side of a patch in pixels"),
-        A("class_token", "bool", "a zero row comes first"),
-        evaluate=_patchify)  # fmt: skip
-
-
 def _softmax(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     """A query that may see no key (padding on the left, causal) gets weight 0 for all of them."""
     keep = keep_mask(site, scores, mask)

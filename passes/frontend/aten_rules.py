@@ -20,6 +20,8 @@ from atlasc.ir.module import Value
 from atlasc.passes.frontend.graph import Node, arguments, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
 from atlasc.passes.frontend.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.sequences import tokens
+from atlasc.passes.frontend.sequences.convolutions import CLIENT_RULES
 
 Rule = Callable[..., Value]
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split")
@@ -230,8 +232,12 @@ def _slice(
     importer: Importer, x: Node, axis: int, start: int | None, end: int | None, step: int = 1
 ) -> Value:
     extent, count = shape(x)[axis], shape(importer.node)[axis]
-    if axis % len(shape(x)) == len(shape(x)) - 1 > 0:
-        return features(importer, x, range(*slice(start, end, step).indices(extent)))
+    axis, last = axis % len(shape(x)), len(shape(x)) - 1
+    chosen = range(*slice(start, end, step).indices(extent))
+    if axis and count != 1 and importer.stays(x) and (axis < last or importer.layered):
+        return tokens.cut(importer, x, axis, chosen)
+    if axis == last > 0:
+        return features(importer, x, chosen)
     if count != 1:
         raise Refusal(f"a slice of {count} of {extent} elements is not supported")
     return _reshape(importer, _select(importer, x, axis, start or 0))
@@ -269,14 +275,17 @@ def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> V
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
-    """Features concatenated, as a sum of linear layers. A class token before patches, and rotated
-    halves, are patterns.
+    """Features concatenated, as a sum of linear layers; on the client, any axis. Rotated halves
+    are a pattern.
     """
     width, rank = shape(importer.node)[-1], len(shape(importer.node))
     if axis % rank != rank - 1:
+        private = [one for one in parts if importer.kinds[one] != "constant"]
+        if axis % rank and importer.stays(*private):
+            return tokens.joined(importer, parts, axis % rank)
         raise Refusal(
-            "along tokens only one class token before the patches, or a rotary embedding, is "
-            "supported"
+            "along tokens parts are joined only on the client, before the first block; the halves "
+            "of a rotary embedding are joined along the features"
         )
     total: Value | None = None
     constant = np.zeros(shape(importer.node), np.float32)
@@ -355,6 +364,7 @@ _OPS: dict[Rule, str] = {
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",
     _mean: "mean.dim mean.default",
     partial(_mean, total=True): "sum.dim_IntList sum.default",
+    **CLIENT_RULES,
 }
 ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}
 """Qualified name of an op, with its overload -> rule."""

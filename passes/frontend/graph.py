@@ -29,6 +29,11 @@ DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropou
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
 """Ops that leave a tensor as it is if its shape does not change."""
+ATTENTION = ("softmax", "_softmax", "scaled_dot_product_attention")
+MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "transpose", "permute"}
+"""Ops that move elements without changing them."""
+CLIENT_ALONE = ("conv1d", "conv2d", "conv3d", "group_norm")
+"""Ops without a rule on encrypted data."""
 Node = Any
 """A torch.fx.Node, whose own argument types are too wide to check."""
 
@@ -196,6 +201,28 @@ def classify(
         else:
             kinds[node] = "data"
     return kinds
+
+
+def before_tokens(graph: Graph, inputs: Collection[Node], kinds: Mapping[Node, Kind]) -> set[Node]:
+    """The nodes that the client must compute, because one of `CLIENT_ALONE` is or reads them.
+
+    The client computes such an op before the first attention. Without attention after it, as in a
+    network of convolutions alone, the op must read an input of the model, as a patch embedding.
+    """
+    private = [node for node in graph.nodes if kinds[node] == "data"]
+    raw, behind, ahead, found = set(inputs), set[Node](), set[Node](), set[Node]()
+    for node in private:
+        if packet(node) in MOVES and raw.issuperset(node.all_input_nodes):
+            raw.add(node)
+        if packet(node) in ATTENTION or not behind.isdisjoint(node.all_input_nodes):
+            behind.add(node)
+    for node in reversed(private):
+        if any(user in ahead or packet(user) in ATTENTION for user in node.users):
+            ahead.add(node)
+        early = node not in behind and (node in ahead or raw.issuperset(node.args[:1]))
+        if (early and packet(node) in CLIENT_ALONE) or not found.isdisjoint(node.users):
+            found.add(node)
+    return found
 
 
 def part_sums(graph: Graph) -> dict[Node, Node]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch.fx import Graph
 
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
-CLIENT_OPS = ("nn.embedding", "nn.patchify")
+CLIENT_OPS = ("nn.embedding", "nn.convolution", "nn.gather")
 SMALL = 1 << 20  # greatest bytes of constants that are merged if equal
 
 
@@ -61,6 +61,7 @@ class Importer:
         batch: extent of the first axis of the inputs.
         mask_meanings: meanings of the masks seen so far; see ``masks``.
         positions: indices that count tokens, which the client computes; see ``constants``.
+        before_tokens: nodes that only the client can compute; see ``graph``.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Importer:
             self.known |= fixed
             self.kinds = fx.classify(graph, self.inputs, fixed)
         self.kinds.update(dict.fromkeys(self.positions, "data"))
+        self.before_tokens = fx.before_tokens(graph, self.inputs, self.kinds)
         self.locations = locations(graph)
         working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)
@@ -174,16 +176,24 @@ class Importer:
         node = at or self.node
         location = self.locations[node]
         values = [self.value(operand) for operand in operands]
-        in_layers = (
-            _LAYER.search(fx.module_path(node)) if self.layered else op_name not in CLIENT_OPS
-        )
-        if in_layers or any(value.tensor.side == "server" for value in values):
+        if not self._may_stay(node, op_name) or any(v.tensor.side == "server" for v in values):
             values = [self.on_server(value) for value in values]
         given = {name: value for name, value in attributes.items() if value is not None}
         try:
             return self.module.add(op_name, values, given, location)
         except AtlasError as error:
             raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
+
+    def stays(self, *operands: Node) -> bool:
+        """Whether the client can choose elements of these nodes, in the clear."""
+        sides = {self.value(one).tensor.side for one in operands}
+        return sides == {"client"} and self._may_stay(self.node, "nn.gather")
+
+    def _may_stay(self, node: Node, op_name: OpName) -> bool:
+        """Whether an op may be the client's, if its operands are."""
+        if node in self.before_tokens:
+            return True
+        return not _LAYER.search(fx.module_path(node)) if self.layered else op_name in CLIENT_OPS
 
     def on_server(self, value: Value) -> Value:
         """The value itself, or its encryption if the value is on the client."""

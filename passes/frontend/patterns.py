@@ -20,8 +20,6 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from atlasc.ir.module import Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend import aten_rules
@@ -194,63 +192,8 @@ def product_with_transpose(
     return partial(importer.add, "nn.matmul", a, b, transpose_b=True)
 
 
-def patch_embedding(
-    importer: Importer,
-    image: Node,
-    kernel: Node,
-    bias: Node | None,
-    token: Node | None = None,
-    axis: int = 1,
-    **others: Any,
-) -> Emit | None:
-    """A convolution with stride = kernel: nn.patchify and nn.linear; with the class token."""
-    node = importer.node
-    rows = node if token is None else node.args[0][1]
-    flat, conv = rows.args[0], rows.args[0].args[0]
-    if token is not None:
-        first = axis in (1, -2) and shape(token)[1:2] == (1,)
-        if not first or importer.kinds[token] != "constant":
-            return None
-    batch, features, *sides = shape(conv)
-    size, patches = shape(kernel)[2:], (batch, features, math.prod(sides))
-    if len(sides) != 2 or len(set(size)) != 1 or shape(flat) != patches:
-        return None
-    exact = not any(extent % patch for extent, patch in zip(shape(image)[2:], size, strict=True))
-    plain = not any(others["padding"]) and {*others["dilation"], others["groups"]} == {1}
-    if not exact or not plain or [*size] != [*others["stride"]]:
-        return None
-    return partial(_emit_patches, importer, conv, image, kernel, bias, token)
-
-
-def _emit_patches(
-    importer: Importer, conv: Node, image: Node, kernel: Node, bias: Node | None, token: Node | None
-) -> Value:
-    """Patch rows times the kernel as a matrix; class token and bias become one constant."""
-    patch, class_token = shape(kernel)[-1], token is not None
-    rows = importer.add("nn.patchify", image, at=conv, patch=patch, class_token=class_token)
-    array = importer.array(kernel)
-    weight = importer.constant(importer.name_of(kernel), array.reshape(array.shape[0], -1))
-    offset = importer.symbol(bias) if token is None else None
-    rows = importer.add("nn.linear", rows, at=conv, weight=weight, bias=offset)
-    if token is None:
-        return rows
-    if importer.is_absent(token):
-        value = np.broadcast_to(np.float32(0), shape(importer.node)[1:])
-    else:
-        first = importer.without_batch(token, shape(token)[1:])
-        other = np.zeros_like(first) if bias is None else importer.array(bias)
-        patches = shape(importer.node)[1] - 1
-        value = np.concatenate([first, np.broadcast_to(other, (patches, first.shape[-1]))])
-    constant = importer.constant(importer.name_of(token), value)
-    return importer.add("nn.add_constant", rows, value=constant)
-
-
 _RMS = [f"x * rsqrt(mean({square}, axes, True) + epsilon)" for square in ("x ** 2", "x * x")]
 _HALF_TURNED = "cat([-slice(x, axis, half, end), slice(x, axis, 0, half)], last)"
-_CONVOLUTION = "conv2d(image, kernel, bias, stride, padding, dilation, groups)"
-_FLAT = [f"flatten({_CONVOLUTION}, first, last)", *(f"{n}({_CONVOLUTION}, to)" for n in RESHAPES)]
-_TURNS = ("transpose({}, 1, 2)", "transpose({}, 2, 1)", "permute({}, [0, 2, 1])")
-_PATCHES = [turn.format(flat) for turn, flat in product(_TURNS, _FLAT)]
 PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *(
         (f"{name}({scores}, axis, dtype)", softmax)
@@ -262,8 +205,6 @@ PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
     ("matmul(a, transpose(b, first, second))", product_with_transpose),
     ("bmm(a, transpose(b, first, second))", product_with_transpose),
-    *((f"cat([token, {form}], axis)", patch_embedding) for form in _PATCHES),
-    *((form, patch_embedding) for form in _PATCHES),
     *(
         (form, lambda importer, x, name=name: partial(importer.add, f"nn.{name}", x))
         for name, function in ACTIVATIONS.items()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,13 +86,30 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
         if contradictory_labels(raw):  # like transformers before version 5
             config.id2label = {int(number): name for number, name in raw["id2label"].items()}
     base = transformers.AutoModel._model_mapping.get(type(config), None)
-    model_class = getattr(transformers, str(names[0]), None) if names else base
-    is_model = isinstance(model_class, type) and issubclass(
-        model_class, transformers.PreTrainedModel
-    )
-    if not is_model or model_class.config_class is not type(config):  # type: ignore[union-attr]
+    model_class = _class_named(str(names[0]), config) if names else base
+    if model_class is None:
         raise _unknown_architecture(f"architecture {names[0] if names else 'none'}", path)
-    return config, model_class  # type: ignore[return-value]
+    return config, model_class
+
+
+def _class_named(name: str, config: PretrainedConfig) -> Any:
+    """The class of a model for a config, or None.
+
+    Many parts of models, such as the encoder of an encoder-decoder, are classes of a model's own
+    module of transformers, and not of its top level.
+    """
+    import transformers
+
+    own = type(config).__module__.replace(".configuration_", ".modeling_")
+    places = [transformers]
+    if own.startswith("transformers.models."):
+        with suppress(ImportError):
+            places.append(import_module(own))
+    for place in places:
+        found = getattr(place, name, None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found if found.config_class is type(config) else None
+    return None
 
 
 def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:

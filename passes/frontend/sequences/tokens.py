@@ -1,0 +1,49 @@
+"""Cuts and concatenations along the tokens and other axes, on the client.
+
+The positions are known, so the client chooses elements by number. On encrypted data only features
+are cut and joined (``aten_rules``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from atlasc.ir.module import Value
+from atlasc.passes.frontend.graph import Node, shape
+from atlasc.passes.frontend.importer import Importer
+
+
+def cut(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
+    """The elements at some positions of an axis."""
+    return importer.add("nn.gather", x, axis=axis, index=list(chosen))
+
+
+def joined(importer: Importer, parts: Sequence[Node], axis: int) -> Value:
+    """A concatenation of private and constant parts: each private part is placed among zeros, and
+    the constants are added.
+    """
+    extent = shape(importer.node)[axis]
+    constant = np.zeros(shape(importer.node)[1:], np.float32)
+    known: Node | None = None
+    total: Value | None = None
+    first = 0
+    for one in parts:
+        width = shape(one)[axis]
+        if importer.kinds[one] == "constant":
+            place = [slice(None)] * constant.ndim
+            place[axis - 1] = slice(first, first + width)
+            constant[tuple(place)] = importer.without_batch(one, shape(one)[1:])
+            known = known or one
+        else:
+            after = extent - first - width
+            index = [*[-1] * first, *range(width), *[-1] * after]
+            placed = cut(importer, one, axis, index)
+            total = placed if total is None else importer.add("nn.add", total, placed)
+        first += width
+    assert total is not None, "a constant is folded"
+    if known is None:
+        return total
+    value = importer.constant(importer.name_of(known), constant)
+    return importer.add("nn.add_constant", total, value=value)
