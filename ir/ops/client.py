@@ -58,7 +58,7 @@ def _convolution(site: Site, x: np.ndarray) -> np.ndarray:
     reach = [step * (n - 1) + 1 for step, n in zip(given["dilation"], kernel.shape[2:])]
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)
     steps = [slice(None, None, step) for step in (*given["stride"], *given["dilation"])]
-    windows = windows[(slice(None), slice(None), *steps)]
+    windows = windows[tuple([slice(None)] * 2 + steps)]
     inner = (1, *range(x.ndim, windows.ndim))  # channels, and places in a window
     groups = given["groups"]
     parts = zip(np.split(windows, groups, axis=1), np.split(kernel, groups))
@@ -80,22 +80,22 @@ declare("nn.convolution", "Convolution on the client; the positions become token
 
 def _gather_type(site: Site) -> TensorType:
     _require_client(site)
-    shape, axis, index = site.shape(), site.attributes["axis"], site.attributes["index"]
+    shape, axis, chosen = site.shape(), site.attributes["axis"], site.attributes["elements"]
     require(1 <= axis < len(shape), f"axis = {axis} is not among the {len(shape)} axes after the "
             "batch")  # fmt: skip
-    known = index and all(-1 <= one < shape[axis] for one in index)
-    require(known, f"an index is not from -1 to {shape[axis] - 1}")
-    result = (*shape[:axis], len(index), *shape[axis + 1 :])
+    known = chosen and all(-1 <= one < shape[axis] for one in chosen)
+    require(known, f"an element is not from -1 to {shape[axis] - 1}")
+    result = (*shape[:axis], len(chosen), *shape[axis + 1 :])
     require(is_shape(result), "the result has too many elements")
     return rules.tensor(site, result)
 
 
 def _gather(site: Site, x: np.ndarray) -> np.ndarray:
-    axis, index = site.attributes["axis"], np.asarray(site.attributes["index"])
-    kept = (index >= 0).reshape(-1, *[1] * (x.ndim - axis - 1))
-    return np.where(kept, np.take(x, index, axis), x.dtype.type(0))
+    axis, chosen = site.attributes["axis"], np.asarray(site.attributes["elements"])
+    kept = (chosen >= 0).reshape(-1, *[1] * (x.ndim - axis - 1))
+    return np.where(kept, np.take(x, chosen, axis), x.dtype.type(0))
 
 
 declare("nn.gather", "Elements along an axis by number, on the client; −1 gives zeros.", "x",
-        _gather_type, A("axis", "int", "from 1"), A("index", "ints", "one number per element"),
+        _gather_type, A("axis", "int", "from 1"), A("elements", "ints", "their numbers"),
         evaluate=_gather)  # fmt: skip

@@ -134,6 +134,8 @@ class Attributes(TypedDict, total=False):
     domain: list[float]
     # f64 or i64
     dtype: str
+    # their numbers
+    elements: list[int]
     # added to the variance or mean square
     epsilon: float
     # the values are multiplied by it (default 1); the client multiplies by it (default 1);
@@ -152,8 +154,8 @@ class Attributes(TypedDict, total=False):
     groups: int
     # of a packed value: the poly value whose elements its slots hold
     holds: str
-    # from 0; one number per element
-    index: int | list[int]
+    # from 0
+    index: int
     # its arguments that the domain stands for: [low, high], or [channels, 2]
     interval: Symbol | list[float]
     # packing of the result; of the result, where a replicated operand grows an axis

@@ -26,6 +26,7 @@ from atlasc.passes.frontend import aten_rules
 from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, defaults, is_node, packet, shape
 from atlasc.passes.frontend.importer import Importer
 from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.sequences.pooling import weighted_tokens
 
 Emit = Callable[[], Value]
 Bindings = dict[str, Any]
@@ -37,8 +38,9 @@ def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
     replaces.
     """
     importer.node = node
-    if (mean := masked_mean(importer, node)) is not None:
-        return mean
+    for rule in (masked_mean, weighted_tokens):
+        if (mean := rule(importer, node)) is not None:
+            return mean
     for form, pattern in PATTERNS:
         for found in matches(form, node):
             if (emit := pattern(importer, **found)) is not None:

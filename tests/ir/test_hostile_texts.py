@@ -49,7 +49,7 @@ def ckks(facts: str, body: str = "") -> str:
         (nn(END).replace('"x"', '"a\\nb"'), "control characters"),
         (nn(f"symbol @w : f8[{LONG}]"), "unexpected"),
         (
-            nn("%y = nn.gather %x {axis = 1, index = [2]} : tensor<1xf64, server>"),
+            nn("%y = nn.gather %x {axis = 1, elements = [2]} : tensor<1xf64, server>"),
             "only the client",
         ),
         (nn(f'%y = nn.gelu %x loc "a\\nb" {TYPE}'), "location"),

@@ -252,11 +252,11 @@ def test_convolutions_that_are_refused(options: dict[str, Any], message: str) ->
         convolution((1, 2, 5), np.ones((3, 2, 2)), np.ones(3), **options)
 
 
-def gathered(axis: int, index: list[int]) -> Module:
+def gathered(axis: int, elements: list[int]) -> Module:
     module = Module("m", "nn")
     entry = {"name": "x", "shape": [2, 3, 4], "side": "client", "dtype": "f64"}
     x = module.add("nn.input", [], entry)
-    y = module.add("nn.gather", [x], {"axis": axis, "index": index})
+    y = module.add("nn.gather", [x], {"axis": axis, "elements": elements})
     module.add("nn.output", [y], {"name": "y"})
     return module
 
@@ -269,10 +269,10 @@ def test_gather_places_elements_among_zeros() -> None:
     np.testing.assert_array_equal(result, np.stack([x[..., 3], 0 * x[..., 3]], axis=-1))
 
 
-@pytest.mark.parametrize(("axis", "index"), [(0, [0]), (3, [0]), (1, []), (1, [3]), (1, [-2])])
-def test_gathers_that_are_refused(axis: int, index: list[int]) -> None:
-    with pytest.raises(AtlasError, match=r"axis = |an index is not from -1 to"):
-        gathered(axis, index)
+@pytest.mark.parametrize(("axis", "elements"), [(0, [0]), (3, [0]), (1, []), (1, [3]), (1, [-2])])
+def test_gathers_that_are_refused(axis: int, elements: list[int]) -> None:
+    with pytest.raises(AtlasError, match=r"axis = |an element is not from -1 to"):
+        gathered(axis, elements)
 
 
 def small() -> Module:

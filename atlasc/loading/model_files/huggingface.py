@@ -106,9 +106,10 @@ def _class_named(name: str, config: PretrainedConfig) -> Any:
         with suppress(ImportError):
             places.append(import_module(own))
     for place in places:
-        found = getattr(place, name, None)
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found if found.config_class is type(config) else None
+        found: Any = getattr(place, name, None)
+        is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
+        if is_model and found.config_class is type(config):
+            return found
     return None
 
 

@@ -8,11 +8,12 @@ positions itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from atlasc.ir.module import Value
+from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend.graph import Node, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 
@@ -91,10 +92,14 @@ def group_norm(
     value = add("nn.layer_norm", value, epsilon=float(epsilon), **plain)
     value = add("nn.reshape", value, shape=extents)
     column = (channels, *[1] * len(sides))
-    for node, op, name in ((weight, "nn.scale", "factor"), (bias, "nn.add_constant", "value")):
-        if node is not None:
-            array = importer.array(node).reshape(column)
-            value = add(op, value, **{name: importer.constant(importer.name_of(node), array)})
+
+    def by_channel(node: Node) -> Symbol:
+        return importer.constant(importer.name_of(node), importer.array(node).reshape(column))
+
+    if weight is not None:
+        value = add("nn.scale", value, factor=by_channel(weight))
+    if bias is not None:
+        value = add("nn.add_constant", value, value=by_channel(bias))
     return value
 
 
@@ -103,7 +108,7 @@ def _require_client(importer: Importer) -> None:
         raise Refusal(AFTER_ATTENTION)
 
 
-CLIENT_RULES = {
+CLIENT_RULES: dict[Callable[..., Value], str] = {
     convolution: "conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding "
     "conv3d.padding",
     group_norm: "group_norm.default",

@@ -17,7 +17,7 @@ from atlasc.passes.frontend.importer import Importer
 
 def cut(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
     """The elements at some positions of an axis."""
-    return importer.add("nn.gather", x, axis=axis, index=list(chosen))
+    return importer.add("nn.gather", x, axis=axis, elements=list(chosen))
 
 
 def joined(importer: Importer, parts: Sequence[Node], axis: int) -> Value:
@@ -38,8 +38,7 @@ def joined(importer: Importer, parts: Sequence[Node], axis: int) -> Value:
             known = known or one
         else:
             after = extent - first - width
-            index = [*[-1] * first, *range(width), *[-1] * after]
-            placed = cut(importer, one, axis, index)
+            placed = cut(importer, one, axis, [*[-1] * first, *range(width), *[-1] * after])
             total = placed if total is None else importer.add("nn.add", total, placed)
         first += width
     assert total is not None, "a constant is folded"
