@@ -17,16 +17,16 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.constants import (
+from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.constants import (
     Positions,
     evaluate,
     indices_of,
     read_shapes,
     to_numpy,
 )
-from atlasc.passes.frontend.graph import Node
-from atlasc.passes.frontend.locations import locations
+from atlasc.passes.frontend.exported.graph import Node
+from atlasc.passes.frontend.exported.locations import locations
 
 if TYPE_CHECKING:
     import torch

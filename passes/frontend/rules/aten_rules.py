@@ -17,9 +17,9 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, arguments, is_node, packet, place, shape
+from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
-from atlasc.passes.frontend.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
 
 Rule = Callable[..., Value]
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split")

@@ -24,10 +24,18 @@ import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.frontend import aten_rules
-from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, defaults, is_node, packet, shape
+from atlasc.passes.frontend.exported.graph import (
+    RESHAPES,
+    Node,
+    arguments,
+    defaults,
+    is_node,
+    packet,
+    shape,
+)
 from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
 
 Emit = Callable[[], Value]
 Bindings = dict[str, Any]
