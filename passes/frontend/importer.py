@@ -7,7 +7,7 @@ The client's computation ends where the first Transformer block begins.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import Graph
 
+Emit = Callable[[], Value]
+"""Emits the op of a node."""
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 CLIENT_OPS = ("nn.embedding", "nn.patchify")
 SMALL = 1 << 20  # greatest bytes of constants that are merged if equal

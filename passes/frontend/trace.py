@@ -28,11 +28,12 @@ from atlasc.passes.frontend.exported.decompose import (
     with_fixed_shapes,
     without_changes_in_place,
 )
-from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.heads import without_common_maps
+from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.rules import aten_rules
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
-from atlasc.passes.frontend.rules.patterns import Emit, find
+from atlasc.passes.frontend.rules.patterns import find
 
 if TYPE_CHECKING:
     import torch
@@ -236,7 +237,7 @@ def _import_once(
                 remedy="choose another output; this output is known without encryption",
             )
     imported = _import_graph(importer, chosen)
-    ordered = in_usual_order(imported)
+    ordered = in_usual_order(without_common_maps(imported))
     verify(ordered)
     return ordered
 
