@@ -7,7 +7,7 @@ The client's computation ends where the first Transformer block begins.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,21 +17,23 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.constants import (
+from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.constants import (
     Positions,
     evaluate,
     indices_of,
     read_shapes,
     to_numpy,
 )
-from atlasc.passes.frontend.graph import Node
-from atlasc.passes.frontend.locations import locations
+from atlasc.passes.frontend.exported.graph import Node
+from atlasc.passes.frontend.exported.locations import locations
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import Graph
 
+Emit = Callable[[], Value]
+"""Emits the op of a node."""
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 CLIENT_OPS = ("nn.embedding", "nn.convolution", "nn.gather")
 SMALL = 1 << 20  # greatest bytes of constants that are merged if equal

@@ -28,9 +28,10 @@ def merge_linear_layers(module: Module, report: Report) -> Module:
     for op in module.ops:
         merged = None
         if op.name == "nn.linear" and all(r.name == "nn.linear" for r in users[op.operands[0]]):
-            before = op.operands[0].op
-            joins = before.name == "nn.add" and all(len(users[v]) == 1 for v in before.operands)
-            merged = _distributed(rewriter, op) if joins else _chained(rewriter, op)
+            alone_before = all(len(users[value]) == 1 for value in op.operands[0].op.operands)
+            merged = _chained(rewriter, op)
+            if merged is None and alone_before:
+                merged = _distributed(rewriter, op)
         elif op.name == "nn.scale" and len(users[op.operands[0]]) == 1 and alone(op.value):
             merged = _scaled(rewriter, op)
         elif op.name == "nn.add" and all(len(users[value]) == 1 for value in op.operands):

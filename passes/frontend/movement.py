@@ -50,6 +50,8 @@ def _is_unusual(op: Op) -> bool:
         return op.attributes["permutation"] not in (HEADS_FIRST, [0, 1, 3, 2])
     if op.name == "nn.reshape":
         return len(op.value.tensor.shape) > 4 or _mixes(op)
+    if op.name == "nn.linear":
+        return len(op.value.tensor.shape) > 3
     if op.name in ("nn.matmul", "nn.mean", "nn.select"):
         return (
             op.attributes.get("axis", 1) != 1
@@ -143,7 +145,7 @@ class _Mover:
         if op.name in ELEMENTS or scalar:
             return self._on_elements(op)
         if op.name in FEATURES:
-            return self._on_features(op)
+            return self._cut(op) or self._on_features(op)
         if op.name in ("nn.add", "nn.mul", "nn.sub"):
             return self._on_both(op)
         if op.name == "nn.matmul":
@@ -172,6 +174,20 @@ class _Mover:
         else:
             index = np.take(index, given["index"], axis=given["axis"])
         return _Moved(of.base, index, None if of.moves is None else (*of.moves, op))
+
+    def _cut(self, op: Op) -> _Moved | None:
+        """A choice of the features of single heads moves them; it is no choice of the features of
+        a token, which merges with the linear layer before.
+        """
+        if op.name != "nn.linear" or len(op.value.tensor.shape) < 4 or "bias" in op.attributes:
+            return None
+        weight = self.module.symbols[op.attributes["weight"].name]
+        chosen = None if is_uniform(weight) else weight.argmax(axis=1)
+        if chosen is None or not np.array_equal(weight, np.eye(weight.shape[1])[chosen]):
+            return None
+        of = self.moved[op.operands[0]]
+        moves = None if of.moves is None else (*of.moves, op)
+        return _Moved(of.base, of.index[..., chosen], moves)
 
     def _on_elements(self, op: Op) -> _Moved:
         of = self.moved[op.operands[0]]

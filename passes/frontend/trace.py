@@ -20,18 +20,20 @@ from atlasc.ir.errors import AtlasError, first_line
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
-from atlasc.passes.frontend import aten_rules, blocks
-from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.decompose import (
+from atlasc.passes.frontend import blocks
+from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.decompose import (
     Unsupported,
     in_simpler_ops,
     with_fixed_shapes,
     without_changes_in_place,
 )
-from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.heads import without_common_maps
+from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
-from atlasc.passes.frontend.outputs import Note, choose, final_function, named_outputs
-from atlasc.passes.frontend.patterns import Emit, find
+from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
+from atlasc.passes.frontend.rules.patterns import find
 
 if TYPE_CHECKING:
     import torch
@@ -235,7 +237,7 @@ def _import_once(
                 remedy="choose another output; this output is known without encryption",
             )
     imported = _import_graph(importer, chosen)
-    ordered = in_usual_order(imported)
+    ordered = in_usual_order(without_common_maps(imported))
     verify(ordered)
     return ordered
 
@@ -315,7 +317,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
         why="on encrypted data only sums, products and functions with a rule can be computed",
         remedy="replace these ops in the model by supported ones (linear, matmul, add, mul, "
         "reshape, transpose, softmax, layer norm, RMS norm, "
-        f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/aten_rules.py",
+        f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/rules/aten_rules.py",
     )
     error.targets = frozenset(names)
     return error

@@ -13,10 +13,10 @@ from functools import partial
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.constants import evaluate
-from atlasc.passes.frontend.graph import Node, packet, shape
+from atlasc.passes.frontend.exported.constants import evaluate
+from atlasc.passes.frontend.exported.graph import Node, packet, shape
 from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.masks import LINEAR
+from atlasc.passes.frontend.rules.masks import LINEAR
 
 REDUCTIONS = {"mean", "sum", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}
 UNPACKED = {"slice", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}

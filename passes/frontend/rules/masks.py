@@ -15,8 +15,16 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.ir.ops.masks import shares
-from atlasc.passes.frontend.constants import evaluate
-from atlasc.passes.frontend.graph import RESHAPES, VIEWS, Node, is_node, packet, place, shape
+from atlasc.passes.frontend.exported.constants import evaluate
+from atlasc.passes.frontend.exported.graph import (
+    RESHAPES,
+    VIEWS,
+    Node,
+    is_node,
+    packet,
+    place,
+    shape,
+)
 from atlasc.passes.frontend.importer import Importer, Refusal
 
 if TYPE_CHECKING:

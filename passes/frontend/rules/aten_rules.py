@@ -17,14 +17,14 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, arguments, is_node, packet, place, shape
+from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
-from atlasc.passes.frontend.masks import SOFTMAX_ELSEWHERE, emit_softmax
-from atlasc.passes.frontend.sequences import tokens
-from atlasc.passes.frontend.sequences.convolutions import CLIENT_RULES
+from atlasc.passes.frontend.rules import tokens
+from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
+from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
 
 Rule = Callable[..., Value]
-SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split")
+SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
 """Ops whose result is a list of parts."""
 
 
@@ -234,18 +234,34 @@ def _slice(
     extent, count = shape(x)[axis], shape(importer.node)[axis]
     axis, last = axis % len(shape(x)), len(shape(x)) - 1
     chosen = range(*slice(start, end, step).indices(extent))
-    if axis and count != 1 and importer.stays(x) and (axis < last or importer.layered):
+    if count == 1 and axis < last:
+        return _reshape(importer, _select(importer, x, axis, start or 0))
+    if axis and importer.stays(x) and (axis < last or importer.layered):
         return tokens.cut(importer, x, axis, chosen)
+    return _some(importer, x, axis, chosen)
+
+
+def _some(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
+    """Some indices along the features, or along an axis that was made of them."""
+    extents = shape(x)
+    axis, last = axis % len(extents), len(extents) - 1
     if axis == last > 0:
         return features(importer, x, chosen)
-    if count != 1:
-        raise Refusal(f"a slice of {count} of {extent} elements is not supported")
-    return _reshape(importer, _select(importer, x, axis, start or 0))
+    if last < 3 or axis == 0:
+        raise Refusal(
+            f"{len(chosen)} of {extents[axis]} indices along axis {axis} of {list(extents)} cannot "
+            "be taken: only features can be cut, also after a view that splits them"
+        )
+    order = list(range(last + 1))
+    order[axis], order[last] = last, axis
+    turned = importer.add("nn.transpose", x, permutation=order)
+    return importer.add("nn.transpose", features(importer, turned, chosen), permutation=order)
 
 
-def features(importer: Importer, x: Node, chosen: Sequence[int]) -> Value:
+def features(importer: Importer, x: Node | Value, chosen: Sequence[int]) -> Value:
     """Some features of the last axis, as a linear layer, which merges with the one before."""
-    weight = np.zeros((len(chosen), shape(x)[-1]), np.float32)
+    width = importer.value(x).tensor.shape[-1]
+    weight = np.zeros((len(chosen), width), np.float32)
     weight[range(len(chosen)), list(chosen)] = 1
     return importer.add("nn.linear", x, weight=importer.constant("features", weight))
 
@@ -254,13 +270,12 @@ def part(importer: Importer, parts: Node, index: int) -> Value:
     """One of the parts into which features are split."""
     if packet(parts) not in SPLITS:
         raise Missing  # a part of an op's result, and the op is reported already
-    given = arguments(parts)
-    x, axis = parts.args[0], given.get("dim", 0)
-    if axis % len(shape(x)) != len(shape(x)) - 1:
-        raise Refusal("only features (the last axis) can be split")
-    widths = [one.shape[-1] for one in parts.meta["val"]]
+    x, axis = parts.args[0], arguments(parts).get("dim", 0)
+    if packet(parts) == "unbind":
+        return _select(importer, x, axis, index)
+    widths = [one.shape[axis] for one in parts.meta["val"]]
     first = sum(widths[:index])
-    return features(importer, x, range(first, first + widths[index]))
+    return _some(importer, x, axis, range(first, first + widths[index]))
 
 
 def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.bounds import as_name
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.final_functions import FINAL_FUNCTIONS
-from atlasc.passes.frontend.graph import MOVES, Node, is_node, packet, shape
-from atlasc.passes.frontend.patterns import matches
+from atlasc.passes.frontend.exported.graph import MOVES, Node, is_node, packet, shape
+from atlasc.passes.frontend.rules.patterns import matches
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

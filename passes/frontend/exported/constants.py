@@ -13,7 +13,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError, first_line
 from atlasc.ir.ops.nn import position_ids
-from atlasc.passes.frontend.graph import Kind, Node, is_float, packet, place, shape, target
+from atlasc.passes.frontend.exported.graph import Kind, Node, is_float, packet, place, shape, target
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.frontend.graph import Node, shape
+from atlasc.passes.frontend.exported.graph import Node, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 
 AFTER_ATTENTION = (

@@ -20,15 +20,22 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
-from atlasc.ir.module import Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.frontend import aten_rules
-from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, defaults, is_node, packet, shape
-from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
-from atlasc.passes.frontend.sequences.pooling import weighted_tokens
+from atlasc.passes.frontend.exported.graph import (
+    RESHAPES,
+    Node,
+    arguments,
+    defaults,
+    is_node,
+    packet,
+    shape,
+)
+from atlasc.passes.frontend.importer import Emit, Importer
+from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.rules.pooling import weighted_tokens
+from atlasc.passes.frontend.rules.rotary import PARTIAL, WHOLE, partial_rotary, rotary
 
-Emit = Callable[[], Value]
 Bindings = dict[str, Any]
 _OPERATORS = {"Mult": "mul", "Add": "add", "Sub": "sub", "Div": "div", "Pow": "pow", "USub": "neg"}
 
@@ -150,23 +157,6 @@ def rms_norm(
     return partial(aten_rules.rms_norm, importer, x, shape(x)[-1:], weight, epsilon)
 
 
-def rotary(
-    importer: Importer, x: Node, cos: Node, sin: Node, axis: int, last: int, half: int, end: int
-) -> Emit | None:
-    """x·cos + rotate_half(x)·sin with constant tables: nn.rotary."""
-    width = shape(x)[-1]
-    whole = _last_axis(x, axis) and _last_axis(x, last) and 2 * half == width <= (end or width)
-    if not whole or any(importer.kinds.get(table) != "constant" for table in (cos, sin)):
-        return None
-
-    def emit() -> Value:
-        arrays = [importer.without_batch(table, shape(x)[-2:]) for table in (cos, sin)]
-        names = [importer.constant(f"rotary.{n}", a) for n, a in zip(("cos", "sin"), arrays)]
-        return importer.add("nn.rotary", x, cos=names[0], sin=names[1])
-
-    return emit
-
-
 def repeat_heads(
     importer: Importer, x: Node, axis: int, wide: object, merged: object
 ) -> Emit | None:
@@ -195,7 +185,6 @@ def product_with_transpose(
 
 
 _RMS = [f"x * rsqrt(mean({square}, axes, True) + epsilon)" for square in ("x ** 2", "x * x")]
-_HALF_TURNED = "cat([-slice(x, axis, half, end), slice(x, axis, 0, half)], last)"
 PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *(
         (f"{name}({scores}, axis, dtype)", softmax)
@@ -203,7 +192,8 @@ PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     ),
     *((form, rms_norm) for form in _RMS),
     *((f"weight * ({form})", rms_norm) for form in _RMS),
-    (f"x * cos + {_HALF_TURNED} * sin", rotary),
+    (WHOLE, rotary),
+    (PARTIAL, partial_rotary),
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
     ("matmul(a, transpose(b, first, second))", product_with_transpose),
     ("bmm(a, transpose(b, first, second))", product_with_transpose),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, shape
+from atlasc.passes.frontend.exported.graph import Node, shape
 from atlasc.passes.frontend.importer import Importer
 
 

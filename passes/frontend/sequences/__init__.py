@@ -1,1 +1,0 @@
-"""Rules on the axis of the tokens: convolutions before the tokens, cuts, concatenations, means."""
