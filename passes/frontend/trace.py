@@ -76,7 +76,8 @@ def trace(
             ``attention_mask`` becomes a public input, every other one a client input.
         name: name of the result.
         outputs: wanted outputs, separated by commas, or ``all``; by default ``logits``, otherwise
-            ``last_hidden_state``, otherwise the first. Ops for other outputs are left out.
+            ``sentence_embedding``, ``last_hidden_state`` or the first. Ops for other outputs are
+            left out.
         note: called with notes on outputs that are left out, and on the client's final function.
 
     Returns:

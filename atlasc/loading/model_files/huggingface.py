@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, leaves, open_plain, read_json
+from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.texts.tokenizer import MAX_TOKENIZER, ProgramTokenizer, read_tokenizer
 
 if TYPE_CHECKING:
@@ -212,6 +213,18 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
             str(directory), **LOCAL
         )
     return tokenizer
+
+
+def read_as_sentences(tokenizer: Any, sentences: Sentences) -> None:
+    """Let a tokenizer read texts as sentence-transformers does: in lower case, up to a length."""
+    from tokenizers.normalizers import Lowercase, Sequence
+
+    if sentences.most_tokens is not None:
+        tokenizer.model_max_length = sentences.most_tokens
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if sentences.lower_case and backend is not None:
+        own = backend.normalizer
+        backend.normalizer = Lowercase() if own is None else Sequence([Lowercase(), own])
 
 
 def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Note = Callable[[str, str], object]
 """``note(headline, details)``: something that the user should know."""
-PREFERRED = ("logits", "last_hidden_state")
+PREFERRED = ("logits", "sentence_embedding", "last_hidden_state")
 ALL = "all"
 
 
