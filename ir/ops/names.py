@@ -174,7 +174,7 @@ class Attributes(TypedDict, total=False):
     noise_gain: float
     # zero in unused slots: only their index 0 stays
     only_first: bool
-    # id of the padding, and its position
+    # id of the padding, and its position; 0 for a mask
     padding: int
     # two diagonals share a complex plaintext
     paired: bool

@@ -18,15 +18,10 @@ from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.passes.frontend.exported import graph as fx
-from atlasc.passes.frontend.exported.constants import (
-    Positions,
-    evaluate,
-    indices_of,
-    read_shapes,
-    to_numpy,
-)
+from atlasc.passes.frontend.exported.constants import evaluate, read_shapes, to_numpy
 from atlasc.passes.frontend.exported.graph import Node
 from atlasc.passes.frontend.exported.locations import locations
+from atlasc.passes.frontend.exported.positions import Positions, indices_of
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +57,7 @@ class Importer:
         same: copies, casts between floats and similar nodes -> the node that they copy.
         batch: extent of the first axis of the inputs.
         mask_meanings: meanings of the masks seen so far; see ``masks``.
-        positions: indices that count tokens, which the client computes; see ``constants``.
+        positions: indices that count tokens, which the client computes; see ``positions``.
     """
 
     def __init__(
@@ -84,10 +79,10 @@ class Importer:
         found = indices_of(graph, self.inputs, self.kinds, self.known)
         self.positions = {n: one for n, one in found.items() if isinstance(one, Positions)}
         constants = {n: one for n, one in found.items() if n not in self.positions}
-        if fixed := {**read_shapes(graph, self.kinds), **constants}:
+        fixed = {**read_shapes(graph, self.kinds), **constants}
+        if fixed or self.positions:
             self.known |= fixed
-            self.kinds = fx.classify(graph, self.inputs, fixed)
-        self.kinds.update(dict.fromkeys(self.positions, "data"))
+            self.kinds = fx.classify(graph, self.inputs, fixed, self.positions)
         self.locations = locations(graph)
         working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)

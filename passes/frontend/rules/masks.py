@@ -25,13 +25,13 @@ from atlasc.passes.frontend.exported.graph import (
     place,
     shape,
 )
+from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import Importer, Refusal
 
 if TYPE_CHECKING:
     import torch
 
 DROPPED = -1e4  # an additive mask at or below this drops a key
-RANDOM_PROBES = 3
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"
@@ -178,24 +178,6 @@ def _before_mask(importer: Importer, node: Node) -> Node | None:
             found = private[0]
         node = private[0]
     return found if found is not None and len(shape(found)) == 3 else None
-
-
-def probe_masks(batch: int, length: int) -> list[np.ndarray]:
-    """Masks [batch, length] that distinguish all meanings.
-
-    They are all ones, padding on the right of several lengths, and random masks that keep the first
-    key, so that no causal row is empty.
-    """
-    random = np.random.default_rng(0)
-    probes = [np.ones((batch, length), dtype=np.int64)]
-    for shortest in {max(1, length // 3), max(1, length - 1)}:
-        kept = (shortest + np.arange(batch)) % length
-        probes.append((np.arange(length) < np.maximum(kept, 1)[:, None]).astype(np.int64))
-    for _ in range(RANDOM_PROBES):
-        probe = random.integers(0, 2, size=(batch, length))
-        probe[:, 0] = 1
-        probes.append(probe)
-    return probes
 
 
 def keep_of(tensor: torch.Tensor) -> np.ndarray | None:
