@@ -112,7 +112,7 @@ class Attributes(TypedDict, total=False):
     basis: str
     # [features]
     beta: Symbol
-    # [out]
+    # added to visible scores, broadcast to [heads, queries, keys]; [out]
     bias: Symbol
     # magnitude that the result may not exceed, because it is bootstrapped
     bound: float
