@@ -111,6 +111,17 @@ class Importer:
         """True if only the shape of a constant is known, in a model without weights."""
         return bool(self.tensor(node).is_meta)
 
+    def with_ones(self) -> dict[Node, Any]:
+        """The known values, with ones for weights that are absent; they take no memory."""
+        import torch
+
+        absent = {node for node, one in self.known.items() if getattr(one, "is_meta", False)}
+        return {
+            node: torch.ones((), dtype=one.dtype).expand(one.shape) if node in absent else one
+            for node, one in self.known.items()
+            if node.op == "placeholder" or node not in absent
+        }
+
     def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
         """A constant without leading axes along which it was broadcast.
 

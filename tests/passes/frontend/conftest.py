@@ -26,6 +26,9 @@ GPT2 = {**WORDS, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
 PHI3 = {**TEXT, **WORDS, **COMMON, "num_attention_heads": 2, "num_key_value_heads": 1,
         "partial_rotary_factor": 0.5}  # fmt: skip
 OPT = {**TEXT, **WORDS, **COMMON, "ffn_dim": 24, "word_embed_proj_dim": 16}
+T5 = {"vocab_size": VOCABULARY, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2,
+      "num_heads": 2}  # fmt: skip
+BLOOM = {**WORDS, "hidden_size": 16, "n_layer": 2, "n_head": 2}
 # family: (configuration class, model class, settings)
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertConfig", "BertModel", {**TEXT, **COMMON}),
@@ -54,6 +57,9 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt-neox-lm": ("GPTNeoXConfig", "GPTNeoXForCausalLM", NEO),
     "phi3-lm": ("Phi3Config", "Phi3ForCausalLM", PHI3),
     "opt-lm": ("OPTConfig", "OPTForCausalLM", OPT),
+    "t5": ("T5Config", "T5EncoderModel", T5),
+    "mpnet": ("MPNetConfig", "MPNetModel", {**TEXT, **COMMON}),
+    "bloom-lm": ("BloomConfig", "BloomForCausalLM", BLOOM),
     "modernbert": ("ModernBertConfig", "ModernBertModel", {**TEXT, **WORDS, **COMMON}),
 }
 
