@@ -26,7 +26,7 @@ SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 GROUPED = {**TEXT, **SPECIAL, "num_attention_heads": 4, "num_key_value_heads": 2}
 IMAGE = {**SIZES, "image_size": 8, "patch_size": 4, "num_channels": 3}
 SPREAD = 0.3
-"""Standard deviation of the weights: large enough that every part of a model matters."""
+"""Standard deviation of matrices: large enough that every part of a model matters."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Family:
         kind: what the model reads: token ids, pixels, a waveform, or a spectrogram with the
             frequencies first (``mel``) or last (``bands``).
         shape: of one input, without its batch.
+        spread: standard deviation of matrices; smaller where scores are not divided by √width.
     """
 
     config: str
@@ -47,6 +48,7 @@ class Family:
     settings: dict[str, Any] = field(default_factory=dict)
     kind: Kind = "ids"
     shape: tuple[int, ...] = (LENGTH,)
+    spread: float = SPREAD
 
     @property
     def input_name(self) -> str:
@@ -64,7 +66,7 @@ class Family:
         for parameter in model.parameters():
             noise = torch.randn_like(parameter)
             matrix = parameter.ndim > 1
-            parameter.data = SPREAD * noise if matrix else parameter.data + 0.1 * noise
+            parameter.data = self.spread * noise if matrix else parameter.data + 0.1 * noise
         return model
 
     def inputs(self, count: int = INPUTS, seed: int = 0) -> dict[str, np.ndarray]:
@@ -170,6 +172,7 @@ FAMILIES: dict[str, Family] = {
         "T5Config", "T5EncoderModel",
         {"vocab_size": VOCABULARY, "d_model": FEATURES, "d_kv": 8, "d_ff": HIDDEN,
          "num_layers": LAYERS, "num_heads": HEADS, "pad_token_id": 0},
+        spread=0.15,
     ),
     "bart": Family("BartConfig", "bart.modeling_bart:BartEncoder", _BART),
     "gpt2": Family(
@@ -196,7 +199,10 @@ FAMILIES: dict[str, Family] = {
     "gemma": _decoder("Gemma", head_dim=4),
     "phi3": _decoder("Phi3", partial_rotary_factor=0.5),
     "olmo2": _decoder("Olmo2"),
-    "granite": _decoder("Granite"),
+    "granite": _decoder(
+        "Granite", attention_multiplier=0.25, embedding_multiplier=4.0, residual_multiplier=0.5,
+        logits_scaling=2.0,
+    ),
     "smollm3": _decoder("SmolLM3"),
 }  # fmt: skip
 """The families in the order of their kinds: encoders of texts, of images, of sound; decoders."""

@@ -15,7 +15,7 @@ from atlasc.ir.ops import rules
 from atlasc.ir.types import TensorType
 
 GREATEST_STEP = 1 << 20
-"""Of strides, dilations and padding."""
+"""Of strides, dilations and borders."""
 
 
 def _require_client(site: Site) -> None:
@@ -29,18 +29,16 @@ def _convolution_type(site: Site) -> TensorType:
     shape, kernel = site.shape(), site.constant_shape("weight")
     axes, given = len(kernel) - 2, site.attributes
     require(1 <= axes == len(shape) - 2, f"a kernel {kernel} does not fit an operand {shape}")
-    stride, padding, dilation = (given[name] for name in ("stride", "padding", "dilation"))
-    known = len(stride) == len(dilation) == axes and len(padding) == 2 * axes
-    require(known, f"stride and dilation need {axes} numbers, padding {2 * axes}")
+    stride, border, dilation = (given[name] for name in ("stride", "border", "dilation"))
+    known = len(stride) == len(dilation) == axes and len(border) == 2 * axes
+    require(known, f"stride and dilation need {axes} numbers, border {2 * axes}")
     steps = all(1 <= n <= GREATEST_STEP for n in (*stride, *dilation))
-    require(steps and all(0 <= n <= GREATEST_STEP for n in padding), "a step is out of bounds")
+    require(steps and all(0 <= n <= GREATEST_STEP for n in border), "a step is out of bounds")
     groups = given["groups"]
     parts = groups >= 1 and kernel[0] % groups == 0 and shape[1] == kernel[1] * groups
     require(parts, f"{groups} groups of {kernel[1]} channels are not the {shape[1]} channels")
     rules.check_bias(site, kernel[0])
-    padded = [
-        n + before + after for n, before, after in zip(shape[2:], padding[::2], padding[1::2])
-    ]
+    padded = [n + before + after for n, before, after in zip(shape[2:], border[::2], border[1::2])]
     require(is_shape((*shape[:2], *padded)), "the padded operand has too many elements")
     reach = [step * (n - 1) + 1 for step, n in zip(dilation, kernel[2:])]
     fits = all(1 <= one <= extent for one, extent in zip(reach, padded))
@@ -53,7 +51,7 @@ def _convolution(site: Site, x: np.ndarray) -> np.ndarray:
     """As a product of the windows under the kernel, group by group."""
     kernel, given = site.like("weight", x), site.attributes
     axes = tuple(range(2, x.ndim))
-    pairs = list(zip(given["padding"][::2], given["padding"][1::2]))
+    pairs = list(zip(given["border"][::2], given["border"][1::2]))
     padded = np.pad(x, [(0, 0), (0, 0), *pairs])
     reach = [step * (n - 1) + 1 for step, n in zip(given["dilation"], kernel.shape[2:])]
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axes)
@@ -72,7 +70,7 @@ declare("nn.convolution", "Convolution on the client; the positions become token
         A("weight", "symbol", "[out, channels / groups, *kernel]"),
         A("bias", "symbol", "[out]", optional=True),
         A("stride", "ints", "step of the kernel along each axis"),
-        A("padding", "ints", "zeros before and after each axis, in pairs"),
+        A("border", "ints", "zeros before and after each axis, in pairs"),
         A("dilation", "ints", "step between the elements under the kernel, along each axis"),
         A("groups", "int", "channels are convolved in so many groups"),
         evaluate=_convolution)  # fmt: skip

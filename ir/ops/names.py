@@ -113,8 +113,10 @@ class Attributes(TypedDict, total=False):
     basis: str
     # [features]
     beta: Symbol
-    # [out]
+    # added to visible scores, broadcast to [heads, queries, keys]; [out]
     bias: Symbol
+    # zeros before and after each axis, in pairs
+    border: list[int]
     # magnitude that the result may not exceed, because it is bootstrapped
     bound: float
     # a query sees no later key
@@ -179,8 +181,8 @@ class Attributes(TypedDict, total=False):
     noise_gain: float
     # zero in unused slots: only their index 0 stays
     only_first: bool
-    # id of the padding, and its position; zeros before and after each axis, in pairs
-    padding: int | list[int]
+    # id of the padding, and its position; 0 for a mask
+    padding: int
     # two diagonals share a complex plaintext
     paired: bool
     # the nonlinear function that the op was expanded from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,11 +56,11 @@ declare("nn.embedding", "Rows of a table by id.", "ids", _embedding_type,
 
 def _position_ids_type(site: Site) -> TensorType:
     (ids,) = site.types
-    fits = ids.dtype == "i64" and ids.side == "client" and len(ids.shape) == 2
-    require(fits, "token ids of the client, [batch, tokens], of dtype i64, are needed")
+    fits = ids.dtype == "i64" and ids.side != "server" and len(ids.shape) == 2
+    require(fits, "token ids or a public mask, [batch, tokens], of dtype i64, are needed")
     padding = site.attributes["padding"]
     require(0 <= padding < MAX_ELEMENTS, f"padding = {padding} is no id of a vocabulary")
-    return ids
+    return replace(ids, side="client")
 
 
 def position_ids(ids: np.ndarray, padding: int) -> np.ndarray:
@@ -70,8 +71,10 @@ def position_ids(ids: np.ndarray, padding: int) -> np.ndarray:
     return np.cumsum(kept, axis=1) * kept + padding
 
 
-declare("nn.position_ids", "Positions that count the tokens that are not padding (RoBERTa).", "ids",
-        _position_ids_type, A("padding", "int", "id of the padding, and its position"),
+declare("nn.position_ids",
+        "Positions that count the tokens that are not padding (RoBERTa), by ids or by a mask.",
+        "ids", _position_ids_type,
+        A("padding", "int", "id of the padding, and its position; 0 for a mask"),
         evaluate=lambda site, ids: position_ids(ids, site.attributes["padding"]))  # fmt: skip
 
 

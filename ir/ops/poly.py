@@ -17,6 +17,8 @@ FILL = A("fill", "float", "value of a masked score")
 LOG_KEYS = A("log_keys", "float",
              "times log(keys / visible keys) is added to visible scores (default 0)",
              optional=True)  # fmt: skip
+SCORE_BIAS = A("bias", "symbol", "added to visible scores, broadcast to [heads, queries, keys]",
+               optional=True)  # fmt: skip
 declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
         evaluate=lambda site, x: np.square(x), levels=1)  # fmt: skip
 declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
@@ -48,8 +50,15 @@ declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 
 
+def _biased_scores(site: Site) -> TensorType:
+    rules.check_score_bias(site, site.shape()[1:])
+    return rules.keys_mask(site)
+
+
 def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     keep = keep_mask(site, scores, mask)
+    if "bias" in site.attributes:
+        scores = scores + site.like("bias", scores)
     if keep is None:
         return scores
     fill, log_keys = (
@@ -59,9 +68,9 @@ def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -
 
 
 declare("poly.mask_fill",
-        "The scores of visible keys plus ``log_keys`` · log(keys / visible keys), ``fill`` for "
-        "masked keys.",
-        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, LOG_KEYS,
+        "The scores of visible keys plus ``bias`` and ``log_keys`` · log(keys / visible keys), "
+        "``fill`` for masked keys.",
+        "scores mask?", _biased_scores, CAUSAL, QUERY, FILL, LOG_KEYS, SCORE_BIAS,
         evaluate=_mask_fill)  # fmt: skip
 
 

@@ -18,15 +18,10 @@ from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.passes.frontend.exported import graph as fx
-from atlasc.passes.frontend.exported.constants import (
-    Positions,
-    evaluate,
-    indices_of,
-    read_shapes,
-    to_numpy,
-)
+from atlasc.passes.frontend.exported.constants import evaluate, read_shapes, to_numpy
 from atlasc.passes.frontend.exported.graph import Node
 from atlasc.passes.frontend.exported.locations import locations
+from atlasc.passes.frontend.exported.positions import Positions, indices_of
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +57,7 @@ class Importer:
         same: copies, casts between floats and similar nodes -> the node that they copy.
         batch: extent of the first axis of the inputs.
         mask_meanings: meanings of the masks seen so far; see ``masks``.
-        positions: indices that count tokens, which the client computes; see ``constants``.
+        positions: indices that count tokens, which the client computes; see ``positions``.
         before_tokens: nodes that only the client can compute; see ``graph``.
     """
 
@@ -85,10 +80,10 @@ class Importer:
         found = indices_of(graph, self.inputs, self.kinds, self.known)
         self.positions = {n: one for n, one in found.items() if isinstance(one, Positions)}
         constants = {n: one for n, one in found.items() if n not in self.positions}
-        if fixed := {**read_shapes(graph, self.kinds), **constants}:
+        fixed = {**read_shapes(graph, self.kinds), **constants}
+        if fixed or self.positions:
             self.known |= fixed
-            self.kinds = fx.classify(graph, self.inputs, fixed)
-        self.kinds.update(dict.fromkeys(self.positions, "data"))
+            self.kinds = fx.classify(graph, self.inputs, fixed, self.positions)
         self.before_tokens = fx.before_tokens(graph, self.inputs, self.kinds)
         self.locations = locations(graph)
         working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
@@ -117,6 +112,17 @@ class Importer:
     def is_absent(self, node: Node) -> bool:
         """True if only the shape of a constant is known, in a model without weights."""
         return bool(self.tensor(node).is_meta)
+
+    def with_ones(self) -> dict[Node, Any]:
+        """The known values, with ones for weights that are absent; they take no memory."""
+        import torch
+
+        absent = {node for node, one in self.known.items() if getattr(one, "is_meta", False)}
+        return {
+            node: torch.ones((), dtype=one.dtype).expand(one.shape) if node in absent else one
+            for node, one in self.known.items()
+            if node.op == "placeholder" or node not in absent
+        }
 
     def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
         """A constant without leading axes along which it was broadcast.

@@ -279,7 +279,7 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
 
 def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
     counted = importer.positions.get(node)
-    return node.all_input_nodes if counted is None else [counted.ids]
+    return node.all_input_nodes if counted is None else [counted.source]
 
 
 def _emit(importer: Importer, node: fx.Node) -> Value:
@@ -288,7 +288,8 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
     if node in importer.inputs:
         return importer.input(node)
     if (counted := importer.positions.get(node)) is not None:
-        return importer.add("nn.position_ids", counted.ids, padding=counted.padding)
+        source = importer.input(counted.source)
+        return importer.add("nn.position_ids", source, padding=counted.padding)
     rule = aten_rules.ATEN_RULES.get(fx.target(node))
     if rule is not None:
         return rule(importer, *fx.arguments(node).values())

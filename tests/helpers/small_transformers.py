@@ -29,6 +29,8 @@ class Shape:
         classes: 0 for the hidden states as output, else a classifier on one token.
         token: the token that it reads, modulo their number.
         mean: the mean over the tokens, of those that the mask keeps, is an output too.
+        bias: the axes (h: heads, q: queries, k: keys) along which a constant that is added to the
+            scores varies; empty for none.
         final_norm: where norms come before: whether one follows the last block.
     """
 
@@ -45,6 +47,7 @@ class Shape:
     classes: int = 3
     token: int = 0
     mean: bool = False
+    bias: str = ""
     final_norm: bool = True
 
     @property
@@ -57,6 +60,7 @@ SHAPES = {
     "encoder": Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0),
     "vision": Shape(layers=2, batch=3, classes=3),
     "pooled": Shape(layers=2, batch=3, mask=True, mean=True),
+    "biased": Shape(layers=2, batch=3, mask=True, heads=3, bias="hqk"),
     "decoder": Shape(layers=2, batch=3, rms=True, causal=True, mask=True, classes=0),
 }
 
@@ -155,6 +159,11 @@ class Builder:
         )
         scores = add("nn.matmul", [q, k], {"transpose_b": True}, place)
         scores = add("nn.scale", [scores], {"factor": 1 / np.sqrt(shape.width)}, place)
+        if shape.bias:
+            extents = {"h": shape.heads, "q": shape.tokens, "k": shape.tokens}
+            drawn = [extents[axis] if axis in shape.bias else 1 for axis in extents]
+            value = self.module.constant(f"{place}.bias", self.rng.normal(size=drawn))
+            scores = add("nn.add_constant", [scores], {"value": value}, place)
         p = add("nn.softmax", [scores, *self.mask], {"causal": shape.causal}, place)
         y = add("nn.matmul", [p, v], {"transpose_b": False}, place)
         y = add("nn.transpose", [y], {"permutation": [0, 2, 1, 3]}, place)

@@ -216,7 +216,7 @@ def convolution(
     x = module.add("nn.input", [], entry)
     given = {"stride": [1] * axes, "padding": [0] * axes, "dilation": [1] * axes, "groups": 1}
     given |= options
-    given["padding"] = [n for n in given["padding"] for _ in range(2)]
+    given["border"] = [n for n in given.pop("padding") for _ in range(2)]
     arrays = {"weight": module.constant("kernel", kernel), "bias": module.constant("bias", bias)}
     y = module.add("nn.convolution", [x], {**given, **arrays})
     module.add("nn.output", [y], {"name": "y"})
@@ -240,7 +240,7 @@ def test_convolution_is_that_of_torch(
         ({"stride": [0]}, "a step is out of bounds"),
         ({"padding": [-1]}, "a step is out of bounds"),
         ({"padding": [1 << 40]}, "a step is out of bounds"),
-        ({"stride": [1, 1]}, "stride and dilation need 1 numbers"),
+        ({"stride": [1, 1]}, "stride and dilation need 1 number"),
         ({"groups": 2}, "2 groups of 2 channels are not the 2 channels"),
         ({"groups": 0}, "0 groups"),
         ({"dilation": [9]}, "does not fit into"),

@@ -47,8 +47,6 @@ REFUSED = {
     ),
 }
 """Members of config.json that make transformers read other weights than the checked ones."""
-ATTENTION = "sdpa"
-"""Implementation of attention in HuggingFace models; `torch.export` turns it into one op."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
 FURTHER_FILES = (
     "tokenizer_config.json",
@@ -168,13 +166,21 @@ def _unknown_architecture(what: str, path: Path) -> AtlasError:
     )
 
 
+def attention_of(model_class: Any) -> str:
+    """The implementation of attention that a HuggingFace model is built with: that which
+    `torch.export` turns into one op, where the model has it.
+    """
+    return "sdpa" if model_class._supports_sdpa else "eager"
+
+
 def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn.Module:
     """The architecture with random weights; with ``meta``, on the `meta` device without weights."""
     import torch
 
     what = f"{model_class.__name__} cannot be built from its config"
+    attention = attention_of(model_class)
     with explained(what), torch.device("meta" if meta else "cpu"):
-        return model_class._from_config(config, attn_implementation=ATTENTION, dtype=torch.float32)
+        return model_class._from_config(config, attn_implementation=attention, dtype=torch.float32)
 
 
 @contextmanager

@@ -118,6 +118,28 @@ class Scores:
         every = Literal(log_hidden(np.ones((1, self.real)))[0])
         return Slots.of(Argument(MASK, "log_hidden") if masked else every, (keys, 0))
 
+    def bias(self, op: Op, first: int, head: int) -> Slots:
+        """What ``bias`` adds to the score of each slot; padding acts as head and query 0, which it
+        copies.
+
+        Args:
+            op: has the constant [heads, queries, keys], or with 1 in their place.
+            first: see `kept`.
+            head: the head of slots with index 0 of ``g``.
+        """
+        shape = op.site(self.ctx.symbols).constant_shape("bias")
+
+        def make() -> np.ndarray:
+            heads = head + self.layout.slot_index("g")
+            heads = np.where(heads < self.layout.extent("g"), heads, 0)
+            queries = np.where(self.token < self.real, self.token, 0)
+            keys = np.minimum(self._key(first), self.real - 1)
+            at = [i * (n > 1) for i, n in zip((heads, queries, keys), shape, strict=True)]
+            return np.ravel_multi_index(at, shape)
+
+        table = self.ctx.table(f"bias({first}, {head})", (self.layout, shape), make)
+        return Slots.of(Argument("bias"), (table, 0))
+
     def _key(self, first: int) -> np.ndarray:
         """The key of every slot, [slots]; ``first`` is the diagonal at index 0 of ``s``."""
         return (self.token + first + self.layout.slot_index("s")) % self.tokens

@@ -6,24 +6,21 @@ Values of a model without weights (meta tensors) stay meta tensors: only their s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError, first_line
-from atlasc.ir.ops.nn import position_ids
-from atlasc.passes.frontend.exported.graph import Kind, Node, is_float, packet, place, shape, target
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.frontend.exported.graph import Kind, Node, packet, place, target
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import Graph
 
 SHAPE_ALONE = {"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"}
-COMPARISONS = ("aten.ne.Scalar", "aten.eq.Scalar")
 MAX_ELEMENTS = 2**28
 """Greatest number of elements of a computed constant: a mask of 16,384 tokens."""
-PROBE_IDS = 32  # ids of ordinary tokens in probes of positions
 
 
 def evaluate(root: Node, known: MutableMapping[Node, Any]) -> torch.Tensor:
@@ -120,93 +117,3 @@ def read_shapes(graph: Graph, kinds: Mapping[Node, Kind]) -> dict[Node, Any]:
             known = {node.args[0]: torch.zeros(tuple(operand.shape), dtype=operand.dtype)}
             found[node] = _call(node, known)
     return found
-
-
-class Positions(NamedTuple):
-    """Positions that are counted from token ids, see ``nn.position_ids``."""
-
-    ids: Node
-    padding: int
-
-
-def indices_of(
-    graph: Graph, inputs: Mapping[Node, str], kinds: Mapping[Node, Kind], known: dict[Node, Any]
-) -> dict[Node, torch.Tensor | Positions]:
-    """For each index of an embedding that is computed from ids: a constant, or positions.
-
-    Raises AtlasError for any other index.
-    """
-    ids = [node for node in inputs if kinds[node] == "data" and not is_float(node)]
-    found: dict[Node, torch.Tensor | Positions] = {}
-    for node in graph.nodes:
-        index = node.args[1] if packet(node) == "embedding" else None
-        if index is None or kinds[index] != "index" or index in found:
-            continue
-        seen, pending = set(), [index]
-        while (source := pending.pop()) not in ids:
-            if source not in seen:
-                seen.add(source)
-                pending += source.all_input_nodes
-        takers = [one for one in source.users if packet(one) == "embedding"]
-        table = next((one.args[0] for one in takers if one.args[1] is source), node.args[0])
-        found[index] = _index(index, source, shape(table)[0], known)
-    return found
-
-
-def _index(
-    node: Node, ids: Node, vocabulary: int, known: Mapping[Node, Any]
-) -> torch.Tensor | Positions:
-    """Integers that the model computes from token ids: the same for all ids, or RoBERTa's
-    positions.
-
-    RoBERTa counts the tokens that are not padding. The model's expression is not analysed but
-    evaluated on probes, which have padding at their beginning, at their end and among their tokens.
-    """
-    import torch
-
-    batch, length = shape(ids)
-    compared = [one.args[1] for one in ids.users if target(one) in COMPARISONS]
-    special = sorted({value for value in compared if isinstance(value, int)})
-    ordinary = [i for i in range(vocabulary) if i not in special][-PROBE_IDS:]
-    probes = list(_probes(batch, length, ordinary, special))
-    try:
-        values = [evaluate(node, {**known, ids: torch.from_numpy(probe)}) for probe in probes]
-    except (IndexError, RuntimeError) as error:
-        raise AtlasError(
-            f"sequence length {length} is more than the model has positions for",
-            where=place(node),
-            why=first_line(error),
-            remedy="use a smaller --sequence-length: RoBERTa and its kin begin to count at the "
-            "id of the padding + 1",
-        ) from None
-    if values[0].is_meta or all(torch.equal(value, values[0]) for value in values):
-        return values[0]
-    for padding in special:
-        if all(
-            np.array_equal(value.numpy(), position_ids(probe, padding))
-            for value, probe in zip(values, probes, strict=True)
-        ):
-            return Positions(ids, padding)
-    raise AtlasError(
-        f"{target(node)}: an index depends on which tokens the client has",
-        where=place(node),
-        why="the index is neither constant nor a count of the tokens that are not padding",
-        remedy="pass the index (for example position_ids) as an input of the model",
-    )
-
-
-def _probes(
-    batch: int, length: int, ordinary: Sequence[int], special: Sequence[int]
-) -> Iterator[np.ndarray]:
-    """Token ids [batch, length]: ordinary tokens, and ordinary tokens with special ones at the
-    beginning, at the end, anywhere and everywhere.
-    """
-    random, places = np.random.default_rng(0), np.arange(length)
-    for _ in range(2):
-        yield random.choice(ordinary, size=(batch, length))
-    for token in special:
-        middle = random.integers(0, 2, size=(batch, length)) > 0
-        halves = [places < length // 2, places >= (length + 1) // 2]
-        for padded in (*halves, places == 0, places == length - 1, middle, places >= 0):
-            tokens = random.choice(ordinary, size=(batch, length))
-            yield np.where(padded, token, tokens)

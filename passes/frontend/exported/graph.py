@@ -178,13 +178,20 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
 
 
 def classify(
-    graph: Graph, inputs: Mapping[Node, str], fixed: Collection[Node] = ()
+    graph: Graph,
+    inputs: Mapping[Node, str],
+    fixed: Collection[Node] = (),
+    private: Collection[Node] = (),
 ) -> dict[Node, Kind]:
     """The kind of every node of a flat graph, by the user inputs (nodes with their names) that it
-    depends on. Nodes in ``fixed`` are constant although they depend on an input.
+    depends on. Nodes in ``fixed`` are constant although they depend on an input. Those in
+    ``private`` are data: the client computes them.
     """
     kinds: dict[Node, Kind] = {}
     for node in graph.nodes:
+        if node in private:
+            kinds[node] = "data"
+            continue
         if node in inputs:
             kinds[node] = "mask" if inputs[node] == PUBLIC_INPUT else "data"
             continue

@@ -140,15 +140,19 @@ def _softmax(importer: Importer, *operands: Any) -> Value:
 
 def _embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
     counted = importer.positions.get(ids)
-    if counted is not None and shape(ids)[1] > (most := shape(table)[0] - counted.padding - 1):
+    if counted is None:
+        return importer.add("nn.embedding", ids, table=importer.symbol(table))
+    first = counted.padding + counted.offset + 1
+    if shape(ids)[1] > (most := shape(table)[0] - first):
         raise AtlasError(
             f"sequence length {shape(ids)[1]} is more than the model has positions for",
             where=place(importer.node),
-            why=f"the model counts the positions of tokens from {counted.padding + 1}, and has "
+            why=f"the model counts the positions of tokens from {first}, and has "
             f"{shape(table)[0]} positions",
             remedy=f"use --sequence-length {most} or less",
         )
-    return importer.add("nn.embedding", ids, table=importer.symbol(table))
+    rows = importer.constant(importer.name_of(table), importer.array(table)[counted.offset :])
+    return importer.add("nn.embedding", ids, table=rows)
 
 
 def _layer_norm(

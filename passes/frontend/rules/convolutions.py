@@ -46,7 +46,7 @@ def convolution(
         weight=importer.symbol(kernel),
         bias=importer.symbol(bias),
         stride=steps,
-        padding=pairs,
+        border=pairs,
         dilation=widths,
         groups=int(groups),
     )

@@ -15,7 +15,7 @@ from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 FAMILIES = (
     "bert", "bert-classifier", "bert-mlm", "roberta", "distilbert", "vit", "vit-classifier",
-    "llama", "llama-lm", "qwen2-lm",
+    "llama", "llama-lm", "qwen2-lm", "gpt2-lm", "gpt-neox-lm", "phi3-lm", "opt-lm", "modernbert",
 )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ def shapes(draw: st.DrawFn, layers: int = 2) -> Shape:
         classes=draw(st.sampled_from([0, 1, 3])),
         token=draw(st.sampled_from([0, 0, 5])),
         mean=draw(st.sampled_from([False, False, False, True])),
+        bias=draw(st.sampled_from(["", "", "hqk", "qk", "hk"])),
     )
 
 
