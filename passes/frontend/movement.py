@@ -197,6 +197,8 @@ class _Mover:
             value = self.written(op.operands[0])
             of = _itself(value)
         if op.name == "nn.encrypt":
+            if self._rows(of) is None:  # tokens are an axis of the value, not of the base
+                of = _itself(self.written(op.operands[0]))
             if of.base not in self._encrypted:
                 self._encrypted[of.base] = self._add(op, [of.base])
             return _Moved(self._encrypted[of.base], of.index, of.moves)
