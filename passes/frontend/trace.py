@@ -93,6 +93,13 @@ def trace(
     traced = _traced(module, example_inputs, name, wanted)
     for headline, details in told.items():
         note(headline, details)
+    convolutions = [op for op in traced.ops if op.name == "nn.convolution"]
+    if len(convolutions) > 1:
+        note(
+            f"the client computes {len(convolutions)} convolutions, and what lies between them",
+            "  why: they come before the first block and have no rule on encrypted data; their "
+            "weights are in the client's part of the program",
+        )
     for op in traced.outputs:
         if function := op.attributes.get("function"):
             label = op.attributes["name"]

@@ -125,6 +125,16 @@ def test_the_client_computes_what_lies_before_the_tokens(name: str) -> None:
     assert all(len(op.value.tensor.shape) == 4 or op.location for op in server)
 
 
+@pytest.mark.parametrize(("name", "convolutions"), [("patches", 0), ("waves", 2), ("positions", 4)])
+def test_a_note_says_what_the_client_computes(name: str, convolutions: int) -> None:
+    front, shape = FRONTS[name]
+    heard: list[str] = []
+    x = {"x": np.zeros(shape, np.float32)}
+    trace(Model(front).eval(), x, name="front", note=lambda headline, _: heard.append(headline))
+    said = [f"the client computes {convolutions} convolutions, and what lies between them"]
+    assert heard == (said if convolutions else [])
+
+
 @pytest.mark.parametrize("name", ENDS)
 def test_sums_of_tokens(name: str) -> None:
     front, shape = FRONTS["patches"]
