@@ -51,8 +51,9 @@ declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x
 
 
 def _biased_scores(site: Site) -> TensorType:
-    rules.check_score_bias(site, site.shape()[1:])
-    return rules.keys_mask(site)
+    scores = rules.keys_mask(site)
+    rules.check_score_bias(site, scores.shape[1:])
+    return scores
 
 
 def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

@@ -89,7 +89,7 @@ def check_query(site: Site, tokens: int) -> None:
 def check_score_bias(site: Site, scores: tuple[int, ...]) -> None:
     """Refuse a bias that does not broadcast to scores [heads, queries, keys]."""
     bias = site.constant_shape("bias") if "bias" in site.attributes else (1, 1, 1)
-    fits = len(bias) == 3 and all(one in (1, n) for one, n in zip(bias, scores, strict=True))
+    fits = len(bias) == 3 and all(one in (1, n) for one, n in zip(bias, scores))
     require(fits, f"bias of shape {bias} does not broadcast to scores {scores}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +32,8 @@ class Shape:
         mean: the mean over the tokens, of those that the mask keeps, is an output too.
         bias: the axes (h: heads, q: queries, k: keys) along which a constant that is added to the
             scores varies; empty for none.
+        key_norm: an RMS norm of queries and of keys: of each head, of all features, or none if
+            empty.
         final_norm: where norms come before: whether one follows the last block.
     """
 
@@ -48,6 +51,7 @@ class Shape:
     token: int = 0
     mean: bool = False
     bias: str = ""
+    key_norm: Literal["", "heads", "features"] = ""
     final_norm: bool = True
 
     @property
@@ -135,11 +139,21 @@ class Builder:
         attributes["beta"] = self.module.constant(f"{place}.beta", beta)
         return self.module.add("nn.layer_norm", [x], attributes, place)
 
+    def _rms_norm(self, x: Value, place: str) -> Value:
+        gamma = self.rng.uniform(0.5, 1.5, size=x.tensor.shape[-1])
+        attributes = {"gamma": self.module.constant(f"{place}.gamma", gamma), "epsilon": 1e-5}
+        return self.module.add("nn.rms_norm", [x], attributes, place)
+
     def _heads(self, x: Value, place: str, rotary: bool) -> Value:
         shape, add = self.shape, self.module.add
         y = self._linear(x, shape.features, place)
+        normed = "" if place.endswith("value") else shape.key_norm
+        if normed == "features":
+            y = self._rms_norm(y, f"{place}.norm")
         extents = [shape.batch, shape.tokens, shape.heads, shape.width]
         y = add("nn.reshape", [y], {"shape": extents}, place)
+        if normed == "heads":
+            y = self._rms_norm(y, f"{place}.norm")
         y = add("nn.transpose", [y], {"permutation": [0, 2, 1, 3]}, place)
         if rotary:
             angles = np.outer(np.arange(shape.tokens), 1.0 / (1 + np.arange(shape.width // 2)))

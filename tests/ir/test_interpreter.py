@@ -26,6 +26,7 @@ SYMBOLS: Arrays = {
     for name, shape in {
         "weight": (5, 4), "bias": (5,), "vector": (4,), "token": (3, 1), "gamma": (4,),
         "beta": (4,), "cos": (3, 4), "sin": (3, 4), "c": (8,), "table": (7, 4),
+        "heads": (2, 1, 3),
     }.items()
 }  # fmt: skip
 KEYS = INPUTS["mask"][:, None, None, :] > 0
@@ -109,6 +110,9 @@ POLY: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("mask_fill", "s", {"fill": 2.5, "log_keys": 3.0}, lambda v: v["s"]),
     ("mask_fill", "s mask", {"fill": -7.0, "log_keys": 3.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"] + raised(KEYS & CAUSAL, 3.0), -7)),
+    ("mask_fill", "s mask", {"fill": -7.0, "bias": "@heads", "causal": True},
+     lambda v: np.where(KEYS & CAUSAL, v["s"] + v["heads"], -7)),
+    ("mask_fill", "s", {"fill": -7.0, "bias": "@heads"}, lambda v: v["s"] + v["heads"]),
     ("mask_zero", "s mask", {"value": 9.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"], 0)),
     ("chebyshev", "x", {"coefficients": "@c", "domain": [-4.0, 6.0]},

@@ -28,13 +28,21 @@ class Form(Enum):
     SCORES = "[batch, heads, queries, keys]"
     SUMS = "[batch, tokens, 1] or [batch, 1]"
     SCORE_SUMS = "[batch, heads, queries, 1]"
+    SPLIT_SUMS = "[batch, tokens, heads, 1]"
+    HEAD_SUMS = "[batch, heads, tokens, 1]"
     PUBLIC = "a public input"
 
 
 Forms = dict[Value, Form]
 FEATURES = (Form.HIDDEN, Form.VECTOR)
 """Forms whose last axis is the features."""
-_SUMMED = {Form.HIDDEN: Form.SUMS, Form.VECTOR: Form.SUMS, Form.SCORES: Form.SCORE_SUMS}
+_SUMMED = {
+    Form.HIDDEN: Form.SUMS,
+    Form.VECTOR: Form.SUMS,
+    Form.SCORES: Form.SCORE_SUMS,
+    Form.SPLIT: Form.SPLIT_SUMS,
+    Form.HEADS: Form.HEAD_SUMS,
+}
 
 
 def forms_of(module: Module) -> Forms:
@@ -84,6 +92,11 @@ def _constant(op: Op, forms: list[Form]) -> Form | None:
     """A constant is possible only along the features, where packing and tensor agree in order."""
     value = op.attributes["factor" if op.name == "poly.scale" else "value"]
     return _any(op, forms) if not isinstance(value, Symbol) or forms[0] in FEATURES else None
+
+
+def _scale(op: Op, forms: list[Form]) -> Form | None:
+    """A factor for each feature of a head, the same for all heads, is possible too."""
+    return forms[0] if forms[0] in (Form.SPLIT, Form.HEADS) else _constant(op, forms)
 
 
 def _shifted(op: Op, forms: list[Form]) -> Form | None:
@@ -192,7 +205,7 @@ RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
     **dict.fromkeys(("poly.square", "poly.double"), _any),
     **dict.fromkeys(("poly.add_constant", "poly.chebyshev"), _shifted),
-    "poly.scale": _constant,
+    "poly.scale": _scale,
     "poly.row_sum": lambda op, forms: _SUMMED.get(forms[0]),
     **dict.fromkeys(("poly.mean", "poly.select"), _over_tokens),
     "poly.reshape": _reshape,
