@@ -294,6 +294,8 @@ class _Mover:
         if (token != token[0]).any() or not 0 <= token[0] < tokens:
             return None
         one = rows.base
+        if tokens == 1:
+            return self._other(one, "nn.reshape", one, shape=list(of.index.shape))
         if len(rows.base.tensor.shape) == 3:
             one = self._other(one, "nn.select", one, axis=1, index=int(token[0]))
         if of.index.ndim == 3:
@@ -307,7 +309,10 @@ class _Mover:
         batch, heads, tokens, width = of.index.shape
         together = of.index.transpose(HEADS_FIRST).reshape(batch, tokens, heads * width)
         rows = self._rows(_Moved(of.base, together))
-        if rows is None or not _is_plain(rows) or rows.base.tensor.shape != together.shape:
+        if rows is None or not _is_plain(rows):
+            return None
+        vector = tokens == 1 and rows.base.tensor.shape == (batch, heads * width)
+        if not vector and rows.base.tensor.shape != together.shape:
             return None
         split = self._other(rows.base, "nn.reshape", rows.base, shape=[batch, tokens, heads, width])
         return self._other(rows.base, "nn.transpose", split, permutation=HEADS_FIRST)

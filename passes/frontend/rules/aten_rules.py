@@ -22,6 +22,7 @@ from atlasc.passes.frontend.importer import Importer, Missing, Refusal
 from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
 from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.rules.queries import query_of
 
 Rule = Callable[..., Value]
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
@@ -49,7 +50,7 @@ def _addmm(
 def _matmul(importer: Importer, a: Node, b: Node) -> Value:
     """Product of two private tensors, or a linear layer if the second is a constant matrix."""
     if importer.kinds[a] == "constant":
-        raise Refusal("a constant matrix on the left is not supported")
+        raise Refusal("a constant on the left is only supported as one query of attention")
     if importer.kinds[b] == "data":
         return importer.add("nn.matmul", a, b, transpose_b=False)
     matrix = importer.array(b)
@@ -198,7 +199,7 @@ def _attention(
     if float(dropout) != 0.0:
         raise Refusal("attention with dropout: call model.eval() before exporting")
     factor = 1.0 / math.sqrt(shape(query)[-1]) if factor is None else float(factor)
-    q, k, v = (importer.value(operand) for operand in (query, key, value))
+    q, k, v = query_of(importer, query), importer.value(key), importer.value(value)
     axis = len(shape(key)) - 3
     repeats = shape(query)[-3] // shape(key)[-3]
     if repeats > 1:
@@ -229,6 +230,9 @@ def _permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
 
 def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
     axis %= len(shape(x))
+    if shape(x)[axis] == 1:
+        others = [extent for place, extent in enumerate(shape(x)) if place != axis]
+        return importer.add("nn.reshape", x, shape=others)
     return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
 
 

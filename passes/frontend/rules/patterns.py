@@ -34,6 +34,7 @@ from atlasc.passes.frontend.importer import Emit, Importer
 from atlasc.passes.frontend.rules import aten_rules
 from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
 from atlasc.passes.frontend.rules.pooling import weighted_tokens
+from atlasc.passes.frontend.rules.queries import scores
 from atlasc.passes.frontend.rules.rotary import PARTIAL, WHOLE, partial_rotary, rotary
 
 Bindings = dict[str, Any]
@@ -178,10 +179,10 @@ def product_with_transpose(
 ) -> Emit | None:
     """matmul with a swap of the last two axes before it: nn.matmul{transpose_b}."""
     rank = len(shape(b))
-    private = importer.kinds[a] == importer.kinds[b] == "data"
+    private = importer.kinds[b] == "data" and importer.kinds[a] in ("data", "constant")
     if not private or {first % rank, second % rank} != {rank - 2, rank - 1}:
         return None
-    return partial(importer.add, "nn.matmul", a, b, transpose_b=True)
+    return partial(scores, importer, a, b)
 
 
 _RMS = [f"x * rsqrt(mean({square}, axes, True) + epsilon)" for square in ("x ** 2", "x * x")]

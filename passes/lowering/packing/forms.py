@@ -115,6 +115,8 @@ def _reshape(op: Op, forms: list[Form]) -> Form | None:
     rows = (source[0], 1) if forms[0] is Form.VECTOR else source[:2]
     if forms[0] is Form.VECTOR and shape in ((source[0], 1, source[-1]), (source[0], source[-1])):
         return Form.VECTOR
+    if forms[0] is Form.HIDDEN and source[1] == 1 and shape == (source[0], source[-1]):
+        return Form.VECTOR
     if forms[0] in FEATURES and len(shape) == 4 and shape[:2] == rows:
         return Form.SPLIT
     if forms[0] is Form.SPLIT and shape[-1] == np.prod(source[2:]):
