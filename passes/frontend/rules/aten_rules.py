@@ -384,6 +384,7 @@ _OPS: dict[Rule, str] = {
     _slice: "slice.Tensor",
     _index_row: "index.Tensor",
     _concatenate: "cat.default",
+    tokens.rolled: "roll.default",
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",
     _mean: "mean.dim mean.default",
     partial(_mean, total=True): "sum.dim_IntList sum.default",

@@ -12,12 +12,27 @@ import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, shape
-from atlasc.passes.frontend.importer import Importer
+from atlasc.passes.frontend.importer import Importer, Refusal
 
 
 def cut(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
     """The elements at some positions of an axis."""
     return importer.add("nn.gather", x, axis=axis, elements=list(chosen))
+
+
+def rolled(importer: Importer, x: Node, shifts: Sequence[int], axes: Sequence[int] = ()) -> Value:
+    """The elements in other places of their axes; Swin shifts its windows so, behind the client."""
+    known = axes and all(axis % len(shape(x)) for axis in axes) and importer.stays(x)
+    if not known:
+        raise Refusal(
+            "tokens that move to other places, as in shifted windows (Swin), have no packed form; "
+            "a model that attends to all tokens at once (ViT, DeiT, BEiT, DINOv2) can be compiled"
+        )
+    value = importer.value(x)
+    for shift, axis in zip(shifts, axes, strict=True):
+        places = np.roll(np.arange(value.tensor.shape[axis]), shift).tolist()
+        value = importer.add("nn.gather", value, axis=axis % len(shape(x)), elements=places)
+    return value
 
 
 def joined(importer: Importer, parts: Sequence[Node], axis: int) -> Value:
