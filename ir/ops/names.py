@@ -43,6 +43,7 @@ OpName: TypeAlias = Literal[
     "nn.select",
     "nn.mean",
     "nn.center",
+    "nn.add_positions",
     "nn.repeat",
     "nn.rotary",
     "poly.square",
@@ -66,6 +67,7 @@ OpName: TypeAlias = Literal[
     "poly.select",
     "poly.mean",
     "poly.center",
+    "poly.add_positions",
     "poly.repeat",
     "poly.rotary",
     "ckks.input",
@@ -200,6 +202,8 @@ class Attributes(TypedDict, total=False):
     side: str
     # [n, d]; rotary table [n, d]
     sin: Symbol
+    # [heads]: times the visible keys before a key is added to its score; [heads]
+    slopes: Symbol
     # [vocabulary, features]
     table: Symbol
     # doublings

@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
-from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_positions, emit_softmax
 
 Rule = Callable[..., Value]
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
@@ -67,16 +67,34 @@ def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) ->
         return importer.add("nn.add_constant", other, value=float(a))
     if not is_node(b):
         return importer.add("nn.add_constant", a, value=alpha * float(b))
+    kinds = importer.kinds[a], importer.kinds[b]
+    if alpha == 1 and kinds in (("data", "mask"), ("mask", "data")):
+        scores, mask = (a, b) if kinds[1] == "mask" else (b, a)
+        if (found := emit_positions(importer, scores, mask)) is not None:
+            return found
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
-        value = importer.reduced(b, array if alpha == 1 else alpha * array)
-        return importer.add("nn.add_constant", a, value=value)
+        return _add_array(importer, a, b, array if alpha == 1 else alpha * array)
     other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
     if importer.kinds[a] == "constant":
-        value = importer.reduced(a, importer.array(a))
-        return importer.add("nn.add_constant", other, value=value)
+        return _add_array(importer, other, a, importer.array(a))
     return importer.add("nn.add", a, other)
+
+
+def _add_array(importer: Importer, x: Node | Value, constant: Node, array: np.ndarray) -> Value:
+    """Sum with an array; one that differs by head, where batch and heads share one axis, is added
+    to them apart.
+    """
+    value = importer.value(x)
+    first, *rest = value.tensor.shape
+    heads = first // importer.batch
+    if array.ndim != 3 or array.shape[0] != heads * importer.batch or heads < 2:
+        return importer.add("nn.add_constant", value, value=importer.reduced(constant, array))
+    apart = importer.add("nn.reshape", value, shape=[importer.batch, heads, *rest])
+    by_head = importer.reduced(constant, array.reshape(importer.batch, heads, *array.shape[1:]))
+    total = importer.add("nn.add_constant", apart, value=by_head)
+    return importer.add("nn.reshape", total, shape=[first, *rest])
 
 
 def _subtract_from(importer: Importer, a: Any, b: Any, alpha: float = 1) -> Value:
