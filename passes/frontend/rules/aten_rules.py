@@ -19,7 +19,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
-from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_positions, emit_softmax
+from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
 Rule = Callable[..., Value]
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
@@ -75,26 +76,11 @@ def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) ->
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
-        return _add_array(importer, a, b, array if alpha == 1 else alpha * array)
+        return add_array(importer, a, b, array if alpha == 1 else alpha * array)
     other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
     if importer.kinds[a] == "constant":
-        return _add_array(importer, other, a, importer.array(a))
+        return add_array(importer, other, a, importer.array(a))
     return importer.add("nn.add", a, other)
-
-
-def _add_array(importer: Importer, x: Node | Value, constant: Node, array: np.ndarray) -> Value:
-    """Sum with an array; one that differs by head, where batch and heads share one axis, is added
-    to them apart.
-    """
-    value = importer.value(x)
-    first, *rest = value.tensor.shape
-    heads = first // importer.batch
-    if array.ndim != 3 or array.shape[0] != heads * importer.batch or heads < 2:
-        return importer.add("nn.add_constant", value, value=importer.reduced(constant, array))
-    apart = importer.add("nn.reshape", value, shape=[importer.batch, heads, *rest])
-    by_head = importer.reduced(constant, array.reshape(importer.batch, heads, *array.shape[1:]))
-    total = importer.add("nn.add_constant", apart, value=by_head)
-    return importer.add("nn.reshape", total, shape=[first, *rest])
 
 
 def _subtract_from(importer: Importer, a: Any, b: Any, alpha: float = 1) -> Value:

@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.ir.ops.masks import positions, shares
+from atlasc.ir.ops.masks import shares
 from atlasc.passes.frontend.exported.constants import evaluate
 from atlasc.passes.frontend.exported.graph import (
     RESHAPES,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import torch
 
 DROPPED = -1e4  # an additive mask at or below this drops a key
-SAME = 1e-6  # share of a bias by which roundings change it
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"
@@ -105,41 +104,6 @@ def emit_softmax(
     if len(extents) != 4:
         raise Refusal(SOFTMAX_ELSEWHERE)
     return _emit(importer, value, mask, inverted, causal)
-
-
-def emit_positions(importer: Importer, scores: Node, mask: Node) -> Value | None:
-    """Emit nn.add_positions for scores to which a model adds a slope times the place of a key among
-    those that the public mask keeps (ALiBi); None if the expression has another meaning.
-
-    A number that all keys of a query get changes no weight, so it need not be the same.
-    """
-    import torch
-
-    public, extents = importer.mask_input, importer.value(scores).tensor.shape
-    if public is None or len(extents) not in (3, 4) or extents[-1] != shape(public)[1]:
-        return None
-    apart = [importer.batch, math.prod(extents[:-2]) // importer.batch, *extents[-2:]]
-    slopes: np.ndarray | None = None
-    for probe in probe_masks(*shape(public)):
-        found = evaluate(mask, {**importer.known, public: torch.from_numpy(probe)})
-        if found.is_meta or math.prod(found.shape[:-2]) != apart[0] * apart[1]:
-            return None
-        added = found.double().numpy().reshape(*apart[:2], -1, found.shape[-1])
-        added = np.broadcast_to(added, apart)
-        if slopes is None:  # the first probe keeps all tokens
-            slopes = np.zeros(apart[1]) if apart[3] < 2 else added[0, :, 0, 1] - added[0, :, 0, 0]
-        rest = added - slopes[:, None, None] * positions(probe)[:, None, None, :]
-        kept = np.broadcast_to(probe.astype(bool)[:, None, None, :], rest.shape)
-        spread = np.where(kept, rest, -np.inf).max(-1) - np.where(kept, rest, np.inf).min(-1)
-        if not (spread <= SAME * np.abs(added).max()).all():
-            return None
-    assert slopes is not None
-    symbol = importer.constant("scores.slopes", slopes.astype(np.float32))
-    value = importer.value(scores)
-    if len(extents) == 3:  # batch and heads share one axis
-        value = importer.add("nn.reshape", value, shape=apart)
-    value = importer.add("nn.add_positions", value, importer.input(public), slopes=symbol)
-    return importer.add("nn.reshape", value, shape=list(extents)) if len(extents) == 3 else value
 
 
 def _emit(
