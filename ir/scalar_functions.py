@@ -118,6 +118,7 @@ def _tanh_argument(m: Any, x: Any) -> Any:
 
 
 _TANH_FORM = f"(1 + tanh({math.sqrt(2 / math.pi)} * (x + 0.044715 * x**3)))"
+_BLOOM_FORM = f"(1 + tanh({math.sqrt(2 / math.pi)} * x * (1 + 0.044715 * x * x)))"
 _ERF_FORM = f"(1 + erf(x / {math.sqrt(2)}))"
 
 ACTIVATIONS = {
@@ -135,7 +136,7 @@ ACTIVATIONS = {
             "gelu_tanh",
             "The tanh form of GELU, x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) / 2.",
             lambda m, x: x * m.sigmoid(2 * _tanh_argument(m, x)),
-            ("gelu(x, approximate='tanh')", f"0.5 * x * {_TANH_FORM}"),
+            ("gelu(x, approximate='tanh')", f"0.5 * x * {_TANH_FORM}", f"x * 0.5 * {_BLOOM_FORM}"),
             gate=lambda m, x: m.tanh(_tanh_argument(m, x)),
             linear_beyond=3.5,
         ),

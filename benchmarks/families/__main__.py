@@ -42,7 +42,8 @@ def main() -> None:
 
 def show(outcomes: dict[str, Outcome]) -> None:
     """Print the errors as a table, and the refusals below it."""
-    heads = ("family", *STAGES, "traced", "packed", "answer", "levels", "bootstraps")
+    errors = "traced", "packed", "answer", "chosen"
+    heads = ("family", *STAGES, *errors, "answered", "levels", "bootstraps")
     print_table(heads, [_row(name, one) for name, one in outcomes.items()])
     for name, one in outcomes.items():
         if one.refusal:
@@ -53,8 +54,9 @@ def show(outcomes: dict[str, Outcome]) -> None:
 
 def _row(name: str, one: Outcome) -> tuple[str, ...]:
     stages = ("yes" if stage in one.reached else "–" for stage in STAGES)
-    errors = (f"{error:.1e}" for error in (one.traced, one.packed, one.answer))
-    return (name, *stages, *errors, str(one.levels), str(one.bootstraps))
+    errors = (f"{error:.1e}" for error in (one.traced, one.packed, one.answer, one.chosen))
+    counts = (str(count) for count in (one.answered, one.levels, one.bootstraps))
+    return (name, *stages, *errors, *counts)
 
 
 if __name__ == "__main__":

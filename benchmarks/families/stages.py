@@ -22,7 +22,7 @@ from benchmarks.families.models import LENGTH, Family
 STAGES = ("load", "trace", "lower", "compile")
 RECIPE = "is"
 """Settings of the stage ``lower``; the stage ``compile`` searches for its own."""
-ANSWERED = 4
+ANSWERED = 8
 """Inputs that are answered, of other values than those of calibration."""
 SEEDS = {"calibration": 0, "answers": 1}
 
@@ -35,8 +35,10 @@ class Outcome:
         reached: the stages that succeeded, in order.
         traced: greatest difference of the nn module from HuggingFace.
         packed: greatest difference of the packed simulation from the polynomials.
-        answer: mean difference of the packed simulation from HuggingFace, as a share of how the
-            model's outputs vary (their standard deviation).
+        answered: inputs that were answered, of `ANSWERED`; the others leave a range, and say so.
+        answer: mean difference of these answers from HuggingFace, as a share of how the outputs
+            vary (`variation`).
+        chosen: the same on the inputs of the search: the error that was chosen.
         levels, bootstraps: of the lowered program.
         refusal: the error that ended it; empty if all stages succeeded.
     """
@@ -44,7 +46,9 @@ class Outcome:
     reached: tuple[str, ...] = ()
     traced: float = float("nan")
     packed: float = float("nan")
+    answered: int = 0
     answer: float = float("nan")
+    chosen: float = float("nan")
     levels: int = 0
     bootstraps: int = 0
     refusal: str = ""
@@ -106,16 +110,19 @@ class _Attempt:
             self.folder / "model", data, target="sim", sequence_length=self._length, **options
         )
         arrays = self.family.inputs(ANSWERED, SEEDS["answers"])
-        ran = program.run(arrays, unchecked=True)
-        expected, costs = answers(self.original, arrays), program.bundle.manifest.costs
-        shares = []
-        for name, values in ran.outputs.items():
-            kept = _told(arrays, values)
-            apart = np.abs(values - expected[name])[kept]
-            shares.append(float(apart.mean() / expected[name][kept].std()))
-        self.outcome.packed, self.outcome.answer = ran.max_error, max(shares)
-        self.outcome.levels = int(costs["levels_total"])
-        self.outcome.bootstraps = int(costs["bootstraps"])
+        ran, outcome = program.run(arrays), self.outcome
+        expected, facts = answers(self.original, arrays), program.bundle.manifest
+        varies, costs = facts.settings["variation"], facts.costs
+        answered = [row for row in range(ANSWERED) if row not in ran.unanswered]
+        some = {name: array[answered] for name, array in arrays.items()}
+        apart = [
+            float(np.abs(values[answered] - expected[name][answered])[_told(some, values)].mean())
+            for name, values in ran.outputs.items()
+        ]
+        outcome.packed, outcome.answered = ran.max_error, len(answered)
+        outcome.answer, outcome.chosen = max(apart) / varies, facts.settings["error"] / varies
+        outcome.levels = int(costs["levels_total"])
+        outcome.bootstraps = int(costs["bootstraps"])
 
     @property
     def _length(self) -> int | None:

@@ -42,6 +42,7 @@ OpName: TypeAlias = Literal[
     "nn.select",
     "nn.mean",
     "nn.center",
+    "nn.add_positions",
     "nn.repeat",
     "nn.rotary",
     "nn.convolution",
@@ -67,6 +68,7 @@ OpName: TypeAlias = Literal[
     "poly.select",
     "poly.mean",
     "poly.center",
+    "poly.add_positions",
     "poly.repeat",
     "poly.rotary",
     "ckks.input",
@@ -205,6 +207,8 @@ class Attributes(TypedDict, total=False):
     side: str
     # [n, d]; rotary table [n, d]
     sin: Symbol
+    # [heads]: times the visible keys before a key is added to its score; [heads]
+    slopes: Symbol
     # step of the kernel along each axis
     stride: list[int]
     # [vocabulary, features]

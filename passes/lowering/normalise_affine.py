@@ -42,22 +42,24 @@ class NormaliseAffine(Pass):
                 low, high = op.attributes["domain"]
                 x = mapped(op, 2.0 / (high - low), -(high + low) / (high - low))
                 rewriter.copy(op, [x], {**op.attributes, "domain": [-1.0, 1.0]})
-            elif op.name == "poly.mask_fill" and (bias := _score_bias(rewriter, op.operands[0].op)):
+            elif op.name == "poly.mask_fill" and (more := _added(rewriter, op.operands[0].op)):
                 scores, *masks = op.operands
                 operands = [rewriter.values[value] for value in (scores.op.operands[0], *masks)]
-                rewriter.copy(op, operands, {**op.attributes, "bias": bias})
+                rewriter.copy(op, operands, {**op.attributes, **more})
             else:
                 rewriter.copy(op)
         return without_dead_ops(rewriter.module)
 
 
-def _score_bias(rewriter: Rewriter, op: Op) -> Symbol | None:
-    """What an op adds to attention scores, where it differs from key to key: [heads, queries,
-    keys], or with 1 in their place.
+def _added(rewriter: Rewriter, op: Op) -> dict[str, Symbol]:
+    """What an op adds to attention scores, where it differs from key to key, as attributes of their
+    ``mask_fill``.
     """
+    if op.name == "poly.add_positions":
+        return {"slopes": op.attributes["slopes"]}
     value = op.attributes["value"] if op.name == "poly.add_constant" else None
     if not isinstance(value, Symbol):
-        return None
+        return {}
     array = rewriter.source.symbols[value.name]
     array = array.reshape((1,) * (3 - array.ndim) + array.shape[-3:])
-    return rewriter.module.constant(value.name, array)
+    return {"bias": rewriter.module.constant(value.name, array)}

@@ -273,7 +273,7 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         *(queries, keys, *_masks(packer, op)),
         **_visible(op),
         fill=op.attributes["fill"],
-        **op.chosen("log_keys", "bias"),
+        **op.chosen("log_keys", "bias", "slopes"),
         layout=(row_score_layout if alone else score_layout)(hidden, heads),
     )
 

@@ -31,7 +31,7 @@ class Shape:
         token: the token that it reads, modulo their number.
         mean: the mean over the tokens, of those that the mask keeps, is an output too.
         bias: the axes (h: heads, q: queries, k: keys) along which a constant that is added to the
-            scores varies; empty for none.
+            scores varies; empty for none. With "slopes" and a mask it is by the place of a key.
         key_norm: an RMS norm of queries and of keys: of each head, of all features, or none if
             empty.
         final_norm: where norms come before: whether one follows the last block.
@@ -173,7 +173,10 @@ class Builder:
         )
         scores = add("nn.matmul", [q, k], {"transpose_b": True}, place)
         scores = add("nn.scale", [scores], {"factor": 1 / np.sqrt(shape.width)}, place)
-        if shape.bias:
+        if shape.bias == "slopes" and self.mask:
+            slopes = self.module.constant(f"{place}.slopes", self.rng.normal(size=shape.heads))
+            scores = add("nn.add_positions", [scores, *self.mask], {"slopes": slopes}, place)
+        elif shape.bias:
             extents = {"h": shape.heads, "q": shape.tokens, "k": shape.tokens}
             drawn = [extents[axis] if axis in shape.bias else 1 for axis in extents]
             value = self.module.constant(f"{place}.bias", self.rng.normal(size=drawn))

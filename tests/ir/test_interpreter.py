@@ -26,11 +26,16 @@ SYMBOLS: Arrays = {
     for name, shape in {
         "weight": (5, 4), "bias": (5,), "vector": (4,), "token": (3, 1), "gamma": (4,),
         "beta": (4,), "cos": (3, 4), "sin": (3, 4), "c": (8,), "table": (7, 4),
-        "heads": (2, 1, 3),
+        "heads": (2, 1, 3), "slopes": (2,),
     }.items()
 }  # fmt: skip
 KEYS = INPUTS["mask"][:, None, None, :] > 0
 CAUSAL = np.tril(np.ones((3, 3), bool))
+
+
+def alibi(slopes: np.ndarray) -> np.ndarray:
+    """By the visible keys before each key, for the two rows of the mask."""
+    return slopes[:, None, None] * np.array([[0, 1, 1], [0, 0, 1]])[:, None, None, :]
 
 
 def raised(keep: np.ndarray, log_keys: float) -> np.ndarray:
@@ -77,6 +82,7 @@ BOTH: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("mean", "x", {"axis": 1, "factor": 6.0}, lambda v: v["x"].sum(1) * 2),
     ("mean", "x mask", {"axis": 1, "factor": 6.0},
      lambda v: 3 * np.stack([v["x"][0, :2].sum(0), v["x"][1, ::2].sum(0)])),
+    ("add_positions", "s mask", {"slopes": "@slopes"}, lambda v: v["s"] + alibi(v["slopes"])),
     ("center", "x", {}, lambda v: v["x"] - v["x"].sum(-1)[..., None] / 4),
     ("repeat", "h", {"axis": 1, "repeats": 3},
      torch_of(torch.repeat_interleave, "h", repeats=3, dim=1)),
@@ -113,6 +119,8 @@ POLY: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("mask_fill", "s mask", {"fill": -7.0, "bias": "@heads", "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"] + v["heads"], -7)),
     ("mask_fill", "s", {"fill": -7.0, "bias": "@heads"}, lambda v: v["s"] + v["heads"]),
+    ("mask_fill", "s mask", {"fill": -7.0, "slopes": "@slopes"},
+     lambda v: np.where(KEYS, v["s"] + alibi(v["slopes"]), -7)),
     ("mask_zero", "s mask", {"value": 9.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"], 0)),
     ("chebyshev", "x", {"coefficients": "@c", "domain": [-4.0, 6.0]},

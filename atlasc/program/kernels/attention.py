@@ -206,6 +206,8 @@ def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
         result = scores.mask("everywhere", lambda: np.array([True])) * fill + kept * -fill
         if log_keys:
             result += kept * scores.log_hidden(op) * log_keys
+        if "slopes" in flags:
+            result += kept * scores.by_position(first, head)
         return result + kept * scores.bias(op, first, head) if "bias" in flags else result
 
     starts = ((outer.get("s", 0), outer.get("g", 0)) for outer in scores.layout.ciphertext_index)

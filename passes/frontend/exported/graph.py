@@ -246,12 +246,16 @@ def part_sums(graph: Graph) -> dict[Node, Node]:
         if packet(node) != "baddbmm":
             continue
         added, a, b = node.args[:3]
-        if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
+        if node.kwargs.get("beta", 1) != 1:
             continue
         with graph.inserting_before(node):
             product = graph.call_function(torch.ops.aten.bmm.default, (a, b))
+            product.meta = dict(node.meta)
+            if (alpha := node.kwargs.get("alpha", 1)) != 1:
+                product = graph.call_function(torch.ops.aten.mul.Tensor, (product, alpha))
+                product.meta = dict(node.meta)
             total = graph.call_function(torch.ops.aten.add.Tensor, (product, added))
-        product.meta, total.meta = dict(node.meta), dict(node.meta)
+        total.meta = dict(node.meta)
         node.replace_all_uses_with(total)
         parted[node] = total
     return parted

@@ -23,6 +23,7 @@ from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
 from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
 from atlasc.passes.frontend.rules.queries import query_of
+from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
 Rule = Callable[..., Value]
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
@@ -70,15 +71,18 @@ def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) ->
         return importer.add("nn.add_constant", other, value=float(a))
     if not is_node(b):
         return importer.add("nn.add_constant", a, value=alpha * float(b))
+    kinds = importer.kinds[a], importer.kinds[b]
+    if alpha == 1 and kinds in (("data", "mask"), ("mask", "data")):
+        scores, mask = (a, b) if kinds[1] == "mask" else (b, a)
+        if (found := emit_positions(importer, scores, mask)) is not None:
+            return found
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
-        value = importer.reduced(b, array if alpha == 1 else alpha * array)
-        return importer.add("nn.add_constant", a, value=value)
+        return add_array(importer, a, b, array if alpha == 1 else alpha * array)
     other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
     if importer.kinds[a] == "constant":
-        value = importer.reduced(a, importer.array(a))
-        return importer.add("nn.add_constant", other, value=value)
+        return add_array(importer, other, a, importer.array(a))
     return importer.add("nn.add", a, other)
 
 

@@ -88,6 +88,7 @@ SHAPES = {
         bias="hqk",
         key_norm="heads",
     ),
+    "slopes": Shape(heads=3, width=2, tokens=6, batch=2, mask=True, classes=0, bias="slopes"),
     "last_token": Shape(rms=True, causal=True, heads=3, width=2, tokens=9, token=8, batch=2),
 }
 

@@ -51,6 +51,32 @@ def test_relative_positions(family, layout, tiny_model, tiny_trace, torch_output
         np.testing.assert_allclose(found[kept], wanted[name][kept], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("layout", ["11111000", "00011111", "10110011"])
+def test_slopes_by_the_place_among_kept_keys(layout, tiny_model, tiny_trace, torch_outputs):
+    """Bloom's, which count the mask: also where it has holes."""
+    module = tiny_trace("bloom-lm", "eager")
+    mask = np.array([[int(kept) for kept in layout], [1] * 8])
+    ids = np.random.default_rng(3).integers(3, 50, size=mask.shape)
+    inputs = {"input_ids": np.where(mask, ids, 1), "attention_mask": mask}
+    wanted = torch_outputs(tiny_model("bloom-lm", "eager"), inputs)["logits"]
+    canonical = run_passes(module, [Canonicalise()])
+    kept = mask.astype(bool)
+    for written in (module, canonical):
+        found = interpret(written, inputs)["logits"]
+        np.testing.assert_allclose(found[kept], wanted[kept], atol=1e-5, rtol=0)
+    names = [op.name for op in canonical.ops]
+    assert names.count("nn.add_positions") == names.count("nn.gelu_tanh") == 2
+    assert "nn.scale" not in names
+
+
+def test_slopes_without_a_mask_are_constants(tiny_trace, tiny_model, tiny_inputs, torch_outputs):
+    module = tiny_trace("bloom-lm", "eager", mask=False)
+    assert len(biases(module)) == 2
+    inputs = tiny_inputs("bloom-lm", 3, mask=False)
+    wanted = torch_outputs(tiny_model("bloom-lm", "eager"), inputs)["logits"]
+    np.testing.assert_allclose(interpret(module, inputs)["logits"], wanted, atol=1e-5, rtol=0)
+
+
 def test_a_bias_and_causality_in_one_constant():
     class Model(torch.nn.Module):
         def __init__(self):

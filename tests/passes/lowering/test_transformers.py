@@ -45,7 +45,7 @@ def shapes(draw: st.DrawFn, layers: int = 2) -> Shape:
         token=draw(st.sampled_from([0, 0, 5])),
         mean=draw(st.sampled_from([False, False, False, True])),
         key_norm=draw(st.sampled_from(["", "", "heads", "features"])),
-        bias=draw(st.sampled_from(["", "", "hqk", "qk", "hk"])),
+        bias=draw(st.sampled_from(["", "", "hqk", "qk", "hk", "slopes"])),
     )
 
 
@@ -158,6 +158,7 @@ CASES = {
     "more blocks than places": Shape(heads=2, width=2, tokens=3, hidden=39),
     "a bias that differs by head": Shape(heads=3, width=2, tokens=5, batch=2, bias="hqk"),
     "a bias and later keys": Shape(heads=2, width=4, tokens=6, causal=True, mask=True, bias="qk"),
+    "slopes": Shape(heads=3, width=2, tokens=6, batch=2, mask=True, causal=True, bias="slopes"),
     "norms of heads": Shape(rms=True, heads=3, width=4, tokens=5, batch=2, key_norm="heads"),
     "norms of heads, no rotary": Shape(heads=3, width=4, tokens=5, batch=2, key_norm="heads"),
     "norms of all heads": Shape(rms=True, heads=3, width=4, batch=2, key_norm="features"),
