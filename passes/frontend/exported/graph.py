@@ -29,8 +29,6 @@ DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropou
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
 """Ops that leave a tensor as it is if its shape does not change."""
-PADS = ("pad", "constant_pad_nd")
-"""These, too."""
 ATTENTION = ("softmax", "_softmax", "scaled_dot_product_attention")
 MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "transpose", "permute"}
 """Ops that move elements without changing them."""
@@ -171,7 +169,8 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
                 where=place(node),
                 remedy="call model.eval() before exporting it",
             )
-        view = name in (*VIEWS, *PADS, "cat") and shape(node) == shape(operand)
+        view = name in (*VIEWS, "cat") and shape(node) == shape(operand)
+        view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))
         copy = name in COPIES and is_float(node) and is_float(operand)
         if name in DROPOUTS or view or copy:
             node.replace_all_uses_with(operand)
