@@ -23,6 +23,8 @@ UNPACKED = {"slice", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}
 """Ops for which an expression needs this rule; a mean of all tokens has one of its own."""
 EXACT = 1e-6
 """Greatest error of the equations, relative to the weights, in float32's roundings."""
+ROUNDED = 1e-5
+"""Weights that differ by this share of the greatest one are equal: also to zero."""
 
 
 def weighted_tokens(
@@ -72,10 +74,12 @@ def _weights(importer: Importer, node: Node, hidden: Node) -> np.ndarray | None:
     equations, wanted = np.concatenate(rows), np.concatenate(sums)
     weights = np.linalg.lstsq(equations, wanted)[0]
     error = np.abs(equations @ weights - wanted).max()
-    if error > EXACT * max(1.0, np.abs(equations).max()) * np.abs(weights).sum():
-        return None
-    weights[np.abs(weights) < EXACT * np.abs(weights).max()] = 0
-    return weights.astype(np.float32)
+    if error >= EXACT * max(1.0, np.abs(equations).max()) * np.abs(weights).sum():
+        return None  # also if all weights are 0
+    used = np.abs(weights) > ROUNDED * np.abs(weights).max()
+    mean = weights[used].mean()
+    even = np.allclose(weights[used], mean, rtol=ROUNDED, atol=0)
+    return np.where(used, mean if even else weights, 0).astype(np.float32)
 
 
 def _emit(importer: Importer, hidden: Node, weights: np.ndarray) -> Value:
@@ -85,12 +89,9 @@ def _emit(importer: Importer, hidden: Node, weights: np.ndarray) -> Value:
         value = add("nn.select", hidden, axis=1, index=int(used[0]))
         value = add("nn.scale", value, factor=float(weights[used[0]]))
     else:
-        even = np.allclose(weights, weights[0], rtol=EXACT)
-        factor = (
-            float(weights[0]) * tokens
-            if even
-            else importer.constant("tokens", weights[:, None] * tokens)
-        )
+        even = bool((weights == weights[0]).all())
+        column = weights[:, None] * tokens
+        factor = float(column[0, 0]) if even else importer.constant("tokens", column)
         value = add("nn.mean", add("nn.scale", hidden, factor=factor), axis=1)
     same = list(value.tensor.shape) == extents
     return value if same else add("nn.reshape", value, shape=extents)
