@@ -31,7 +31,7 @@ from atlasc.passes.frontend.exported.decompose import (
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
-from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
 
@@ -290,7 +290,7 @@ def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
 
 
 def _emit(importer: Importer, node: fx.Node) -> Value:
-    if fx.packet(node) in aten_rules.SPLITS:
+    if fx.packet(node) in cuts.SPLITS:
         raise Missing  # its parts are read one by one
     if node in importer.inputs:
         return importer.input(node)
@@ -301,7 +301,7 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
     if rule is not None:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
-        return aten_rules.part(importer, *node.args)
+        return cuts.part(importer, *node.args)
     known = fx.packet(node) in ACTIVATIONS
     raise Refusal("only its default arguments are supported" if known else "")
 

@@ -17,17 +17,16 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, place, shape
-from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.exported.graph import Node, is_node, place, shape
+from atlasc.passes.frontend.importer import Importer, Refusal
 from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
+from atlasc.passes.frontend.rules.cuts import some
 from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
 from atlasc.passes.frontend.rules.queries import query_of
 from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
 Rule = Callable[..., Value]
-SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
-"""Ops whose result is a list of parts."""
 
 
 def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
@@ -250,44 +249,7 @@ def _slice(
         return _reshape(importer, _select(importer, x, axis, start or 0))
     if axis and importer.stays(x) and (axis < last or importer.layered):
         return tokens.cut(importer, x, axis, chosen)
-    return _some(importer, x, axis, chosen)
-
-
-def _some(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
-    """Some indices along the features, or along an axis that was made of them."""
-    extents = shape(x)
-    axis, last = axis % len(extents), len(extents) - 1
-    if axis == last > 0:
-        return features(importer, x, chosen)
-    if last < 3 or axis == 0:
-        raise Refusal(
-            f"{len(chosen)} of {extents[axis]} indices along axis {axis} of {list(extents)} cannot "
-            "be taken: only features can be cut, also after a view that splits them"
-        )
-    order = list(range(last + 1))
-    order[axis], order[last] = last, axis
-    turned = importer.add("nn.transpose", x, permutation=order)
-    return importer.add("nn.transpose", features(importer, turned, chosen), permutation=order)
-
-
-def features(importer: Importer, x: Node | Value, chosen: Sequence[int]) -> Value:
-    """Some features of the last axis, as a linear layer, which merges with the one before."""
-    width = importer.value(x).tensor.shape[-1]
-    weight = np.zeros((len(chosen), width), np.float32)
-    weight[range(len(chosen)), list(chosen)] = 1
-    return importer.add("nn.linear", x, weight=importer.constant("features", weight))
-
-
-def part(importer: Importer, parts: Node, index: int) -> Value:
-    """One of the parts into which features are split."""
-    if packet(parts) not in SPLITS:
-        raise Missing  # a part of an op's result, and the op is reported already
-    x, axis = parts.args[0], arguments(parts).get("dim", 0)
-    if packet(parts) == "unbind":
-        return _select(importer, x, axis, index)
-    widths = [one.shape[axis] for one in parts.meta["val"]]
-    first = sum(widths[:index])
-    return _some(importer, x, axis, range(first, first + widths[index]))
+    return some(importer, x, axis, chosen)
 
 
 def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:

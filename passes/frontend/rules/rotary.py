@@ -7,7 +7,7 @@ import numpy as np
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, shape
 from atlasc.passes.frontend.importer import Emit, Importer
-from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules.cuts import features
 
 _TURNED = "cat([-slice({x}, axis, half, end), slice({x}, axis, 0, half)], last)"
 _FIRST = "slice(x, axis, 0, size)"
@@ -63,8 +63,8 @@ def partial_rotary(
         tables = _tables(importer, x, cos, sin, size)
         placed = [np.pad(t, ((0, 0), (0, width - size)), constant_values=fill)[:, order]
                   for t, fill in zip(tables, (1.0, 0.0), strict=True)]  # fmt: skip
-        rotated = _emit(importer, aten_rules.features(importer, x, order.tolist()), *placed)
-        return aten_rules.features(importer, rotated, np.argsort(order).tolist())
+        rotated = _emit(importer, features(importer, x, order.tolist()), *placed)
+        return features(importer, rotated, np.argsort(order).tolist())
 
     return emit
 

@@ -144,3 +144,18 @@ def test_tokens_are_not_cut() -> None:
         trace(Model(), {"x": X}, name="tokens")
     assert f"{TOKENS - 1} of {TOKENS} indices along axis 1" in str(caught.value)
     assert "aten.slice.Tensor" in caught.value.what
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_cut_of_a_layer_is_a_view_of_its_weight(device: str) -> None:
+    """No product with a matrix of ones, which would take minutes and gigabytes for Phi-3."""
+    model = Attention(CUTS["split"]).to(device)
+    module = trace(model, {"x": X}, name="view")
+    fused = model.fused.weight.detach()
+    weights = [module.symbols[op.attributes["weight"].name] for op in module.ops
+               if op.name == "nn.linear"][:3]  # fmt: skip
+    assert all(weight.shape == (FEATURES, FEATURES) for weight in weights)
+    if device == "meta":
+        assert not any(any(weight.strides) for weight in weights)
+    else:
+        assert all(np.shares_memory(weight, fused.numpy()) for weight in weights)
