@@ -256,7 +256,10 @@ def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> V
     """x[arange(batch), i] with one constant i: the same row of every sentence."""
     constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
     if not len(constant) == len(indices) == 2:
-        raise Refusal("the index of an element must not depend on an input")
+        raise Refusal(
+            "which element is read depends on an input; a token that the private ids choose can be "
+            "read from the answer for all tokens: --outputs last_hidden_state"
+        )
     batch, row = (importer.array(index).reshape(-1) for index in constant)
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
