@@ -44,7 +44,9 @@ def _convolution_type(site: Site) -> TensorType:
     fits = all(1 <= one <= extent for one, extent in zip(reach, padded))
     require(fits, f"a kernel {kernel[2:]} does not fit into {padded}")
     positions = [(n - one) // step + 1 for n, one, step in zip(padded, reach, stride)]
-    return rules.tensor(site, (shape[0], math.prod(positions), kernel[0]))
+    windows = (shape[0], math.prod(positions), math.prod(kernel[1:]))
+    require(is_shape(windows), "its windows have too many elements")
+    return rules.tensor(site, (*windows[:2], kernel[0]))
 
 
 def _convolution(site: Site, x: np.ndarray) -> np.ndarray:

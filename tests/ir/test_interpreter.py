@@ -257,11 +257,16 @@ def test_convolution_is_that_of_torch(
         ({"groups": 0}, "0 groups"),
         ({"dilation": [9]}, "does not fit into"),
         ({"side": "server"}, "only the client computes it"),
+        ({"padding": [1 << 19], "shape": (1 << 10, 2, 5)}, "too many elements"),
+        (
+            {"padding": [(1 << 18) - 8], "shape": (1 << 10, 2, 5)},
+            "its windows have too many elements",
+        ),
     ],
 )
 def test_convolutions_that_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(AtlasError, match=message):
-        convolution((1, 2, 5), np.ones((3, 2, 2)), np.ones(3), **options)
+        convolution(**{"shape": (1, 2, 5), **options}, kernel=np.ones((3, 2, 2)), bias=np.ones(3))
 
 
 def gathered(axis: int, elements: list[int]) -> Module:
