@@ -34,6 +34,7 @@ COMPUTED = ("cls", "mean")
 """Poolings with a rule in the frontend."""
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 """Classes of ``torch.nn`` that may end a linear layer; no other name is looked up."""
+_PLACES = ("module_input_name", "module_output_name")
 
 
 @dataclass(frozen=True)
@@ -140,9 +141,6 @@ def _step(root: Path, module: dict[str, Any]) -> Step | None:
     if kind == "LayerNorm":
         return Step("LayerNorm", path)
     return Step("Normalize", path) if kind == "Normalize" and plain else None
-
-
-_PLACES = ("module_input_name", "module_output_name")
 
 
 def _poolings(facts: dict[str, Any]) -> tuple[str, ...]:
