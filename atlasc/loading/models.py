@@ -260,7 +260,7 @@ def model_of(
             remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .pt2 or a "
             ".pt",
         )
-    model = unwrapped(model, note)
+    model, left = encoder_of(unwrapped(model, note))
     tensors = (*model.parameters(), *model.buffers())
     meta = any(tensor.is_meta for tensor in tensors)
     plain = all(
@@ -282,7 +282,7 @@ def model_of(
             whole = f"the {what} cannot be saved for the clients of the program"
             with explained(whole, remedy=remedy), quiet_transformers():
                 part.save_pretrained(str(folder))
-    return LoadedModel(module, _kind(config), config, folder, kept=kept)
+    return LoadedModel(module, _kind(config), config, folder, kept=kept, notes=tuple(left))
 
 
 def load_model(

@@ -25,11 +25,13 @@ def encoder_of(module: Any) -> tuple[torch.nn.Module, Notes]:
 
     A classifier that reads its own text with a decoder is not such a model.
     """
+    if not getattr(getattr(module, "config", None), "is_encoder_decoder", False):
+        return module, []
     from transformers import AutoModel
 
     base = AutoModel._model_mapping.get(type(module.config), None)
-    whole = type(module) is base or module.can_generate()
-    if not (getattr(module.config, "is_encoder_decoder", False) and whole):
+    whole = type(module) is base or (hasattr(module, "can_generate") and module.can_generate())
+    if not whole:
         return module, []
     encoder = module.get_encoder()
     return encoder, [

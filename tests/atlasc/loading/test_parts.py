@@ -28,7 +28,7 @@ from atlasc.compilation.prepare import input_specs, trace_model
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import load_model
+from atlasc.loading.models import load_model, model_of
 
 BART = {
     "vocab_size": 40, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1,
@@ -105,6 +105,12 @@ def test_the_encoder_of_an_encoder_decoder(
         wanted = whole.get_encoder()(**{n: torch.from_numpy(a) for n, a in given.arrays.items()})
     (found,) = interpret(module, given.arrays).values()
     np.testing.assert_allclose(found, wanted.last_hidden_state, atol=1e-5)
+
+
+def test_the_encoder_of_a_model_in_memory() -> None:
+    loaded = model_of(bart())
+    assert type(loaded.module) is BartEncoder
+    assert "BartForConditionalGeneration" in loaded.notes[0][0]
 
 
 def test_a_classifier_keeps_its_decoder(tmp_path: Path) -> None:
