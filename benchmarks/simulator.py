@@ -63,10 +63,10 @@ def main() -> None:
     model = load_model(texts.model_directory())
     rows = texts.short_texts(options.texts, TOKENS)
     arrays = inputs_of(rows, model, TOKENS).arrays
-    module = trace(model.module, arrays, name="minilm")
+    module = trace(model.module, arrays, name="minilm", outputs="last_hidden_state")
     with torch.no_grad():
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        expected = model.module(**tensors).last_hidden_state.numpy()
+        expected = model.module(**tensors)["last_hidden_state"].numpy()
 
     calibration = calibrate(module, arrays, margin=MARGIN)
     plain, module = module, apply_recipe(module, "is", calibration)

@@ -105,6 +105,7 @@ def searched(arguments: argparse.Namespace) -> tuple[PreparedModel, Front, Searc
         centre_keys=not arguments.keep_keys,
         prefixes=arguments.prefixes,
         sequence_length=TOKENS,
+        outputs="last_hidden_state",
         margin=arguments.margin,
         held_back=arguments.held_back / given,
         seed=arguments.seed,

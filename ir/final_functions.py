@@ -18,7 +18,7 @@ class FinalFunction:
     Attributes:
         numpy: the function of an array whose rows are along the last axis; a NaN makes only its own
             row NaN.
-        forms: how models write it, see ``passes/frontend/patterns.py``.
+        forms: how models write it, see ``passes/frontend/rules/patterns.py``.
         of_elements: whether it maps each number separately.
         keeps_order: whether the greatest element of a row stays the greatest.
     """

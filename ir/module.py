@@ -12,7 +12,14 @@ import numpy as np
 from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, require, symbols_in
-from atlasc.ir.ops import ckks, ckks_attention, nn, poly, tensors  # noqa: F401  (the registry)
+from atlasc.ir.ops import (  # noqa: F401  (the registry)
+    ckks,
+    ckks_attention,
+    client,
+    nn,
+    poly,
+    tensors,
+)
 from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 

@@ -28,7 +28,8 @@ class ScalarFunction:
         meaning: the function of x, given the elementary functions of a library (see ``_library``).
             No branch may lose digits by cancellation, because coefficients are computed with it.
         forms: how models write the function, as aten ops on x, such as ``relu(x) ** 2``. Arguments
-            that a form leaves out must have their default. See ``passes/frontend/patterns.py``.
+            that a form leaves out must have their default. See
+            ``passes/frontend/rules/patterns.py``.
         positive_domain: whether the function is only defined for positive arguments.
         gate: an odd function s with limits -1 and 1 such that the function is x (1 + s(x)) / 2.
         linear_beyond: magnitude of x beyond which the function is 0 or x up to about 0.6 percent.
@@ -117,6 +118,7 @@ def _tanh_argument(m: Any, x: Any) -> Any:
 
 
 _TANH_FORM = f"(1 + tanh({math.sqrt(2 / math.pi)} * (x + 0.044715 * x**3)))"
+_BLOOM_FORM = f"(1 + tanh({math.sqrt(2 / math.pi)} * x * (1 + 0.044715 * x * x)))"
 _ERF_FORM = f"(1 + erf(x / {math.sqrt(2)}))"
 
 ACTIVATIONS = {
@@ -134,7 +136,7 @@ ACTIVATIONS = {
             "gelu_tanh",
             "The tanh form of GELU, x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) / 2.",
             lambda m, x: x * m.sigmoid(2 * _tanh_argument(m, x)),
-            ("gelu(x, approximate='tanh')", f"0.5 * x * {_TANH_FORM}"),
+            ("gelu(x, approximate='tanh')", f"0.5 * x * {_TANH_FORM}", f"x * 0.5 * {_BLOOM_FORM}"),
             gate=lambda m, x: m.tanh(_tanh_argument(m, x)),
             linear_beyond=3.5,
         ),

@@ -107,13 +107,17 @@ def client_module(module: Module) -> Module:
     Every ``nn.encrypt`` becomes an output of the same name: the outputs are the inputs of the poly
     module that ``expand`` makes from the same module.
     """
-    rewriter = Rewriter(module)
+    rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
         if op.name == "nn.encrypt":
             rewriter.module.add(
                 "nn.output", rewriter.operands(op), {"name": op.value.name}, op.location
             )
-        elif op.result is not None and op.result.tensor.side == "client":
+        elif op.result is not None and (
+            op.result.tensor.side == "client"
+            # a mask that the client counts positions by
+            or any(u.result and u.value.tensor.side == "client" for u in users[op.result])
+        ):
             rewriter.copy(op)
     return without_dead_ops(rewriter.module)
 

@@ -253,6 +253,7 @@ RULES: dict[str, Rule] = {
     "poly.square": lambda site, d, x: (2 * d * x[0],),
     "poly.double": lambda site, d, x: (d * d.dtype.type(2 ** site.attributes["times"]),),
     "poly.add_constant": lambda site, d, x: (d,),
+    "poly.add_positions": lambda site, d, x: (d,),
     "poly.scale": lambda site, d, x: (d * site.like("factor", d),),
     "poly.affine": lambda site, d, x: (d * site.like("scale", d),),
     "poly.row_sum": lambda site, d, x: (np.broadcast_to(d, x[0].shape),),

@@ -69,7 +69,7 @@ class ModelOptions(Options):
     sequence_length: int | None = range_option("Tokens of a text.", minimum=1)
     outputs: str | None = option(
         "Outputs that the program computes: names separated by commas, or all [default: "
-        "logits, else last_hidden_state, else the first].",
+        "logits, else sentence_embedding, last_hidden_state or the first].",
     )
     trust_pickle: bool = switch("Unpickle a .pt file, which can run any code in it.")
 

@@ -24,6 +24,7 @@ from atlasc.loading import IDS, MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.shapes import spectrogram_shape
 from atlasc.loading.texts.lengths import with_prefixes
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
@@ -315,6 +316,8 @@ def input_specs(
             if None in extents:
                 raise AtlasError("the model's config does not give the image size")
             shape = (channels or 3, *extents)
+        elif name.startswith("input_") and name != IDS:
+            dtype, shape = "f32", spectrogram_shape(model, name)
         else:
             length, limit = sequence_length or DEFAULT_LENGTH, model.size("max_position_embeddings")
             if limit is not None and length > limit:

@@ -220,7 +220,7 @@ class PackedLatency:
     def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""
         if packing not in self._programs:
-            self._programs[packing] = self._cut(self._first, packing)
+            self._programs[packing] = self._cut(self._first, packing, self._reference)
             self._register(packing, self._programs[packing], self._reference)
         return self._programs[packing]
 
@@ -266,7 +266,7 @@ class PackedLatency:
             name: like.get(_alike(op), self._reference[name]) for name, op in self._ops.items()
         }
         chosen |= {name: given[name] for name in names}
-        self._register(packing, self._cut(self._poly(chosen), packing), chosen)
+        self._register(packing, self._cut(self._poly(chosen), packing, chosen), chosen)
 
     def _register(
         self, packing: PackingChoice, found: SegmentedProgram, given: Approximations
@@ -282,8 +282,12 @@ class PackedLatency:
     def _poly(self, approximations: Approximations) -> Module:
         return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
 
-    def _cut(self, poly: Module, packing: PackingChoice) -> SegmentedProgram:
-        return cut(packed(poly, *packing), self._places)
+    def _cut(self, poly: Module, packing: PackingChoice, given: Approximations) -> SegmentedProgram:
+        sums = {
+            place: sum(len(self._outline(name, given)[1].polynomials) for name in names)
+            for place, names in self._places.items()
+        }
+        return cut(packed(poly, *packing), self._places, sums)
 
 
 class TimedChain:

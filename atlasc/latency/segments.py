@@ -104,10 +104,19 @@ def places_of(module: Module) -> dict[SegmentKey, list[str]]:
     return found
 
 
-def cut(packed: Module, places: Mapping[SegmentKey, Sequence[str]]) -> SegmentedProgram:
-    """The segments of a packed program without levels; ``places``: see `places_of`.
+def cut(
+    packed: Module, places: Mapping[SegmentKey, Sequence[str]], sums: Mapping[SegmentKey, int]
+) -> SegmentedProgram:
+    """The segments of a packed program without levels.
 
-    Raises AtlasError for a program with several encrypted inputs.
+    Args:
+        packed: the program.
+        places: see `places_of`.
+        sums: number of Chebyshev sums of the nonlinear ops at each place. If several tokens are
+            selected early, a program has copies of a sum, one after the other.
+
+    Raises:
+        AtlasError: the program has several encrypted inputs, or copies of only some sums.
     """
     ops = [op for op in packed.ops if _is_encrypted(op)]
     if [op.name for op in ops].count("ckks.input") != 1 or ops[0].name != "ckks.input":
@@ -120,13 +129,12 @@ def cut(packed: Module, places: Mapping[SegmentKey, Sequence[str]]) -> Segmented
     for end in _ends(ops, number):
         inside = ops[start + 1 : end + 1]
         keys = list(dict.fromkeys(place for op in inside if (place := _place(op)) is not None))
-        opened = [op for op in inside if op.name == "ckks.chebyshev" and _place(op) is not None]
-        opened.sort(key=lambda op: keys.index(_place(op) or ("", "")))
+        opened = _opened(inside, keys, sums)
         pieces = []
         for op in inside:
             piece = Piece(tuple(number[v.op] - start for v in op.operands if v.op in number))
             if op in opened:
-                piece = replace(piece, open=opened.index(op))
+                piece = replace(piece, open=opened[op])
             elif op.result is not None:
                 depth, profile = op.levels(packed.symbols), profile_of(op)
                 piece = replace(piece, depth=depth, profile=profile)
@@ -139,6 +147,27 @@ def cut(packed: Module, places: Mapping[SegmentKey, Sequence[str]]) -> Segmented
         cuts.append(Cut(names, ProgramSegment(tuple(pieces), end == len(ops) - 1)))
         start = end
     return SegmentedProgram(_width(ops[0]), tuple(cuts))
+
+
+def _opened(
+    ops: Sequence[Op], keys: Sequence[SegmentKey], sums: Mapping[SegmentKey, int]
+) -> dict[Op, int]:
+    """The number of each open Chebyshev sum; copies of a sum have one number."""
+    found: dict[Op, int] = {}
+    first = 0
+    for key in keys:
+        own = [op for op in ops if op.name == "ckks.chebyshev" and _place(op) == key]
+        copies, rest = divmod(len(own), max(1, sums[key]))
+        if rest:
+            raise AtlasError(
+                "the latency of this program cannot be predicted",
+                where=key[0],
+                why=f"it has {len(own)} copies of {sums[key]} sums",
+                remedy="use --cost levels",
+            )
+        found.update({op: first + place // max(1, copies) for place, op in enumerate(own)})
+        first += sums[key]
+    return found
 
 
 def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,16 +20,19 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Op
 from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.model_files.adapters import check_adapter
+from atlasc.loading.model_files.directories import model_directory
 from atlasc.loading.model_files.huggingface import (
     SAVE_REMEDY,
     build,
     load_tokenizer,
     quiet_transformers,
+    read_as_sentences,
     read_config,
     read_object,
     tokenizer_errors,
 )
-from atlasc.loading.model_files.sentence import left_to_the_client
+from atlasc.loading.model_files.parts import encoder_of, sentence_encoder
+from atlasc.loading.model_files.sentence import Sentences, sentences_of
 from atlasc.loading.model_files.torch_files import Shape, load_exported_program, load_pt
 from atlasc.loading.model_files.weights import load_weights
 from atlasc.loading.model_files.wrappers import named_inputs, unwrapped
@@ -65,6 +67,7 @@ class LoadedModel:
             bundle; None instead of a shape or a size that is free. Empty for other models.
         kept: keeps the temporary directory of a model that was not read from files.
         notes: what of the files is not read or computed, as pairs of a headline and details.
+        sentences: what a folder of sentence-transformers says beside its Transformer.
     """
 
     module: torch.nn.Module
@@ -75,6 +78,7 @@ class LoadedModel:
     shapes: dict[str, Shape | None] = field(default_factory=dict)
     kept: TemporaryDirectory[str] | None = None
     notes: tuple[tuple[str, str], ...] = ()
+    sentences: Sentences | None = None
 
     @property
     def name(self) -> str:
@@ -160,7 +164,18 @@ class LoadedModel:
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | ProgramTokenizer | None:
         """The tokenizer beside the model, loaded at first use; see `load_tokenizer`."""
-        return load_tokenizer(self.directory)
+        found = load_tokenizer(self.directory)
+        if found is not None and self.sentences is not None:
+            read_as_sentences(found, self.sentences)
+        return found
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Tokens of a text that sentence-transformers reads; None for folders of others."""
+        if self.sentences is None:
+            return None
+        most = getattr(self.tokenizer, "model_max_length", None)
+        return most if type(most) is int and 0 < most < 1 << 25 else None
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts. Raises AtlasError if the model has no tokenizer, or the tokenizer
@@ -245,7 +260,7 @@ def model_of(
             remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .pt2 or a "
             ".pt",
         )
-    model = unwrapped(model, note)
+    model, left = encoder_of(unwrapped(model, note))
     tensors = (*model.parameters(), *model.buffers())
     meta = any(tensor.is_meta for tensor in tensors)
     plain = all(
@@ -267,7 +282,7 @@ def model_of(
             whole = f"the {what} cannot be saved for the clients of the program"
             with explained(whole, remedy=remedy), quiet_transformers():
                 part.save_pretrained(str(folder))
-    return LoadedModel(module, _kind(config), config, folder, kept=kept)
+    return LoadedModel(module, _kind(config), config, folder, kept=kept, notes=tuple(left))
 
 
 def load_model(
@@ -307,7 +322,7 @@ def load_model(
     if isinstance(tensors, torch.nn.Module):
         config: Any = getattr(tensors, "config", None)
         return LoadedModel(tensors.float().eval(), _kind(config), config, path)
-    source = path if is_pickle else _model_directory(reference, path)
+    source = path if is_pickle else model_directory(reference, path)
     directory = path.parent if is_pickle else source
     if is_pickle and not (directory / "config.json").is_file():
         raise AtlasError(
@@ -323,8 +338,16 @@ def load_model(
             module, notes = load_weights(source, config, model_class, tensors)
         else:
             module, notes = build(config, model_class, meta=True), []
-    notes += left_to_the_client(directory)
-    return LoadedModel(module.eval(), _kind(config), module.config, source, notes=tuple(notes))
+    part, left = encoder_of(module)
+    notes += left
+    sentences = sentences_of(directory)
+    if sentences is not None:
+        notes += sentences.notes
+        if sentences.steps is not None:
+            part = sentence_encoder(part, sentences.steps, weights=weights)
+    return LoadedModel(
+        part.eval(), _kind(config), module.config, source, notes=tuple(notes), sentences=sentences
+    )
 
 
 def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
@@ -346,40 +369,6 @@ def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
     if IDS in shapes:  # lengths of texts are checked when they are padded
         shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])
     return LoadedModel(None, "client", config, folder, shapes=shapes)
-
-
-def _model_directory(reference: str | Path, path: Path) -> Path:
-    """The directory of a reference; a name is looked up in the local cache and never downloaded."""
-    if path.is_dir():
-        check_adapter(path, lambda headline, details: None)
-        if not (path / "config.json").is_file():
-            fault = "has no config.json" if any(path.iterdir()) else "is empty"
-            raise AtlasError(
-                f"model directory {path} {fault}",
-                why="config.json names the architecture",
-                remedy=f"copy a HuggingFace model there, or {SAVE_REMEDY}",
-            )
-        return path
-    if path.exists():
-        raise AtlasError(
-            f"{path} is not a model",
-            remedy="give a HuggingFace directory, a .pt2 archive or a .pt file",
-        )
-    name = str(reference)
-    if not path.is_absolute() and not name.startswith((".", "~")) and name.count("/") <= 1:
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
-
-        with suppress(HFValidationError):
-            cached = try_to_load_from_cache(name, "config.json")
-            if isinstance(cached, str):
-                return Path(cached).parent
-    raise AtlasError(
-        f"model {name} not found",
-        why="there is no such directory or file, and no model of that name in the local "
-        "HuggingFace cache; atlasc never downloads",
-        remedy=f"check the path, or download the model first: hf download {name}",
-    )
 
 
 def _kind(config: Any) -> str:

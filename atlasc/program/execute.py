@@ -17,7 +17,7 @@ from atlasc.ir.opdef import Symbol
 from atlasc.program.counting_engine import CountingEngine
 from atlasc.program.engine import Ct, Engine
 from atlasc.program.function import EngineParameters, Function
-from atlasc.program.kernels import attention, elementwise, linear, low_features, rows
+from atlasc.program.kernels import attention, elementwise, linear, rotary, rows
 from atlasc.program.kernels.context import Context
 from atlasc.program.plaintexts import MASK
 from atlasc.program.record import Register
@@ -27,7 +27,7 @@ _NAMED = (
     linear.linear_transform, elementwise.add_plain, elementwise.bootstrap, elementwise.chebyshev,
     elementwise.double, elementwise.drop, elementwise.gather, elementwise.mul_plain,
     elementwise.rotate_sum, elementwise.select, elementwise.spread, elementwise.square,
-    attention.ct_matmul_pv, attention.ct_matmul_qk, low_features.rotary,
+    attention.ct_matmul_pv, attention.ct_matmul_qk, rotary.rotary,
     rows.replicate, rows.row_context, rows.row_scores,
 )  # fmt: skip
 KERNELS: dict[str, Callable[..., list[Register]]] = {

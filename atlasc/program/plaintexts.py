@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.ops.masks import shares
+from atlasc.ir.ops.masks import positions, shares
 
 NOWHERE = -1
 """Entry of a table where a lookup is zero."""
@@ -227,5 +227,6 @@ def log_hidden(mask: NDArray[Any]) -> NDArray[np.float64]:
 DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
     "log_hidden": log_hidden,
     "shares": shares,
+    "positions": positions,
 }
 """Derived arrays that a lookup may use instead of the array itself."""

@@ -18,8 +18,8 @@ from atlasc.program.plaintexts import (
     Table,
 )
 
-_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES = range(6)
-_SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES}
+_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES, _POSITIONS = range(7)
+_SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES, "positions": _POSITIONS}
 """Kinds of arrays in which a lookup finds its elements; see ``Lookup::Source``."""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.ops.masks import keep_mask
+from atlasc.ir.ops.masks import keep_mask, positions
 from atlasc.ir.ops.tensors import mean_weights
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.polynomials.arithmetic import OPERATORS, Arithmetic
@@ -134,6 +134,7 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
         constant: gives the constants.
         keep: softmax: the keys that each query may see, broadcast to the scores; None for all. Mean
             over the tokens that a mask keeps: the weight of each token, broadcast to the operand.
+            Positions: what is added to the scores.
     """
     import torch
 
@@ -150,6 +151,8 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
             return x * arrays[1]
         case "add_constant":
             return x + constant("value")
+        case "add_positions":
+            return x + keep
         case "scale":
             return x * constant("factor")
         case "transpose":
@@ -264,7 +267,7 @@ class TorchSimulator(Simulator):
                     self._nonlinear(op, inputs, batch, chosen)
                 else:
                     arrays = [batch.values[one] for one in op.operands if one not in public]
-                    weights = self._mean_weights(op, public, len(arrays[0]) // _count(inputs))
+                    weights = self._of_mask(op, public, len(arrays[0]) // _count(inputs))
                     batch.values[op.result] = exact(op, arrays, self._constant(op), weights)
                 for operand in op.operands:
                     if self._last_use[operand] is op:
@@ -329,15 +332,20 @@ class TorchSimulator(Simulator):
         algorithm = algorithm_of(op, site, approximation)
         return TorchArithmetic(x, kept).run(algorithm, x)
 
-    def _mean_weights(self, op: Op, public: Uploaded, settings: int) -> Any:
-        """Weights of the tokens in a mean over the tokens that a mask keeps, for ``settings``
-        settings.
+    def _of_mask(self, op: Op, public: Uploaded, settings: int) -> Any:
+        """What an op makes of a mask, for ``settings`` settings: weights of the tokens, in a mean
+        over those that the mask keeps, or what is added to scores.
         """
         masks = [public[operand] for operand in op.operands if operand in public]
         if not masks:
             return None
-        weights = np.asarray(mean_weights(op.site(self.symbols), masks[0]), np.float32)
-        return self._tensor(np.concatenate([weights] * settings))
+        site = op.site(self.symbols)
+        if op.name == "nn.add_positions":
+            slopes = site.constant("slopes")[:, None, None]
+            made = slopes * positions(masks[0])[:, None, None, :]
+        else:
+            made = mean_weights(site, masks[0])
+        return self._tensor(np.concatenate([np.asarray(made, np.float32)] * settings))
 
     def _constant(self, op: Op) -> Constants:
         def constant(name: str) -> Any:

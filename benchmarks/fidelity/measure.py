@@ -145,7 +145,7 @@ class HuggingFace:
 
         with torch.inference_mode():
             found = self._module(**{name: torch.from_numpy(a) for name, a in arrays.items()})
-        answer = found.logits if "logits" in found else found.last_hidden_state
+        answer = found["logits" if "logits" in found else "last_hidden_state"]
         return np.asarray(answer.double().numpy())
 
 

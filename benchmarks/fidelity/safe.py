@@ -65,21 +65,24 @@ class Case:
         data: for calibration and search.
         tried: inputs by the name of their source.
         length: tokens of the program; None for images.
+        outputs: of the program; None for the model's own.
     """
 
     model: Path
     data: Any
     tried: Mapping[str, Any]
     length: int | None = None
+    outputs: str | None = None
 
 
 def minilm(chosen: argparse.Namespace) -> Case:
-    """Embeddings: compiled on descriptions of software."""
+    """Embeddings of tokens: compiled on descriptions of software."""
     count, kinds = chosen.inputs, ("descriptions", "code", "licences", "random")
     tried = {kind: sources.rows(kind, "full", count, skip=CALIBRATION) for kind in kinds}
     tried["short code"] = sources.rows("code", "short", count, skip=CALIBRATION)
     data = sources.rows("descriptions", "full", CALIBRATION)
-    return Case(sources.texts.model_directory(), data, tried, sources.TOKENS)
+    model, outputs = sources.texts.model_directory(), "last_hidden_state"
+    return Case(model, data, tried, sources.TOKENS, outputs)
 
 
 def digits(chosen: argparse.Namespace) -> Case:
@@ -168,7 +171,9 @@ def programs(case: Case, place: Path, points: int) -> Iterator[Bundle]:
 
     def program(folder: Path, **limits: Any) -> Bundle:
         if not folder.exists():
-            options = CompileOptions(sequence_length=case.length, target="sim", **limits)
+            options = CompileOptions(
+                sequence_length=case.length, target="sim", outputs=case.outputs, **limits
+            )
             compile_model(str(case.model), case.data, folder, options, progress)
         return load_bundle(folder)
 
@@ -177,7 +182,7 @@ def programs(case: Case, place: Path, points: int) -> Iterator[Bundle]:
     if not points:
         return
     if not (place / "front").exists():
-        searched = SearchOptions(sequence_length=case.length)
+        searched = SearchOptions(sequence_length=case.length, outputs=case.outputs)
         prepared = prepare(str(case.model), case.data, searched, progress)
         save_front(
             place / "front", search(prepared, searched, progress), prepared.calibration, None

@@ -82,7 +82,9 @@ def minilm(tokens: int, recipe: str | None, options: dict[str, Any], steps: Step
     from atlasc.compilation.options import CompileOptions
     from atlasc.compilation.prepare import prepare
 
-    options_ = CompileOptions(target="sim", recipe=recipe, sequence_length=tokens, **options)
+    options_ = CompileOptions(
+        target="sim", recipe=recipe, sequence_length=tokens, outputs="last_hidden_state", **options
+    )
     saved = None if options_.front is None else load_front(options_.front)
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "texts.txt"

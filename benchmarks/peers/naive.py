@@ -261,6 +261,8 @@ def _masked(program: Naive[Ct], op: Op, x: Blocks, mask: np.ndarray | None = Non
     attributes, rows = op.attributes, program.rows
     fill, log_keys = attributes.get("fill", 0.0), attributes.get("log_keys", 0.0)
     causal = attributes.get("causal", False)
+    if {"bias", "slopes"} & set(attributes):
+        raise NotImplementedError("constants that are added to scores")
 
     def apply(ct: Ct, block: int, c: int, real: np.ndarray) -> Ct:
         def keep() -> np.ndarray:

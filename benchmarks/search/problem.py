@@ -47,6 +47,6 @@ def minilm(inputs: int, space: str) -> SearchProblem:
     model = load_model(texts.model_directory())
     arrays = inputs_of(texts.windows(inputs, TOKENS), model, TOKENS).arrays
     one = {name: array[:1] for name, array in arrays.items()}  # an encrypted run answers one text
-    module = trace(model.module, one, name="minilm")
+    module = trace(model.module, one, name="minilm", outputs="last_hidden_state")
     calibration = calibrate(module, arrays, margin=MARGIN)
     return SearchProblem(module, calibration, arrays, parametrisation=PRESETS[space])

@@ -220,7 +220,7 @@ declare_ckks("ckks.mul_plain",
              A("value", "scalar or symbol", "broadcast to the packed tensor"),
              A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),
-             ONLY_FIRST,
+             *PADDING,
              A("layout", "layout", "of the result, where a replicated operand grows an axis",
                optional=True),
              levels=1)  # fmt: skip

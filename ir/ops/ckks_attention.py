@@ -10,7 +10,7 @@ from atlasc.ir.opdef import RuleError, Site, require
 from atlasc.ir.ops import rules
 from atlasc.ir.ops.ckks import LAYOUT, declare_ckks, first_layout
 from atlasc.ir.ops.masks import CAUSAL, QUERY
-from atlasc.ir.ops.poly import FILL, LOG_KEYS
+from atlasc.ir.ops.poly import FILL, LOG_KEYS, SCORE_BIAS, SLOPES
 
 QK_LEVELS = 3  # masks of the rotations, product, packing mask
 PV_LEVELS = 3  # extraction mask (at the level of V's rotation masks), product, last rotation masks
@@ -26,6 +26,9 @@ def _masked(site: Site, operand: int, scores: Layout) -> Layout:
         raise RuleError(f"scores have an axis s, the layout {scores} has none")
     keys = scores.extent("t" if scores.field("t") else "s")
     rules.check_query(site, keys)
+    queries = keys if scores.field("t") else 1
+    rules.check_score_bias(site, (scores.extent("g"), queries, keys))
+    rules.check_slopes(site, scores.extent("g"))
     for mask in site.types[operand:]:
         rules.check_mask(mask, (scores.extent("b"), keys))
     return scores
@@ -39,7 +42,8 @@ def _scores(site: Site) -> Layout:
 
 declare_ckks("ckks.ct_matmul_qk",
              "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
-             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, LAYOUT, levels=QK_LEVELS)  # fmt: skip
+             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
+             levels=QK_LEVELS)  # fmt: skip
 declare_ckks("ckks.mask_zero",
              "Sets masked keys and padding keys, which all hold ``value``, to 0.",
              "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
@@ -75,7 +79,7 @@ def _row_scores(site: Site) -> Layout:
 
 declare_ckks("ckks.row_scores",
              "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
-             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, LAYOUT,
+             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
              levels=_row_levels(1, LOW_ROW_SCORE_LEVELS))  # fmt: skip
 
 

@@ -42,3 +42,8 @@ def shares(mask: np.ndarray) -> np.ndarray:
     """
     kept = mask.astype(bool)
     return np.asarray(kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1))
+
+
+def positions(mask: np.ndarray) -> np.ndarray:
+    """The kept tokens before each token of a mask [batch, tokens]; 0 where there are none."""
+    return np.maximum(mask.astype(bool).cumsum(axis=-1) - 1, 0)

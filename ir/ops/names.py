@@ -15,7 +15,6 @@ OpName: TypeAlias = Literal[
     "nn.encrypt",
     "nn.embedding",
     "nn.position_ids",
-    "nn.patchify",
     "nn.softmax",
     "nn.layer_norm",
     "nn.rms_norm",
@@ -43,8 +42,11 @@ OpName: TypeAlias = Literal[
     "nn.select",
     "nn.mean",
     "nn.center",
+    "nn.add_positions",
     "nn.repeat",
     "nn.rotary",
+    "nn.convolution",
+    "nn.gather",
     "poly.square",
     "poly.sub",
     "poly.affine",
@@ -66,6 +68,7 @@ OpName: TypeAlias = Literal[
     "poly.select",
     "poly.mean",
     "poly.center",
+    "poly.add_positions",
     "poly.repeat",
     "poly.rotary",
     "ckks.input",
@@ -104,7 +107,7 @@ class Attributes(TypedDict, total=False):
     approximation: ApproximationAttribute
     # axes that are summed
     axes: list[str]
-    # from 0
+    # from 0; from 1
     axis: int
     # rotations of the operand
     baby_steps: int
@@ -112,16 +115,16 @@ class Attributes(TypedDict, total=False):
     basis: str
     # [features]
     beta: Symbol
-    # [out]
+    # added to visible scores, broadcast to [heads, queries, keys]; [out]
     bias: Symbol
+    # zeros before and after each axis, in pairs
+    border: list[int]
     # magnitude that the result may not exceed, because it is bootstrapped
     bound: float
     # a query sees no later key
     causal: bool
     # the client subtracts the mean of the last axis
     centred: bool
-    # a zero row comes first
-    class_token: bool
     # [degree + 1] or [channels, degree + 1], T₀ first; [degree + 1] or [features, degree + 1], T₀
     # first
     coefficients: Symbol | list[float]
@@ -129,10 +132,14 @@ class Attributes(TypedDict, total=False):
     copy_padding: bool
     # [n, d]; rotary table [n, d]
     cos: Symbol
+    # step between the elements under the kernel, along each axis
+    dilation: list[int]
     # [low, high], mapped to (−1, 1)
     domain: list[float]
     # f64 or i64
     dtype: str
+    # their numbers
+    elements: list[int]
     # added to the variance or mean square
     epsilon: float
     # the values are multiplied by it (default 1); the client multiplies by it (default 1);
@@ -147,6 +154,8 @@ class Attributes(TypedDict, total=False):
     gain: float
     # [features]
     gamma: Symbol
+    # channels are convolved in so many groups
+    groups: int
     # of a packed value: the poly value whose elements its slots hold
     holds: str
     # from 0
@@ -174,14 +183,12 @@ class Attributes(TypedDict, total=False):
     noise_gain: float
     # zero in unused slots: only their index 0 stays
     only_first: bool
-    # id of the padding, and its position
+    # id of the padding, and its position; 0 for a mask
     padding: int
     # two diagonals share a complex plaintext
     paired: bool
     # the nonlinear function that the op was expanded from
     part: str
-    # side of a patch in pixels
-    patch: int
     # slots after which the operand repeats: a narrow bootstrap
     period: int
     # result axis i is operand axis permutation[i]
@@ -200,6 +207,10 @@ class Attributes(TypedDict, total=False):
     side: str
     # [n, d]; rotary table [n, d]
     sin: Symbol
+    # [heads]: times the visible keys before a key is added to its score; [heads]
+    slopes: Symbol
+    # step of the kernel along each axis
+    stride: list[int]
     # [vocabulary, features]
     table: Symbol
     # doublings
@@ -210,7 +221,7 @@ class Attributes(TypedDict, total=False):
     valid: list[float]
     # what every masked weight holds; broadcast to x; broadcast to the packed tensor
     value: Symbol | float
-    # [out, in]
+    # [out, in]; [out, channels / groups, *kernel]
     weight: Symbol
     # zero in padding tokens (else they copy token 0)
     zero_padding: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,11 +56,11 @@ declare("nn.embedding", "Rows of a table by id.", "ids", _embedding_type,
 
 def _position_ids_type(site: Site) -> TensorType:
     (ids,) = site.types
-    fits = ids.dtype == "i64" and ids.side == "client" and len(ids.shape) == 2
-    require(fits, "token ids of the client, [batch, tokens], of dtype i64, are needed")
+    fits = ids.dtype == "i64" and ids.side != "server" and len(ids.shape) == 2
+    require(fits, "token ids or a public mask, [batch, tokens], of dtype i64, are needed")
     padding = site.attributes["padding"]
     require(0 <= padding < MAX_ELEMENTS, f"padding = {padding} is no id of a vocabulary")
-    return ids
+    return replace(ids, side="client")
 
 
 def position_ids(ids: np.ndarray, padding: int) -> np.ndarray:
@@ -70,35 +71,11 @@ def position_ids(ids: np.ndarray, padding: int) -> np.ndarray:
     return np.cumsum(kept, axis=1) * kept + padding
 
 
-declare("nn.position_ids", "Positions that count the tokens that are not padding (RoBERTa).", "ids",
-        _position_ids_type, A("padding", "int", "id of the padding, and its position"),
+declare("nn.position_ids",
+        "Positions that count the tokens that are not padding (RoBERTa), by ids or by a mask.",
+        "ids", _position_ids_type,
+        A("padding", "int", "id of the padding, and its position; 0 for a mask"),
         evaluate=lambda site, ids: position_ids(ids, site.attributes["padding"]))  # fmt: skip
-
-
-def _patchify_type(site: Site) -> TensorType:
-    shape, patch = site.shape(), site.attributes["patch"]
-    whole = len(shape) == 4 and patch >= 1 and not (shape[2] % patch or shape[3] % patch)
-    wanted = f"an image [B,C,H,W] whose sides divide by {patch} is needed, not {shape}"
-    require(whole, wanted)
-    patches = (shape[2] // patch) * (shape[3] // patch) + bool(site.attributes["class_token"])
-    return rules.tensor(site, (shape[0], patches, shape[1] * patch * patch))
-
-
-def _patchify(site: Site, image: np.ndarray) -> np.ndarray:
-    """[B,C,H,W] to [B,(1+)P,C·p·p], patches row by row; a zero row 0 for the class token."""
-    patch = site.attributes["patch"]
-    batch, channels, height, width = image.shape
-    grid = image.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    rows = grid.transpose(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch * patch)
-    if site.attributes["class_token"]:
-        rows = np.concatenate([np.zeros_like(rows[:, :1]), rows], axis=1)
-    return rows
-
-
-declare("nn.patchify", "Image to patch rows.", "image", _patchify_type,
-        A("patch", "int", "side of a patch in pixels"),
-        A("class_token", "bool", "a zero row comes first"),
-        evaluate=_patchify)  # fmt: skip
 
 
 def _softmax(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

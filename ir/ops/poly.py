@@ -8,7 +8,7 @@ from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.masks import CAUSAL, QUERY, keep_mask, log_hidden
+from atlasc.ir.ops.masks import CAUSAL, QUERY, keep_mask, log_hidden, positions
 from atlasc.ir.ops.nn import BASIS
 from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.ir.types import TensorType
@@ -17,6 +17,10 @@ FILL = A("fill", "float", "value of a masked score")
 LOG_KEYS = A("log_keys", "float",
              "times log(keys / visible keys) is added to visible scores (default 0)",
              optional=True)  # fmt: skip
+SCORE_BIAS = A("bias", "symbol", "added to visible scores, broadcast to [heads, queries, keys]",
+               optional=True)  # fmt: skip
+SLOPES = A("slopes", "symbol", "[heads]: times the visible keys before a key is added to its score",
+           optional=True)  # fmt: skip
 declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
         evaluate=lambda site, x: np.square(x), levels=1)  # fmt: skip
 declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
@@ -48,8 +52,20 @@ declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 
 
+def _biased_scores(site: Site) -> TensorType:
+    scores = rules.keys_mask(site)
+    rules.check_score_bias(site, scores.shape[1:])
+    rules.check_slopes(site, scores.shape[1])
+    return scores
+
+
 def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     keep = keep_mask(site, scores, mask)
+    if "bias" in site.attributes:
+        scores = scores + site.like("bias", scores)
+    if "slopes" in site.attributes and mask is not None:
+        slopes = site.like("slopes", scores)[:, None, None]
+        scores = scores + slopes * positions(mask)[:, None, None, :].astype(scores.dtype)
     if keep is None:
         return scores
     fill, log_keys = (
@@ -59,9 +75,9 @@ def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -
 
 
 declare("poly.mask_fill",
-        "The scores of visible keys plus ``log_keys`` · log(keys / visible keys), ``fill`` for "
-        "masked keys.",
-        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, LOG_KEYS,
+        "The scores of visible keys plus ``bias``, what ``slopes`` add and ``log_keys`` · log(keys "
+        "/ visible keys); ``fill`` for masked keys.",
+        "scores mask?", _biased_scores, CAUSAL, QUERY, FILL, LOG_KEYS, SCORE_BIAS, SLOPES,
         evaluate=_mask_fill)  # fmt: skip
 
 

@@ -86,6 +86,22 @@ def check_query(site: Site, tokens: int) -> None:
     require(0 <= query < tokens, f"query {query} is none of {tokens} tokens")
 
 
+def check_score_bias(site: Site, scores: tuple[int, ...]) -> None:
+    """Refuse a bias that does not broadcast to scores [heads, queries, keys]."""
+    bias = site.constant_shape("bias") if "bias" in site.attributes else (1, 1, 1)
+    fits = len(bias) == 3 and all(one in (1, n) for one, n in zip(bias, scores))
+    require(fits, f"bias of shape {bias} does not broadcast to scores {scores}")
+
+
+def check_slopes(site: Site, heads: int) -> None:
+    """Refuse slopes that are not one a head, or that lack the mask whose tokens they count."""
+    if "slopes" in site.attributes:
+        shape = site.constant_shape("slopes")
+        require(shape == (heads,), f"slopes of shape {shape} are not one for each of {heads} heads")
+        public = any(getattr(one, "side", "") == "public" for one in site.types)
+        require(public, "slopes count the tokens of a public mask")
+
+
 def check_mask(mask: object, wanted: tuple[int, int]) -> None:
     """Refuse what is no public mask [batch, tokens] of these extents."""
     fits = isinstance(mask, TensorType) and mask.shape == wanted and mask.side != "server"

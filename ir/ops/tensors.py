@@ -12,7 +12,7 @@ from atlasc.ir.final_functions import FINAL_FUNCTIONS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import Site, declare, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.masks import shares
+from atlasc.ir.ops.masks import positions, shares
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
@@ -191,6 +191,23 @@ declare("nn.mean poly.mean", "Mean along an axis, of the tokens that a public ma
         "x mask?", _mean_type, A("axis", "int", "from 0"), FACTOR, evaluate=_mean)  # fmt: skip
 declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
         evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=1)  # fmt: skip
+
+
+def _add_positions_type(site: Site) -> TensorType:
+    scores = rules.keys_mask(site)
+    rules.check_slopes(site, scores.shape[1])
+    return scores
+
+
+def _add_positions(site: Site, scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    slopes = site.like("slopes", scores)[:, None, None]
+    return scores + slopes * positions(mask)[:, None, None, :].astype(scores.dtype)
+
+
+declare("nn.add_positions poly.add_positions",
+        "Scores plus a slope times the visible keys before each key (ALiBi, Press et al. 2022).",
+        "scores mask", _add_positions_type, A("slopes", "symbol", "[heads]"),
+        evaluate=_add_positions)  # fmt: skip
 
 
 def _repeat_type(site: Site) -> TensorType:

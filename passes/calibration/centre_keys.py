@@ -310,7 +310,7 @@ def key_paths(module: Module, report: Report) -> list[KeyPath]:
 def _path(module: Module, softmax: Op, users: dict[Value, list[Op]]) -> KeyPath:
     factor = 1.0
     scores = softmax.operands[0].op
-    while scores.name in ("nn.scale", "nn.add_constant"):
+    while scores.name in ("nn.scale", "nn.add_constant", "nn.add_positions"):
         if scores.name == "nn.scale":
             if isinstance(scores.attributes["factor"], Symbol):
                 raise _NoPathError("its scores have different factors")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.frontend.graph import holding
+from atlasc.passes.frontend.exported.graph import holding
 
 if TYPE_CHECKING:
     import torch

@@ -18,6 +18,9 @@ from atlasc.passes.frontend.merge_linear import merge_linear_layers
 Users = dict[Value, list[Op]]
 Change = Callable[[np.ndarray], np.ndarray]
 # Ops f with f(c·x) = c·f(x) in their first operand, for a number c.
+_NORMS = ("", "nn.rms_norm", "nn.layer_norm")
+_CHAIN = (("", "nn.rotary"), ("nn.transpose",), _NORMS, ("nn.reshape",), _NORMS, ("nn.linear",))
+"""Ops above a repeat of heads, from below: of each step one, or none where a name is empty."""
 HOMOGENEOUS = ("nn.reshape", "nn.transpose", "nn.repeat", "nn.rotary", "nn.select", "nn.mean")
 
 
@@ -99,7 +102,10 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
 
 
 def _repeat_weights(module: Module, report: Report) -> Module:
-    """linear, reshape, transpose, (rotary,) repeat: repeat the rows of the weight instead."""
+    """linear, reshape, transpose, (rotary,) repeat: repeat the rows of the weight instead.
+
+    A norm may lie between: the mean square of repeated features is that of the features.
+    """
     users = module.users()
     dropped, weights = set[Op](), dict[Op, tuple[str, Change]]()
     shapes: dict[Op, dict[str, Any]] = {}
@@ -110,11 +116,13 @@ def _repeat_weights(module: Module, report: Report) -> Module:
                 f"{op.location}: repeat stays, because no linear layer makes its heads for it alone"
             )
             continue
-        reshape, linear = chain
+        reshape, *arrays = chain
         batch, length, heads, size = reshape.attributes["shape"]
         repeats = op.attributes["repeats"]
         shapes[reshape] = {"shape": [batch, length, heads * repeats, size]}
-        weights[linear] = "repeated", partial(_repeated, heads=heads, repeats=repeats)
+        change = "repeated", partial(_repeated, heads=heads, repeats=repeats)
+        weights |= dict.fromkeys(arrays, change)
+        linear = arrays[-1]
         dropped.add(op)
         report.say(f"{op.location}: heads repeated in the weight of {linear.location}")
     return _rewritten(module, dropped, weights, shapes)
@@ -127,23 +135,28 @@ def _repeated(array: np.ndarray, heads: int, repeats: int) -> np.ndarray:
     return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
 
 
-def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
-    """The reshape to heads and the linear layer above a repeat of axis 1, if only it uses them."""
-    value, chain = op.operands[0], list[Op]()
+def _heads_chain(op: Op, users: Users) -> list[Op] | None:
+    """The reshape to heads above a repeat of axis 1, and the ops with arrays above it: a norm, if
+    there is one, and the linear layer; None if others read a value in between.
+    """
+    value, found = op.operands[0], list[Op]()
     if op.attributes["axis"] != 1 or len(value.tensor.shape) != 4:
         return None
-    while len(chain) < 3:
-        above, wanted = value.op, ("nn.transpose", "nn.reshape", "nn.linear")[len(chain)]
-        turned = above.name == "nn.rotary" and not chain
-        if len(users[value]) != 1 or not (turned or above.name == wanted):
+    for names in _CHAIN:
+        above = value.op
+        if len(users[value]) != 1:
             return None
-        chain += [] if turned else [above]
-        value = above.operands[0]
-    transpose, reshape, linear = chain
+        if above.name in names:
+            found.append(above)
+            value = above.operands[0]
+        elif "" not in names:
+            return None
+    transpose = next(above for above in found if above.name == "nn.transpose")
+    reshape = next(above for above in found if above.name == "nn.reshape")
     extents, features = reshape.attributes["shape"], reshape.operands[0].tensor.shape[-1]
     heads_split = len(extents) == 4 and extents[2] * extents[3] == features
     heads_first = transpose.attributes["permutation"] == [0, 2, 1, 3]
-    return (reshape, linear) if heads_first and heads_split else None
+    return found[found.index(reshape) :] if heads_first and heads_split else None
 
 
 def _scale_weights(module: Module, report: Report) -> Module:
@@ -189,8 +202,8 @@ def _rewritten(
     weights: Mapping[Op, tuple[str, Change]],
     attributes: Mapping[Op, Mapping[str, Any]],
 ) -> Module:
-    """A copy without some ops, each replaced by its operand. Weights and biases of linear layers
-    are changed, with a suffix in the names of their symbols; other ops get other attributes.
+    """A copy without some ops, each replaced by its operand. Arrays of linear layers and norms are
+    changed, with a suffix in the names of their symbols; other ops get other attributes.
     """
     rewriter = Rewriter(module)
     for op in module.ops:
@@ -199,7 +212,7 @@ def _rewritten(
             continue
         changed = {**op.attributes, **attributes.get(op, {})}
         suffix, change = weights.get(op, ("", None))
-        for name in ("weight", "bias"):
+        for name in ("weight", "bias", "gamma", "beta"):
             if change is None or name not in changed:
                 continue
             array = change(module.symbols[changed[name].name])

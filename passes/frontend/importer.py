@@ -7,7 +7,7 @@ The client's computation ends where the first Transformer block begins.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,23 +17,20 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.constants import (
-    Positions,
-    evaluate,
-    indices_of,
-    read_shapes,
-    to_numpy,
-)
-from atlasc.passes.frontend.graph import Node
-from atlasc.passes.frontend.locations import locations
+from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.constants import evaluate, read_shapes, to_numpy
+from atlasc.passes.frontend.exported.graph import Node
+from atlasc.passes.frontend.exported.locations import locations
+from atlasc.passes.frontend.exported.positions import Positions, indices_of
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import Graph
 
+Emit = Callable[[], Value]
+"""Emits the op of a node."""
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
-CLIENT_OPS = ("nn.embedding", "nn.patchify")
+CLIENT_OPS = ("nn.embedding", "nn.convolution", "nn.gather")
 SMALL = 1 << 20  # greatest bytes of constants that are merged if equal
 
 
@@ -60,7 +57,8 @@ class Importer:
         same: copies, casts between floats and similar nodes -> the node that they copy.
         batch: extent of the first axis of the inputs.
         mask_meanings: meanings of the masks seen so far; see ``masks``.
-        positions: indices that count tokens, which the client computes; see ``constants``.
+        positions: indices that count tokens, which the client computes; see ``positions``.
+        before_tokens: nodes that only the client can compute; see ``graph``.
     """
 
     def __init__(
@@ -82,10 +80,11 @@ class Importer:
         found = indices_of(graph, self.inputs, self.kinds, self.known)
         self.positions = {n: one for n, one in found.items() if isinstance(one, Positions)}
         constants = {n: one for n, one in found.items() if n not in self.positions}
-        if fixed := {**read_shapes(graph, self.kinds), **constants}:
+        fixed = {**read_shapes(graph, self.kinds), **constants}
+        if fixed or self.positions:
             self.known |= fixed
-            self.kinds = fx.classify(graph, self.inputs, fixed)
-        self.kinds.update(dict.fromkeys(self.positions, "data"))
+            self.kinds = fx.classify(graph, self.inputs, fixed, self.positions)
+        self.before_tokens = fx.before_tokens(graph, self.inputs, self.kinds)
         self.locations = locations(graph)
         working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)
@@ -113,6 +112,17 @@ class Importer:
     def is_absent(self, node: Node) -> bool:
         """True if only the shape of a constant is known, in a model without weights."""
         return bool(self.tensor(node).is_meta)
+
+    def with_ones(self) -> dict[Node, Any]:
+        """The known values, with ones for weights that are absent; they take no memory."""
+        import torch
+
+        absent = {node for node, one in self.known.items() if getattr(one, "is_meta", False)}
+        return {
+            node: torch.ones((), dtype=one.dtype).expand(one.shape) if node in absent else one
+            for node, one in self.known.items()
+            if node.op == "placeholder" or node not in absent
+        }
 
     def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
         """A constant without leading axes along which it was broadcast.
@@ -174,16 +184,24 @@ class Importer:
         node = at or self.node
         location = self.locations[node]
         values = [self.value(operand) for operand in operands]
-        in_layers = (
-            _LAYER.search(fx.module_path(node)) if self.layered else op_name not in CLIENT_OPS
-        )
-        if in_layers or any(value.tensor.side == "server" for value in values):
+        if not self._may_stay(node, op_name) or any(v.tensor.side == "server" for v in values):
             values = [self.on_server(value) for value in values]
         given = {name: value for name, value in attributes.items() if value is not None}
         try:
             return self.module.add(op_name, values, given, location)
         except AtlasError as error:
             raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
+
+    def stays(self, *operands: Node) -> bool:
+        """Whether the client can choose elements of these nodes, in the clear."""
+        sides = {self.value(one).tensor.side for one in operands}
+        return sides == {"client"} and self._may_stay(self.node, "nn.gather")
+
+    def _may_stay(self, node: Node, op_name: OpName) -> bool:
+        """Whether an op may be the client's, if its operands are."""
+        if node in self.before_tokens:
+            return True
+        return not _LAYER.search(fx.module_path(node)) if self.layered else op_name in CLIENT_OPS
 
     def on_server(self, value: Value) -> Value:
         """The value itself, or its encryption if the value is on the client."""

@@ -16,7 +16,8 @@ def merge_linear_layers(module: Module, report: Report) -> Module:
     beside.
 
     In this way low-rank adapters (LoRA: W·x + s·B·A·x), and features that are cut out of a wide
-    layer, become plain layers.
+    layer, become plain layers. A layer of a sum of layers (features that were concatenated) becomes
+    a sum of layers.
     """
     rewriter, users = Rewriter(module), module.users()
 
@@ -27,7 +28,10 @@ def merge_linear_layers(module: Module, report: Report) -> Module:
     for op in module.ops:
         merged = None
         if op.name == "nn.linear" and all(r.name == "nn.linear" for r in users[op.operands[0]]):
+            alone_before = all(len(users[value]) == 1 for value in op.operands[0].op.operands)
             merged = _chained(rewriter, op)
+            if merged is None and alone_before:
+                merged = _distributed(rewriter, op)
         elif op.name == "nn.scale" and len(users[op.operands[0]]) == 1 and alone(op.value):
             merged = _scaled(rewriter, op)
         elif op.name == "nn.add" and all(len(users[value]) == 1 for value in op.operands):
@@ -69,6 +73,24 @@ def _chained(rewriter: Rewriter, op: Op) -> Value | None:
         bias = shift if bias is None else shift + bias
     main = op if outer.size >= inner.size else x.op
     return _layer(rewriter, main, x.op.operands[0], weight, bias)
+
+
+def _distributed(rewriter: Rewriter, op: Op) -> Value | None:
+    """W·(A·x + B·y) as (W·A)·x + (W·B)·y, which spends a level less."""
+    (total,) = rewriter.operands(op)
+    parts = [value.op for value in total.op.operands]
+    if total.op.name != "nn.add" or {part.name for part in parts} != {"nn.linear"}:
+        return None
+    outer, shift = _arrays(rewriter.source, op)
+    made = []
+    for part in parts:
+        inner, offset = _arrays(rewriter.module, part)
+        bias = shift if offset is None else _product(outer, offset)
+        if offset is not None and shift is not None:
+            bias = shift + bias
+        made.append(_layer(rewriter, op, part.operands[0], _product(outer, inner), bias))
+        shift = None  # once
+    return rewriter.module.add("nn.add", made, {}, op.location)
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -44,10 +44,14 @@ def in_usual_order(module: Module) -> Module:
 
 
 def _is_unusual(op: Op) -> bool:
+    if op.result is not None and op.value.tensor.side == "client":
+        return False  # the client may compute anything
     if op.name == "nn.transpose":
         return op.attributes["permutation"] not in (HEADS_FIRST, [0, 1, 3, 2])
     if op.name == "nn.reshape":
         return len(op.value.tensor.shape) > 4 or _mixes(op)
+    if op.name == "nn.linear":
+        return len(op.value.tensor.shape) > 3
     if op.name in ("nn.matmul", "nn.mean", "nn.select"):
         return (
             op.attributes.get("axis", 1) != 1
@@ -141,7 +145,7 @@ class _Mover:
         if op.name in ELEMENTS or scalar:
             return self._on_elements(op)
         if op.name in FEATURES:
-            return self._on_features(op)
+            return self._cut(op) or self._on_features(op)
         if op.name in ("nn.add", "nn.mul", "nn.sub"):
             return self._on_both(op)
         if op.name == "nn.matmul":
@@ -171,6 +175,20 @@ class _Mover:
             index = np.take(index, given["index"], axis=given["axis"])
         return _Moved(of.base, index, None if of.moves is None else (*of.moves, op))
 
+    def _cut(self, op: Op) -> _Moved | None:
+        """A choice of the features of single heads moves them; it is no choice of the features of
+        a token, which merges with the linear layer before.
+        """
+        if op.name != "nn.linear" or len(op.value.tensor.shape) < 4 or "bias" in op.attributes:
+            return None
+        weight = self.module.symbols[op.attributes["weight"].name]
+        chosen = None if is_uniform(weight) else weight.argmax(axis=1)
+        if chosen is None or not np.array_equal(weight, np.eye(weight.shape[1])[chosen]):
+            return None
+        of = self.moved[op.operands[0]]
+        moves = None if of.moves is None else (*of.moves, op)
+        return _Moved(of.base, of.index[..., chosen], moves)
+
     def _on_elements(self, op: Op) -> _Moved:
         of = self.moved[op.operands[0]]
         if not of.whole:
@@ -179,6 +197,8 @@ class _Mover:
             value = self.written(op.operands[0])
             of = _itself(value)
         if op.name == "nn.encrypt":
+            if self._rows(of) is None:  # tokens are an axis of the value, not of the base
+                of = _itself(self.written(op.operands[0]))
             if of.base not in self._encrypted:
                 self._encrypted[of.base] = self._add(op, [of.base])
             return _Moved(self._encrypted[of.base], of.index, of.moves)
@@ -274,6 +294,8 @@ class _Mover:
         if (token != token[0]).any() or not 0 <= token[0] < tokens:
             return None
         one = rows.base
+        if tokens == 1:
+            return self._other(one, "nn.reshape", one, shape=list(of.index.shape))
         if len(rows.base.tensor.shape) == 3:
             one = self._other(one, "nn.select", one, axis=1, index=int(token[0]))
         if of.index.ndim == 3:
@@ -287,7 +309,10 @@ class _Mover:
         batch, heads, tokens, width = of.index.shape
         together = of.index.transpose(HEADS_FIRST).reshape(batch, tokens, heads * width)
         rows = self._rows(_Moved(of.base, together))
-        if rows is None or not _is_plain(rows) or rows.base.tensor.shape != together.shape:
+        if rows is None or not _is_plain(rows):
+            return None
+        vector = tokens == 1 and rows.base.tensor.shape == (batch, heads * width)
+        if not vector and rows.base.tensor.shape != together.shape:
             return None
         split = self._other(rows.base, "nn.reshape", rows.base, shape=[batch, tokens, heads, width])
         return self._other(rows.base, "nn.transpose", split, permutation=HEADS_FIRST)

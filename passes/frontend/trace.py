@@ -20,18 +20,20 @@ from atlasc.ir.errors import AtlasError, first_line
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
-from atlasc.passes.frontend import aten_rules, blocks
-from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.decompose import (
+from atlasc.passes.frontend import blocks
+from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.decompose import (
     Unsupported,
     in_simpler_ops,
     with_fixed_shapes,
     without_changes_in_place,
 )
-from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.heads import without_common_maps
+from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
-from atlasc.passes.frontend.outputs import Note, choose, final_function, named_outputs
-from atlasc.passes.frontend.patterns import Emit, find
+from atlasc.passes.frontend.rules import aten_rules, cuts
+from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
+from atlasc.passes.frontend.rules.patterns import find
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +76,8 @@ def trace(
             ``attention_mask`` becomes a public input, every other one a client input.
         name: name of the result.
         outputs: wanted outputs, separated by commas, or ``all``; by default ``logits``, otherwise
-            ``last_hidden_state``, otherwise the first. Ops for other outputs are left out.
+            ``sentence_embedding``, ``last_hidden_state`` or the first. Ops for other outputs are
+            left out.
         note: called with notes on outputs that are left out, and on the client's final function.
 
     Returns:
@@ -90,6 +93,13 @@ def trace(
     traced = _traced(module, example_inputs, name, wanted)
     for headline, details in told.items():
         note(headline, details)
+    convolutions = [op for op in traced.ops if op.name == "nn.convolution"]
+    if len(convolutions) > 1:
+        note(
+            f"the client computes {len(convolutions)} convolutions, and what lies between them",
+            "  why: they come before the first block and have no rule on encrypted data; their "
+            "weights are in the client's part of the program",
+        )
     for op in traced.outputs:
         if function := op.attributes.get("function"):
             label = op.attributes["name"]
@@ -235,7 +245,7 @@ def _import_once(
                 remedy="choose another output; this output is known without encryption",
             )
     imported = _import_graph(importer, chosen)
-    ordered = in_usual_order(imported)
+    ordered = in_usual_order(without_common_maps(imported))
     verify(ordered)
     return ordered
 
@@ -276,21 +286,22 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
 
 def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
     counted = importer.positions.get(node)
-    return node.all_input_nodes if counted is None else [counted.ids]
+    return node.all_input_nodes if counted is None else [counted.source]
 
 
 def _emit(importer: Importer, node: fx.Node) -> Value:
-    if fx.packet(node) in aten_rules.SPLITS:
+    if fx.packet(node) in cuts.SPLITS:
         raise Missing  # its parts are read one by one
     if node in importer.inputs:
         return importer.input(node)
     if (counted := importer.positions.get(node)) is not None:
-        return importer.add("nn.position_ids", counted.ids, padding=counted.padding)
+        source = importer.input(counted.source)
+        return importer.add("nn.position_ids", source, padding=counted.padding)
     rule = aten_rules.ATEN_RULES.get(fx.target(node))
     if rule is not None:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
-        return aten_rules.part(importer, *node.args)
+        return cuts.part(importer, *node.args)
     known = fx.packet(node) in ACTIVATIONS
     raise Refusal("only its default arguments are supported" if known else "")
 
@@ -315,7 +326,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
         why="on encrypted data only sums, products and functions with a rule can be computed",
         remedy="replace these ops in the model by supported ones (linear, matmul, add, mul, "
         "reshape, transpose, softmax, layer norm, RMS norm, "
-        f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/aten_rules.py",
+        f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/rules/aten_rules.py",
     )
     error.targets = frozenset(names)
     return error

@@ -131,7 +131,8 @@ RULES: dict[str, ScaleRule] = {
     **dict.fromkeys(("poly.add", "poly.sub"), ScaleRule(None)),  # their equations come last
     **dict.fromkeys(("poly.mul", "poly.matmul", "poly.square"), ScaleRule(_product)),
     **dict.fromkeys(("poly.add_constant", "poly.mask_zero"), ScaleRule(by_result=("value",))),
-    "poly.mask_fill": ScaleRule(by_result=("fill", "log_keys")),
+    "poly.add_positions": ScaleRule(by_result=("slopes",)),
+    "poly.mask_fill": ScaleRule(by_result=("fill", "log_keys", "bias", "slopes")),
     **dict.fromkeys(_UNSCALED, ScaleRule()),
 }
 

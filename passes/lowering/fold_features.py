@@ -20,6 +20,7 @@ class FoldFeatures(Pass):
     * γ and β of a norm go into every linear layer that reads it. Another reader (the residual of a
       post-norm block) keeps them as a plaintext product beside the deeper branch.
     * If γ and β remain before an output, the client applies them after decryption.
+    * The factors of a norm of single heads go into the tables of a rotary embedding that reads it.
     * A constant after a linear layer goes into its bias, a factor for each feature into its rows.
     * ``center`` (x − mean) moves up through additions into the linear layers before it; the client
       centres an input that is read in no other way.
@@ -161,6 +162,8 @@ def _into_consumers(module: Module, report: Report) -> Module:
                 bias = weight @ shift + (0.0 if bias is None else bias)
             weight = elementwise(np.multiply, weight, before.scale)
             rewriter.values[op.value] = _linear(rewriter, op, before.x, weight, bias)
+        elif op.name == "poly.rotary" and before is not None and not before.shift.any():
+            rewriter.values[op.value] = _rotated(rewriter, op, before)
         elif op.name == "poly.output" and before is not None:
             _leave_to_client(op, before, rewriter)
         else:
@@ -173,6 +176,9 @@ def _into_consumers(module: Module, report: Report) -> Module:
 
 def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending | None:
     """The map along features that the readers of this op's result may absorb."""
+    if before is not None and _keeps_features(op):
+        moved = rewriter.add(op, op.name, [before.x], op.attributes)
+        return _Pending(moved, before.scale, before.shift)
     if op.name in ("poly.select", "poly.mean") and before is not None:
         if op.attributes["axis"] == len(op.operands[0].tensor.shape) - 1:
             return None
@@ -189,6 +195,25 @@ def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending |
     if op.name == "poly.add_constant":
         return _Pending(x, scale, shift + value)
     return _Pending(x, *(elementwise(np.multiply, part, value) for part in (scale, shift)))
+
+
+def _keeps_features(op: Op) -> bool:
+    """Whether an op only moves heads and tokens."""
+    last = len(op.value.tensor.shape) - 1 if op.result is not None else 0
+    moves = op.name == "poly.transpose" and op.attributes["permutation"][-1] == last
+    return moves or (op.name == "poly.repeat" and op.attributes["axis"] < last)
+
+
+def _rotated(rewriter: Rewriter, op: Op, before: _Pending) -> Value:
+    """A rotary embedding of x · scale: each table has the factor of the feature that it meets."""
+    cos, sin = _array(rewriter.source, op, "cos"), _array(rewriter.source, op, "sin")
+    scale = np.broadcast_to(before.scale, cos.shape[-1:])
+    other = np.roll(scale, len(scale) // 2)
+    tables = {
+        "cos": rewriter.module.constant("rotary.cos.folded", elementwise(np.multiply, cos, scale)),
+        "sin": rewriter.module.constant("rotary.sin.folded", elementwise(np.multiply, sin, other)),
+    }
+    return rewriter.add(op, op.name, [before.x], {**op.attributes, **tables})
 
 
 def _leave_to_client(op: Op, pending: _Pending, rewriter: Rewriter) -> None:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
 from atlasc.ir.module import Module, Op, Value, op_name
-from atlasc.ir.opdef import number
+from atlasc.ir.opdef import Symbol, number
 from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.rewriting import without_dead_ops
 from atlasc.passes.framework.pass_base import Goal, Pass, Report
 from atlasc.passes.lowering.packing.forms import Form
-from atlasc.passes.lowering.packing.packer import FROM_LINEAR, Packer, full, is_alone
+from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 from atlasc.program.kernels.linear import choose_plan
 from atlasc.program.kernels.scores import row_score_layout, score_layout
 
@@ -116,21 +118,15 @@ def _linear(packer: Packer, op: Op) -> Value:
 
 
 def _rotary(packer: Packer, op: Op) -> Value:
-    """Fold a rotary embedding into the linear layer that makes its operand. With features in the
-    low bits it is an op of its own: it depends on the token, so the layer's diagonals would no
-    longer repeat.
+    """Fold a rotary embedding into the linear layer that makes its operand. Behind another op it is
+    an op of its own. So it is with features in the low bits: it depends on the token, and the
+    layer's diagonals would no longer repeat.
     """
-    if packer.packing.features_low:
-        return packer.emit(op, "ckks.rotary", packer.operand(op), **op.chosen("cos", "sin"))
-    producer = packer.operand(op).op
-    if producer.name != "ckks.linear_transform" or "cos" in producer.attributes:
-        raise AtlasError(
-            "a rotary embedding must follow a linear layer directly",
-            where=op.location,
-            why=f"its operand comes from {producer.name}",
-            remedy=FROM_LINEAR,
-        )
-    return packer.again(producer, *producer.operands, **op.chosen("cos", "sin"))
+    producer, tables = packer.operand(op).op, op.chosen("cos", "sin")
+    linear = producer.name == "ckks.linear_transform" and "cos" not in producer.attributes
+    if packer.packing.features_low or not linear:
+        return packer.emit(op, "ckks.rotary", packer.operand(op), **tables)
+    return packer.again(producer, *producer.operands, **tables)
 
 
 def _binary(packer: Packer, op: Op) -> Value:
@@ -145,6 +141,23 @@ def _add_constant(packer: Packer, op: Op) -> Value:
     return packer.emit(op, "ckks.add_plain", packer.operand(op), value=value)
 
 
+def _scale(packer: Packer, op: Op) -> Value:
+    """A product with a constant; one of the width of a head is the same for all heads."""
+    factor, form = op.attributes["factor"], packer.forms[op.operands[0]]
+    if isinstance(factor, Symbol) and form in (Form.SPLIT, Form.HEADS):
+        array = packer.module.symbols[factor.name]
+        if array.size != array.shape[-1]:
+            raise AtlasError(
+                "a product of attention heads with a constant cannot be compiled yet",
+                where=op.location,
+                why=f"the constant, of shape {array.shape}, differs by head or token",
+                remedy="use a model without it, or write this part of the model in another way",
+            )
+        heads = packer.layout(op).extent("g")
+        factor = packer.module.constant(f"{factor.name}.heads", np.tile(array.ravel(), heads))
+    return packer.emit(op, "ckks.mul_plain", packer.operand(op), value=factor)
+
+
 def _chebyshev(packer: Packer, op: Op) -> Value:
     if op.attributes["domain"] != [-1.0, 1.0]:
         raise AtlasError(
@@ -156,32 +169,12 @@ def _chebyshev(packer: Packer, op: Op) -> Value:
     return packer.emit(op, "ckks.chebyshev", x, coefficients=op.attributes["coefficients"])
 
 
-def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
-    """The same value from a linear transform that copies a real head to the padding.
-
-    A polynomial is evaluated in every slot, and explodes if a slot leaves its range. So scores of
-    padding heads must be those of a real head.
-    """
-    producer = value.op
-    if producer.name == "ckks.rotary":
-        return packer.again(producer, _with_copied_heads(packer, op, producer.operands[0]))
-    if producer.name not in ("ckks.add_plain", "ckks.linear_transform"):
-        raise AtlasError(
-            "queries and keys of attention must come from a linear layer",
-            where=op.location,
-            why=f"an operand of {op.name} comes from {producer.name}; in the padding of the heads "
-            "the softmax's polynomial would leave its range",
-            remedy=FROM_LINEAR,
-        )
-    operand = producer.operands[0]
-    if producer.name == "ckks.add_plain":
-        operand = _with_copied_heads(packer, op, operand)
-    return packer.again(producer, operand, copy_padding=True)
-
-
 def _row_sum(packer: Packer, op: Op) -> Value:
-    if packer.forms[op.operands[0]] is Form.SCORES:
+    form = packer.forms[op.operands[0]]
+    if form is Form.SCORES:
         return _sum(packer, op, packer.operand(op), ["s"])
+    if form in (Form.SPLIT, Form.HEADS):
+        return _sum(packer, op, packer.with_copied_heads(op, packer.operand(op)), ["d"])
     return _sum(packer, op, _clean(packer, op), ["d", "g"])
 
 
@@ -268,19 +261,19 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
     heads = op.value.tensor.shape[1]
     copied = heads % (1 << packer.packing.g) > 0
     if copied:
-        keys = _with_copied_heads(packer, matmul, keys)
+        keys = packer.with_copied_heads(matmul, keys)
     if alone:
         flags = {"copy_padding": True} if copied else {}
         queries = packer.query(queries, hidden, flags, matmul.location)
     elif copied:
-        queries = _with_copied_heads(packer, matmul, queries)
+        queries = packer.with_copied_heads(matmul, queries)
     return packer.emit(
         matmul,
         "ckks.row_scores" if alone else "ckks.ct_matmul_qk",
         *(queries, keys, *_masks(packer, op)),
         **_visible(op),
         fill=op.attributes["fill"],
-        **op.chosen("log_keys"),
+        **op.chosen("log_keys", "bias", "slopes"),
         layout=(row_score_layout if alone else score_layout)(hidden, heads),
     )
 
@@ -311,7 +304,7 @@ RULES: dict[str, Rule] = {
     "poly.square": _as("ckks.square"),
     "poly.double": _as("ckks.double", times="times"),
     "poly.add_constant": _add_constant,
-    "poly.scale": _as("ckks.mul_plain", value="factor"),
+    "poly.scale": _scale,
     "poly.chebyshev": _chebyshev,
     "poly.row_sum": _row_sum,
     "poly.center": _center,

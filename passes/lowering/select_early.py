@@ -138,7 +138,7 @@ class _Early:
             attributes["shape"] = shape
         elif op.name in _MASKS:
             attributes.setdefault("query", row.number)
-        for name in _CONSTANTS.get(op.name, ()):
+        for name in op.chosen(*_CONSTANTS.get(op.name, ())):
             attributes[name] = self._constant(op, attributes[name], row)
         return add(op.name, operands, attributes, op.location)
 
@@ -194,6 +194,7 @@ _CONSTANTS = {
     "poly.scale": ("factor",),
     "poly.affine": ("scale", "shift"),
     "poly.rotary": ("cos", "sin"),
+    "poly.mask_fill": ("bias",),
 }
 """Attributes that may differ from token to token."""
 

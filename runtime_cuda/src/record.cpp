@@ -99,7 +99,7 @@ private:
 };
 
 Lookup lookup_of(Reader& reader, const std::deque<Table>& tables) {
-    constexpr std::size_t sources = 6;
+    constexpr std::size_t sources = 7;
     Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
     if (lookup.source == Lookup::Source::literal) {
         lookup.literal = reader.numbers();
@@ -131,7 +131,7 @@ Record::Recorded plaintext_of(Reader& reader, const std::deque<Table>& tables) {
             slots.terms.back().lookups.push_back(lookup_of(reader, tables));
             const Lookup::Source source = slots.terms.back().lookups.back().source;
             if (source == Lookup::Source::argument || source == Lookup::Source::log_hidden ||
-                source == Lookup::Source::shares) {
+                source == Lookup::Source::shares || source == Lookup::Source::positions) {
                 slots.identity = 0;
             }
         }

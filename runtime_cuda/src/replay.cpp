@@ -79,6 +79,8 @@ void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& a
         values = &arrays.log_hidden(lookup.argument);
     } else if (lookup.source == Source::shares) {
         values = &arrays.shares(lookup.argument);
+    } else if (lookup.source == Source::positions) {
+        values = &arrays.positions(lookup.argument);
     }
     for (std::size_t at = 0; at < product.size(); ++at) {
         if (places[at] == nowhere) {
@@ -241,6 +243,20 @@ const Vector& Arrays::log_hidden(std::size_t number) {
         for (std::size_t at = 0; at < mask.values.size(); ++at) {
             visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);
             known->second.push_back(std::log(static_cast<double>(keys) / std::max(visible, 1.0)));
+        }
+    }
+    return known->second;
+}
+
+const Vector& Arrays::positions(std::size_t number) {
+    const auto [known, fresh] = positions_.try_emplace(number);
+    if (fresh) {
+        const Tensor& mask = tensor(number);
+        const std::size_t keys = tokens_of(mask);
+        double visible = 0.0;
+        for (std::size_t at = 0; at < mask.values.size(); ++at) {
+            visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);
+            known->second.push_back(std::max(visible - 1.0, 0.0));
         }
     }
     return known->second;

@@ -95,6 +95,15 @@ NETS: dict[str, Callable[[], Net]] = {
     "attention with weights": lambda: Net(
         lambda m, x: m.head(m.parts[0](x, x, x)[0][:, 0]), attention(batch_first=True)
     ),
+    "attention of a parameter": lambda: Net(
+        lambda m, x: m.head(m.parts[0](m.head.weight[:1].expand(len(x), 1, -1), x, x)[0][:, 0]),
+        attention(batch_first=True),
+    ),
+    "the mean of some tokens": lambda: Net(lambda m, x: m.head(torch.tanh(x[:, 1:-2].mean(1)))),
+    "the first token beside a mean": lambda: Net(
+        lambda m, x: m.parts[0](torch.cat([m.head(x)[:, 0], m.head(x)[:, 1:].mean(1)], -1)),
+        nn.Linear(6, 4),
+    ),
     "causal attention": lambda: Net(
         lambda m, x: m.head(m.parts[0](x, x, x, attn_mask=LATER)[0][:, -1]),
         attention(batch_first=True),

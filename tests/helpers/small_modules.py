@@ -164,6 +164,10 @@ FORMS: dict[str, Form] = {
     "attention": lambda m, x: m.attention(x, x, x)[0],
     "attention no weights": lambda m, x: m.attention(x, x, x, need_weights=False)[0],
     "attention of two": lambda m, x: m.attention(m.a(x), m.b(x), value=x, need_weights=False)[0],
+    "attention of a parameter": lambda m, x: m.attention(
+        m.table[:1].expand(2, 1, -1), x, x, need_weights=False
+    )[0],
+    "attention of two parameters": lambda m, x: m.attention(m.table[:2].expand(2, 2, -1), x, x)[0],
     "encoder layer": lambda m, x: m.encoder(x),
     "encoder": lambda m, x: m.encoders(x),
     "encoder norm first": lambda m, x: m.norm_first(x),
@@ -196,6 +200,6 @@ REFUSED = {
     "index_select", "stack", "roll", "expand", "repeat", "where", "where private", "tril",
     "layer norm two axes", "normalize", "batch norm", "group norm", "leaky relu", "softmax axis",
     "conv1d", "conv1d wide", "pool", "avg pool", "random", "constant", "lerp", "topk", "sort",
-    "item", "bool", "numpy",
+    "item", "bool", "numpy", "attention of two parameters",
 }  # fmt: skip
 """Names of those that are no sums, products and known functions, or mix the inputs of a batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -29,6 +30,10 @@ class Shape:
         classes: 0 for the hidden states as output, else a classifier on one token.
         token: the token that it reads, modulo their number.
         mean: the mean over the tokens, of those that the mask keeps, is an output too.
+        bias: the axes (h: heads, q: queries, k: keys) along which a constant that is added to the
+            scores varies; empty for none. With "slopes" and a mask it is by the place of a key.
+        key_norm: an RMS norm of queries and of keys: of each head, of all features, or none if
+            empty.
         final_norm: where norms come before: whether one follows the last block.
     """
 
@@ -45,6 +50,8 @@ class Shape:
     classes: int = 3
     token: int = 0
     mean: bool = False
+    bias: str = ""
+    key_norm: Literal["", "heads", "features"] = ""
     final_norm: bool = True
 
     @property
@@ -57,6 +64,7 @@ SHAPES = {
     "encoder": Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0),
     "vision": Shape(layers=2, batch=3, classes=3),
     "pooled": Shape(layers=2, batch=3, mask=True, mean=True),
+    "biased": Shape(layers=2, batch=3, mask=True, heads=3, bias="hqk"),
     "decoder": Shape(layers=2, batch=3, rms=True, causal=True, mask=True, classes=0),
 }
 
@@ -131,11 +139,21 @@ class Builder:
         attributes["beta"] = self.module.constant(f"{place}.beta", beta)
         return self.module.add("nn.layer_norm", [x], attributes, place)
 
+    def _rms_norm(self, x: Value, place: str) -> Value:
+        gamma = self.rng.uniform(0.5, 1.5, size=x.tensor.shape[-1])
+        attributes = {"gamma": self.module.constant(f"{place}.gamma", gamma), "epsilon": 1e-5}
+        return self.module.add("nn.rms_norm", [x], attributes, place)
+
     def _heads(self, x: Value, place: str, rotary: bool) -> Value:
         shape, add = self.shape, self.module.add
         y = self._linear(x, shape.features, place)
+        normed = "" if place.endswith("value") else shape.key_norm
+        if normed == "features":
+            y = self._rms_norm(y, f"{place}.norm")
         extents = [shape.batch, shape.tokens, shape.heads, shape.width]
         y = add("nn.reshape", [y], {"shape": extents}, place)
+        if normed == "heads":
+            y = self._rms_norm(y, f"{place}.norm")
         y = add("nn.transpose", [y], {"permutation": [0, 2, 1, 3]}, place)
         if rotary:
             angles = np.outer(np.arange(shape.tokens), 1.0 / (1 + np.arange(shape.width // 2)))
@@ -155,6 +173,14 @@ class Builder:
         )
         scores = add("nn.matmul", [q, k], {"transpose_b": True}, place)
         scores = add("nn.scale", [scores], {"factor": 1 / np.sqrt(shape.width)}, place)
+        if shape.bias == "slopes" and self.mask:
+            slopes = self.module.constant(f"{place}.slopes", self.rng.normal(size=shape.heads))
+            scores = add("nn.add_positions", [scores, *self.mask], {"slopes": slopes}, place)
+        elif shape.bias:
+            extents = {"h": shape.heads, "q": shape.tokens, "k": shape.tokens}
+            drawn = [extents[axis] if axis in shape.bias else 1 for axis in extents]
+            value = self.module.constant(f"{place}.bias", self.rng.normal(size=drawn))
+            scores = add("nn.add_constant", [scores], {"value": value}, place)
         p = add("nn.softmax", [scores, *self.mask], {"causal": shape.causal}, place)
         y = add("nn.matmul", [p, v], {"transpose_b": False}, place)
         y = add("nn.transpose", [y], {"permutation": [0, 2, 1, 3]}, place)

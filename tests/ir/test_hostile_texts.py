@@ -48,7 +48,10 @@ def ckks(facts: str, body: str = "") -> str:
         (nn(END).replace('"x"', '"../x"'), "kind name"),
         (nn(END).replace('"x"', '"a\\nb"'), "control characters"),
         (nn(f"symbol @w : f8[{LONG}]"), "unexpected"),
-        (nn("%y = nn.patchify %x {patch = 0, class_token = true} : tensor<1xf64, server>"), "by 0"),
+        (
+            nn("%y = nn.gather %x {axis = 1, elements = [2]} : tensor<1xf64, server>"),
+            "only the client",
+        ),
         (nn(f'%y = nn.gelu %x loc "a\\nb" {TYPE}'), "location"),
         (nn(f'%y = nn.gelu %x loc "a;b" {TYPE}'), "location"),
         (nn(f'%y = nn.gelu %x loc "{"a" * 301}" {TYPE}'), "location"),

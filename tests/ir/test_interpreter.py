@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,16 @@ SYMBOLS: Arrays = {
     for name, shape in {
         "weight": (5, 4), "bias": (5,), "vector": (4,), "token": (3, 1), "gamma": (4,),
         "beta": (4,), "cos": (3, 4), "sin": (3, 4), "c": (8,), "table": (7, 4),
+        "heads": (2, 1, 3), "slopes": (2,),
     }.items()
 }  # fmt: skip
 KEYS = INPUTS["mask"][:, None, None, :] > 0
 CAUSAL = np.tril(np.ones((3, 3), bool))
+
+
+def alibi(slopes: np.ndarray) -> np.ndarray:
+    """By the visible keys before each key, for the two rows of the mask."""
+    return slopes[:, None, None] * np.array([[0, 1, 1], [0, 0, 1]])[:, None, None, :]
 
 
 def raised(keep: np.ndarray, log_keys: float) -> np.ndarray:
@@ -76,6 +82,7 @@ BOTH: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("mean", "x", {"axis": 1, "factor": 6.0}, lambda v: v["x"].sum(1) * 2),
     ("mean", "x mask", {"axis": 1, "factor": 6.0},
      lambda v: 3 * np.stack([v["x"][0, :2].sum(0), v["x"][1, ::2].sum(0)])),
+    ("add_positions", "s mask", {"slopes": "@slopes"}, lambda v: v["s"] + alibi(v["slopes"])),
     ("center", "x", {}, lambda v: v["x"] - v["x"].sum(-1)[..., None] / 4),
     ("repeat", "h", {"axis": 1, "repeats": 3},
      torch_of(torch.repeat_interleave, "h", repeats=3, dim=1)),
@@ -109,6 +116,11 @@ POLY: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("mask_fill", "s", {"fill": 2.5, "log_keys": 3.0}, lambda v: v["s"]),
     ("mask_fill", "s mask", {"fill": -7.0, "log_keys": 3.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"] + raised(KEYS & CAUSAL, 3.0), -7)),
+    ("mask_fill", "s mask", {"fill": -7.0, "bias": "@heads", "causal": True},
+     lambda v: np.where(KEYS & CAUSAL, v["s"] + v["heads"], -7)),
+    ("mask_fill", "s", {"fill": -7.0, "bias": "@heads"}, lambda v: v["s"] + v["heads"]),
+    ("mask_fill", "s mask", {"fill": -7.0, "slopes": "@slopes"},
+     lambda v: np.where(KEYS, v["s"] + alibi(v["slopes"]), -7)),
     ("mask_zero", "s mask", {"value": 9.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"], 0)),
     ("chebyshev", "x", {"coefficients": "@c", "domain": [-4.0, 6.0]},
@@ -153,7 +165,9 @@ def test_meaning(case: tuple[str, str, dict[str, Any], Reference], dtype: Any) -
 def test_every_op_with_a_meaning_is_tested() -> None:
     # Activations are compared with torch in test_scalar_functions.
     elsewhere = {f"nn.{f}" for f in ACTIVATIONS}
-    elsewhere |= {f"nn.{f}" for f in ("encrypt", "embedding", "patchify", "position_ids")}
+    elsewhere |= {
+        f"nn.{f}" for f in ("encrypt", "embedding", "convolution", "gather", "position_ids")
+    }
     with_meaning = {name for name, op in OPS.items() if op.evaluate is not None}
     assert with_meaning - elsewhere == {case[0] for case in CASES} - elsewhere
 
@@ -192,21 +206,90 @@ def test_embedding_and_encrypt(dtype: Any) -> None:
             interpret(module, {"ids": np.array([[0, wrong, 3]])})
 
 
-@pytest.mark.parametrize("class_token", [False, True])
-def test_patchify_is_a_convolution(class_token: bool) -> None:
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 4, 6), (5, 3, 2, 2), {"stride": [2, 2]}),
+    ((2, 3, 7, 6), (5, 3, 4, 3), {"stride": [2, 1], "padding": [1, 2]}),
+    ((1, 4, 9), (6, 2, 3), {"stride": [2], "padding": [1], "groups": 2}),
+    ((2, 4, 11), (4, 1, 3), {"dilation": [3], "groups": 4}),
+    ((1, 2, 3, 4, 5), (3, 2, 2, 2, 2), {"stride": [1, 2, 3]}),
+]
+"""Shapes of the operand and of the kernel, and the options of torch."""
+
+
+def convolution(
+    shape: Sequence[int],
+    kernel: np.ndarray,
+    bias: np.ndarray,
+    side: str = "client",
+    **options: Any,
+) -> Module:
+    axes, module = kernel.ndim - 2, Module("m", "nn")
+    entry = {"name": "x", "shape": list(shape), "side": side, "dtype": "f64"}
+    x = module.add("nn.input", [], entry)
+    given = {"stride": [1] * axes, "padding": [0] * axes, "dilation": [1] * axes, "groups": 1}
+    given |= options
+    given["border"] = [n for n in given.pop("padding") for _ in range(2)]
+    arrays = {"weight": module.constant("kernel", kernel), "bias": module.constant("bias", bias)}
+    y = module.add("nn.convolution", [x], {**given, **arrays})
+    module.add("nn.output", [y], {"name": "y"})
+    return module
+
+
+@pytest.mark.parametrize(("shape", "kernel", "options"), CONVOLUTIONS)
+def test_convolution_is_that_of_torch(
+    shape: tuple[int, ...], kernel: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    x, weight, bias = (RANDOM.normal(size=one) for one in (shape, kernel, kernel[:1]))
+    result = interpret(convolution(shape, weight, bias, **options), {"x": x})["y"]
+    function = (F.conv1d, F.conv2d, F.conv3d)[len(kernel) - 3]
+    wanted = function(*map(torch.from_numpy, (x, weight, bias)), **options)
+    np.testing.assert_allclose(result, wanted.flatten(2).transpose(1, 2).numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": [0]}, "a step is out of bounds"),
+        ({"padding": [-1]}, "a step is out of bounds"),
+        ({"padding": [1 << 40]}, "a step is out of bounds"),
+        ({"stride": [1, 1]}, "stride and dilation need 1 number"),
+        ({"groups": 2}, "2 groups of 2 channels are not the 2 channels"),
+        ({"groups": 0}, "0 groups"),
+        ({"dilation": [9]}, "does not fit into"),
+        ({"side": "server"}, "only the client computes it"),
+        ({"padding": [1 << 19], "shape": (1 << 10, 2, 5)}, "too many elements"),
+        (
+            {"padding": [(1 << 18) - 8], "shape": (1 << 10, 2, 5)},
+            "its windows have too many elements",
+        ),
+    ],
+)
+def test_convolutions_that_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(AtlasError, match=message):
+        convolution(**{"shape": (1, 2, 5), **options}, kernel=np.ones((3, 2, 2)), bias=np.ones(3))
+
+
+def gathered(axis: int, elements: list[int]) -> Module:
     module = Module("m", "nn")
-    entry = {"name": "image", "shape": [2, 3, 4, 6], "side": "client", "dtype": "f64"}
-    image = module.add("nn.input", [], entry)
-    rows = module.add("nn.patchify", [image], {"patch": 2, "class_token": class_token})
-    module.add("nn.output", [rows], {"name": "y"})
-    pixels, kernel = RANDOM.normal(size=(2, 3, 4, 6)), RANDOM.normal(size=(5, 3, 2, 2))
-    result = interpret(module, {"image": pixels})["y"] @ kernel.reshape(5, -1).T
-    wanted = F.conv2d(torch.from_numpy(pixels), torch.from_numpy(kernel), stride=2)
-    wanted = wanted.flatten(2).transpose(1, 2).numpy()
-    if class_token:
-        assert not result[:, 0].any()
-        result = result[:, 1:]
-    np.testing.assert_allclose(result, wanted, atol=1e-12)
+    entry = {"name": "x", "shape": [2, 3, 4], "side": "client", "dtype": "f64"}
+    x = module.add("nn.input", [], entry)
+    y = module.add("nn.gather", [x], {"axis": axis, "elements": elements})
+    module.add("nn.output", [y], {"name": "y"})
+    return module
+
+
+def test_gather_places_elements_among_zeros() -> None:
+    x = RANDOM.normal(size=(2, 3, 4))
+    result = interpret(gathered(1, [-1, 2, 0]), {"x": x})["y"]
+    np.testing.assert_array_equal(result, np.stack([0 * x[:, 0], x[:, 2], x[:, 0]], axis=1))
+    result = interpret(gathered(2, [3, -1]), {"x": x})["y"]
+    np.testing.assert_array_equal(result, np.stack([x[..., 3], 0 * x[..., 3]], axis=-1))
+
+
+@pytest.mark.parametrize(("axis", "elements"), [(0, [0]), (3, [0]), (1, []), (1, [3]), (1, [-2])])
+def test_gathers_that_are_refused(axis: int, elements: list[int]) -> None:
+    with pytest.raises(AtlasError, match=r"axis = |an element is not from -1 to"):
+        gathered(axis, elements)
 
 
 def small() -> Module:

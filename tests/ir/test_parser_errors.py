@@ -229,3 +229,15 @@ def test_rules_of_packed_ops(op: str, message: str) -> None:
     error = fault(text)
     assert error.where == "m.air:7:12"
     assert message in error.what
+
+
+def test_a_bias_must_fit_the_scores() -> None:
+    text = """module @m : poly {
+      symbol @v : float64[3x2]
+      %x = poly.input {name = "x", shape = [1, 2, 2, 2], side = "server", dtype = "f64"} : tensor<1x2x2x2xf64, server>
+      %y = poly.mask_fill %x {fill = 0.0, bias = @v} : tensor<1x2x2x2xf64, server>
+    }"""  # noqa: E501
+    assert "bias of shape (3, 2) does not broadcast to scores (2, 2, 2)" in fault(text).what
+    without_mask = text.replace("bias = @v", "slopes = @v").replace("[3x2]", "[2]")
+    assert "slopes count the tokens of a public mask" in fault(without_mask).what
+    assert "are not one for each of 2 heads" in fault(text.replace("bias", "slopes")).what

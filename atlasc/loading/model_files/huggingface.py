@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, leaves, open_plain, read_json
+from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.texts.tokenizer import MAX_TOKENIZER, ProgramTokenizer, read_tokenizer
 
 if TYPE_CHECKING:
@@ -45,8 +47,6 @@ REFUSED = {
     ),
 }
 """Members of config.json that make transformers read other weights than the checked ones."""
-ATTENTION = "sdpa"
-"""Implementation of attention in HuggingFace models; `torch.export` turns it into one op."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
 FURTHER_FILES = (
     "tokenizer_config.json",
@@ -85,13 +85,31 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
         if contradictory_labels(raw):  # like transformers before version 5
             config.id2label = {int(number): name for number, name in raw["id2label"].items()}
     base = transformers.AutoModel._model_mapping.get(type(config), None)
-    model_class = getattr(transformers, str(names[0]), None) if names else base
-    is_model = isinstance(model_class, type) and issubclass(
-        model_class, transformers.PreTrainedModel
-    )
-    if not is_model or model_class.config_class is not type(config):  # type: ignore[union-attr]
+    model_class = _class_named(str(names[0]), config) if names else base
+    if model_class is None:
         raise _unknown_architecture(f"architecture {names[0] if names else 'none'}", path)
-    return config, model_class  # type: ignore[return-value]
+    return config, model_class
+
+
+def _class_named(name: str, config: PretrainedConfig) -> Any:
+    """The class of a model for a config, or None.
+
+    Many parts of models, such as the encoder of an encoder-decoder, are classes of a model's own
+    module of transformers, and not of its top level.
+    """
+    import transformers
+
+    own = type(config).__module__.replace(".configuration_", ".modeling_")
+    places = [transformers]
+    if own.startswith("transformers.models."):
+        with suppress(ImportError):
+            places.append(import_module(own))
+    for place in places:
+        found: Any = getattr(place, name, None)
+        is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
+        if is_model and found.config_class is type(config):
+            return found
+    return None
 
 
 def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:
@@ -148,13 +166,21 @@ def _unknown_architecture(what: str, path: Path) -> AtlasError:
     )
 
 
+def attention_of(model_class: Any) -> str:
+    """The implementation of attention that a HuggingFace model is built with: that which
+    `torch.export` turns into one op, where the model has it.
+    """
+    return "sdpa" if model_class._supports_sdpa else "eager"
+
+
 def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn.Module:
     """The architecture with random weights; with ``meta``, on the `meta` device without weights."""
     import torch
 
     what = f"{model_class.__name__} cannot be built from its config"
+    attention = attention_of(model_class)
     with explained(what), torch.device("meta" if meta else "cpu"):
-        return model_class._from_config(config, attn_implementation=ATTENTION, dtype=torch.float32)
+        return model_class._from_config(config, attn_implementation=attention, dtype=torch.float32)
 
 
 @contextmanager
@@ -193,6 +219,18 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
             str(directory), **LOCAL
         )
     return tokenizer
+
+
+def read_as_sentences(tokenizer: Any, sentences: Sentences) -> None:
+    """Let a tokenizer read texts as sentence-transformers does: in lower case, up to a length."""
+    from tokenizers.normalizers import Lowercase, Sequence
+
+    if sentences.most_tokens is not None:
+        tokenizer.model_max_length = sentences.most_tokens
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if sentences.lower_case and backend is not None:
+        own = backend.normalizer
+        backend.normalizer = Lowercase() if own is None else Sequence([Lowercase(), own])
 
 
 def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:

@@ -1,46 +1,162 @@
-"""Folders of sentence-transformers: the steps after the Transformer, which a program leaves out.
+"""Folders of sentence-transformers: what follows the Transformer, and how their texts are read.
 
 Such a folder lists its modules in `modules.json`: the Transformer, a pooling of its tokens, and
-perhaps linear layers and a normalisation. A program computes only the Transformer. The other steps
-are cheap in the clear: the client computes them from the decrypted answer. A note names them.
+perhaps linear layers and a normalisation. Where every module is known, they become one model with
+the answer of the library's ``encode``. Otherwise the program computes the Transformer alone, and a
+note names the steps that are left to the client. The library itself is not needed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from atlasc.ir.files import MIB, read_json
 
 MODULES = "modules.json"
+LIBRARY = "sentence_transformers"
 MAX_FILE = MIB
 TRANSFORMER = "Transformer"
 PAGE = "docs/model-files.md#sentence-embeddings"
+EMBEDDING = "sentence_embedding"
+POOLINGS = {
+    "cls_token": "cls",
+    "mean_tokens": "mean",
+    "max_tokens": "max",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean_tokens": "weightedmean",
+    "lasttoken": "lasttoken",
+}
+"""The end of a member of a pooling's old settings -> its name in the new ones, in the library's
+order."""
+COMPUTED = ("cls", "mean")
+"""Poolings with a rule in the frontend."""
+ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+"""Classes of ``torch.nn`` that may end a linear layer; no other name is looked up."""
+_PLACES = ("module_input_name", "module_output_name")
 
 
-def left_to_the_client(directory: Path) -> list[tuple[str, str]]:
-    """Notes on the modules that follow the Transformer; [] if there are none.
+@dataclass(frozen=True)
+class Step:
+    """One module after the Transformer.
 
-    They are listed in the directory or in its parent. Raises AtlasError if a file is malformed.
+    Attributes:
+        kind: of the module.
+        path: folder of its weights.
+        poolings: of a pooling, the vectors that are joined.
+        activation: of a linear layer, a class of ``torch.nn``.
+    """
+
+    kind: Literal["Pooling", "Dense", "LayerNorm", "Normalize"]
+    path: Path
+    poolings: tuple[str, ...] = ()
+    activation: str = "Tanh"
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What a folder says beside its Transformer.
+
+    Attributes:
+        steps: the modules after the Transformer; None if one of them is not computed.
+        lower_case: whether texts are read in lower case.
+        most_tokens: of a text, which the library cuts; None if the folder gives no number.
+        notes: what is left to the user, as pairs of a headline and details.
+    """
+
+    steps: tuple[Step, ...] | None
+    lower_case: bool = False
+    most_tokens: int | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+def sentences_of(directory: Path) -> Sentences | None:
+    """What a folder of sentence-transformers says; None for another folder.
+
+    The modules are listed in the directory or in its parent. Raises AtlasError if a file is
+    malformed.
     """
     root = next((one for one in (directory, directory.parent) if _lists(one, directory)), None)
     if root is None:
-        return []
-    steps = [_described(root, module) for module in _modules(root) if not _is_transformer(module)]
+        return None
+    modules = [module for module in _modules(root) if not _is_transformer(module)]
     settings = _settings(directory / "sentence_bert_config.json")
-    steps += ["texts in lower case (before the tokenizer)"] * bool(settings.get("do_lower_case"))
+    steps = _steps(root, modules, settings)
+    most, lower = settings.get("max_seq_length"), settings.get("do_lower_case") is True
+    left = [_described(root, module) for module in modules] if steps is None else []
     prompt = _settings(root / "config_sentence_transformers.json").get("default_prompt_name")
-    steps += [f"the prompt {prompt!r} before each text"] * (prompt is not None)
-    if not steps:
-        return []
-    return [
-        (
-            "the program computes the embeddings of tokens, not of sentences",
-            f"  why: this folder of sentence-transformers has further steps, which atlasc does not "
-            f"compute: {', '.join(steps)}\n"
-            f"  what to do: compute these steps from the decrypted answer ({PAGE})",
-        )
-    ]
+    left += [f"the prompt {prompt!r} before each text"] * (prompt is not None)
+    notes = []
+    if left:
+        what = "tokens, not of sentences" if steps is None else "texts without their prompt"
+        notes = [
+            (
+                f"the program computes the embeddings of {what}",
+                f"  why: this folder of sentence-transformers has further steps, which atlasc does "
+                f"not compute: {', '.join(left)}\n"
+                f"  what to do: {_remedy(steps)} ({PAGE})",
+            )
+        ]
+    known = most if type(most) is int and most > 0 else None
+    return Sentences(steps, lower, known, tuple(notes))
+
+
+def _remedy(steps: tuple[Step, ...] | None) -> str:
+    if steps is None:
+        return "compute these steps from the decrypted answer"
+    return "write the prompt before each text"
+
+
+def _steps(
+    root: Path, modules: list[dict[str, Any]], settings: dict[str, Any]
+) -> tuple[Step, ...] | None:
+    """The modules after the Transformer; None if their result is not that of known steps."""
+    found = [_step(root, module) for module in modules]
+    steps = tuple(step for step in found if step is not None)
+    kinds = [step.kind for step in steps]
+    task = settings.get("transformer_task", "feature-extraction")
+    in_order = kinds[:1] == ["Pooling"] and "Pooling" not in kinds[1:]
+    if len(steps) < len(found) or not in_order or task != "feature-extraction":
+        return None
+    return None if "Normalize" in kinds[:-1] else steps
+
+
+def _step(root: Path, module: dict[str, Any]) -> Step | None:
+    """A module as a step; None if it is not known, or has settings that are not."""
+    kind, name = _kind(module), str(module.get("path", ""))
+    own = str(module.get("type", "")).startswith(f"{LIBRARY}.")
+    if not own or Path(name).name != name or name in ("", ".", ".."):
+        return None
+    path = root / name
+    facts = _settings(path / "config.json")
+    plain = all(facts.get(key, EMBEDDING) in (EMBEDDING, None) for key in _PLACES)
+    if kind == "Pooling":
+        poolings = _poolings(facts)
+        known = set(poolings) <= set(COMPUTED) and facts.get("include_prompt", True) is True
+        return Step("Pooling", path, poolings) if known else None
+    if kind == "Dense" and plain and not facts.get("use_residual", False):
+        activation = _activation(facts)
+        return Step("Dense", path, activation=activation) if activation in ACTIVATIONS else None
+    if kind == "LayerNorm":
+        return Step("LayerNorm", path)
+    return Step("Normalize", path) if kind == "Normalize" and plain else None
+
+
+def _poolings(facts: dict[str, Any]) -> tuple[str, ...]:
+    """The modes of a pooling, as the library reads its old and its new settings."""
+    given = facts.get("pooling_mode")
+    if given is not None:
+        return tuple(map(str, given)) if isinstance(given, list) else (str(given),)
+    old = [new for end, new in POOLINGS.items() if facts.get(f"pooling_mode_{end}") is True]
+    return tuple(old) or ("mean",)
+
+
+def _activation(facts: dict[str, Any]) -> str:
+    """The class of an activation; an unknown place of it counts as unknown."""
+    given = facts.get("activation_function", "torch.nn.modules.activation.Tanh")
+    place, _, name = str(given).rpartition(".")
+    return name if place.startswith("torch.nn") else "unknown"
 
 
 def _modules(root: Path) -> list[dict[str, Any]]:
@@ -68,14 +184,7 @@ def _described(root: Path, module: dict[str, Any]) -> str:
     inside = Path(path).name == path and path not in ("", ".", "..")
     facts = _settings(root / path / "config.json") if inside else {}
     if kind == "Pooling":
-        modes = [
-            name.removeprefix("pooling_mode_")
-            for name, on in facts.items()
-            if name.startswith("pooling_mode_") and on is True
-        ]
-        given = facts.get("pooling_mode")
-        modes = modes or ([given] if isinstance(given, str) else [])
-        return f"Pooling ({', '.join(modes) or 'mean_tokens'})"
+        return f"Pooling ({', '.join(_poolings(facts))})"
     if kind == "Dense":
         activation = str(facts.get("activation_function", "")).rpartition(".")[2]
         sizes = f"{facts.get('in_features', '?')} to {facts.get('out_features', '?')}"

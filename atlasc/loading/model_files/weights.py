@@ -13,8 +13,8 @@ from atlasc.ir.errors import AtlasError, explained, first_line, named
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
 from atlasc.loading.model_files.adapters import without_adapter
 from atlasc.loading.model_files.huggingface import (
-    ATTENTION,
     LOCAL,
+    attention_of,
     build,
     contradictory_labels,
     labels_note,
@@ -118,7 +118,7 @@ def _read_weights(
             None if tensors else str(place),
             config=config,
             state_dict=tensors,
-            attn_implementation=ATTENTION,
+            attn_implementation=attention_of(model_class),
             dtype=torch.float32,
             use_safetensors=safe,
             weights_only=True,

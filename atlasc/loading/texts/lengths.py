@@ -210,7 +210,9 @@ def _length(model: LoadedModel, wanted: int | None, longest: int, bounded: bool)
     exported = model.shapes.get(IDS)
     fixed = exported[1] if exported is not None and len(exported) == 2 else None
     positions = model.size("max_position_embeddings")
-    length = wanted or fixed or longest
+    length, cut = wanted or fixed or longest, model.most_tokens
+    if cut is not None and bounded and not (wanted or fixed):
+        length = longest = min(longest, cut)
     if bounded and not (wanted or fixed) and positions and longest > positions:
         # Some models reserve a few positions; their tokenizer knows the number for tokens.
         most = getattr(model.tokenizer, "model_max_length", None)
@@ -220,6 +222,13 @@ def _length(model: LoadedModel, wanted: int | None, longest: int, bounded: bool)
             f"sequence length {length} does not fit the archive, which was exported for {fixed}",
             where=str(model.source),
             remedy=f"use --sequence-length {fixed}, or export the model again",
+        )
+    if cut is not None and length > cut:
+        raise AtlasError(
+            f"sequence length {length} is more than sentence-transformers reads of a text",
+            why=f"the model's folder says that it reads {cut} tokens, and cuts the others",
+            remedy=f"use --sequence-length {cut} or less, or change max_seq_length in "
+            "sentence_bert_config.json",
         )
     if positions and length > positions:
         raise AtlasError(

@@ -191,8 +191,8 @@ def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> 
 
 
 def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Add the ``fill`` of scores where the query may not see the key, and elsewhere the number that
-    ``poly.mask_fill`` adds.
+    """Add the ``fill`` of scores where the query may not see the key, and elsewhere the numbers
+    that ``poly.mask_fill`` adds.
 
     As the kernel of ``ckks.mask_zero``, it instead subtracts the known ``value`` of masked and
     padding keys.
@@ -201,14 +201,18 @@ def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     fill = flags["fill"] if "fill" in flags else -number(flags["value"])
     log_keys = flags.get("log_keys", 0.0)
 
-    def offsets(first: int) -> Slots:
+    def offsets(first: int, head: int) -> Slots:
         kept = scores.kept(op, first)
         result = scores.mask("everywhere", lambda: np.array([True])) * fill + kept * -fill
-        return result + kept * scores.log_hidden(op) * log_keys if log_keys else result
+        if log_keys:
+            result += kept * scores.log_hidden(op) * log_keys
+        if "slopes" in flags:
+            result += kept * scores.by_position(first, head)
+        return result + kept * scores.bias(op, first, head) if "bias" in flags else result
 
-    firsts = (outer.get("s", 0) for outer in scores.layout.ciphertext_index)
-    pairs = zip(x, firsts, strict=True)
-    return [ctx.engine.add_plain(one, ctx.slots(offsets, first)) for one, first in pairs]
+    starts = ((outer.get("s", 0), outer.get("g", 0)) for outer in scores.layout.ciphertext_index)
+    pairs = zip(x, starts, strict=True)
+    return [ctx.engine.add_plain(one, ctx.slots(offsets, *start)) for one, start in pairs]
 
 
 def ct_matmul_pv(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:

@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings with features in the low slot bits and tokens above them.
+"""Attention with features in the low slot bits and tokens above them.
 
 The products are those of :mod:`atlasc.program.kernels.attention`. Here a rotation by tokens is
 cyclic over the ciphertext and needs no mask, while a rotation by features crosses into the next
@@ -16,30 +16,9 @@ import numpy as np
 
 from atlasc.ir.module import Op
 from atlasc.program.engine import TransformTerm
-from atlasc.program.kernels.context import ROWS, Context, layout_of
 from atlasc.program.kernels.scores import Diagonals
-from atlasc.program.plaintexts import Argument, Slots
+from atlasc.program.plaintexts import Slots
 from atlasc.program.record import Register
-
-
-def rotary(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.rotary``: the two halves of a head lie half a head apart."""
-    layout, engine = layout_of(op.value), ctx.engine
-    half, width = layout.extent("d") // 2, layout.extent("d")
-    tokens, _ = op.site(ctx.symbols).constant_shape("cos")
-    places = ctx.places(layout, (tokens, 1, width), (*ROWS, "g"))
-    low = ctx.table("first half", layout, lambda: layout.slot_index("d") < half)
-    high = ctx.table("second half", layout, lambda: layout.slot_index("d") >= half)
-
-    def factors(out: int) -> list[Slots]:
-        cos, sin = (Slots.of(Argument(name), (places[out], 0)) for name in ("cos", "sin"))
-        return [cos, sin * Slots.where(low) * -1.0, sin * Slots.where(high)]
-
-    amount, result = half * layout.stride("d"), []
-    for out, one in enumerate(x):
-        further, before = engine.rotate_many(one, [amount, -amount])
-        result.append(engine.dot_plain([one, further, before], factors(out)))
-    return result
 
 
 class _Copy(NamedTuple):

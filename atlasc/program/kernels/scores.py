@@ -19,7 +19,7 @@ from atlasc.program.kernels.context import (
     has_mask,
     place_of,
 )
-from atlasc.program.plaintexts import MASK, Argument, Literal, Slots, log_hidden
+from atlasc.program.plaintexts import MASK, Argument, Literal, Slots, Table, log_hidden
 from atlasc.program.record import Register
 
 
@@ -96,14 +96,15 @@ class Scores:
 
         seen = f"visible({first})" if causal else f"real({first})"
         kept = Slots.where(self.ctx.table(seen, (self.layout, self._query(op)), make))
-        if not has_mask(op):
-            return kept
-        keys = self.ctx.table(
-            f"key({first})",
-            self.layout,
-            lambda: self._input * self.real + np.minimum(self._key(first), self.real - 1),
-        )
-        return kept * Slots.of(Argument(MASK), (keys, 0))
+        return kept * Slots.of(Argument(MASK), (self._keys(first), 0)) if has_mask(op) else kept
+
+    def by_position(self, first: int, head: int) -> Slots:
+        """What ``slopes`` add to the score of each slot: that of its head, times the visible keys
+        before its key; see `bias`.
+        """
+        heads = self.ctx.table(f"head({head})", self.layout, lambda: self._heads(head))
+        positions = Slots.of(Argument(MASK, "positions"), (self._keys(first), 0))
+        return Slots.of(Argument("slopes"), (heads, 0)) * positions
 
     def log_hidden(self, op: Op) -> Slots:
         """log(keys / visible keys) of the query of each slot; see `kept`."""
@@ -117,6 +118,40 @@ class Scores:
         keys = self.ctx.table(name, (self.layout, self._query(op), masked), make)
         every = Literal(log_hidden(np.ones((1, self.real)))[0])
         return Slots.of(Argument(MASK, "log_hidden") if masked else every, (keys, 0))
+
+    def bias(self, op: Op, first: int, head: int) -> Slots:
+        """What ``bias`` adds to the score of each slot; padding acts as head and query 0, which it
+        copies.
+
+        Args:
+            op: has the constant [heads, queries, keys], or with 1 in their place.
+            first: see `kept`.
+            head: the head of slots with index 0 of ``g``.
+        """
+        shape = op.site(self.ctx.symbols).constant_shape("bias")
+
+        def make() -> np.ndarray:
+            queries = np.where(self.token < self.real, self.token, 0)
+            keys = np.minimum(self._key(first), self.real - 1)
+            axes = self._heads(head), queries, keys
+            at = [i * (n > 1) for i, n in zip(axes, shape, strict=True)]
+            return np.ravel_multi_index(at, shape)
+
+        table = self.ctx.table(f"bias({first}, {head})", (self.layout, shape), make)
+        return Slots.of(Argument("bias"), (table, 0))
+
+    def _heads(self, head: int) -> np.ndarray:
+        """The head of every slot, [slots]; padding heads act as head 0, which they copy."""
+        heads = head + self.layout.slot_index("g")
+        return np.where(heads < self.layout.extent("g"), heads, 0)
+
+    def _keys(self, first: int) -> Table:
+        """The place of the key of every slot in a mask [batch, tokens]."""
+
+        def make() -> np.ndarray:
+            return self._input * self.real + np.minimum(self._key(first), self.real - 1)
+
+        return self.ctx.table(f"key({first})", self.layout, make)
 
     def _key(self, first: int) -> np.ndarray:
         """The key of every slot, [slots]; ``first`` is the diagonal at index 0 of ``s``."""

@@ -28,13 +28,21 @@ class Form(Enum):
     SCORES = "[batch, heads, queries, keys]"
     SUMS = "[batch, tokens, 1] or [batch, 1]"
     SCORE_SUMS = "[batch, heads, queries, 1]"
+    SPLIT_SUMS = "[batch, tokens, heads, 1]"
+    HEAD_SUMS = "[batch, heads, tokens, 1]"
     PUBLIC = "a public input"
 
 
 Forms = dict[Value, Form]
 FEATURES = (Form.HIDDEN, Form.VECTOR)
 """Forms whose last axis is the features."""
-_SUMMED = {Form.HIDDEN: Form.SUMS, Form.VECTOR: Form.SUMS, Form.SCORES: Form.SCORE_SUMS}
+_SUMMED = {
+    Form.HIDDEN: Form.SUMS,
+    Form.VECTOR: Form.SUMS,
+    Form.SCORES: Form.SCORE_SUMS,
+    Form.SPLIT: Form.SPLIT_SUMS,
+    Form.HEADS: Form.HEAD_SUMS,
+}
 
 
 def forms_of(module: Module) -> Forms:
@@ -86,6 +94,11 @@ def _constant(op: Op, forms: list[Form]) -> Form | None:
     return _any(op, forms) if not isinstance(value, Symbol) or forms[0] in FEATURES else None
 
 
+def _scale(op: Op, forms: list[Form]) -> Form | None:
+    """A factor for each feature of a head, the same for all heads, is possible too."""
+    return forms[0] if forms[0] in (Form.SPLIT, Form.HEADS) else _constant(op, forms)
+
+
 def _shifted(op: Op, forms: list[Form]) -> Form | None:
     """A shift is impossible in heads: their padding must stay 0, because products sum over it."""
     if forms[0] in (Form.SPLIT, Form.HEADS):
@@ -101,6 +114,8 @@ def _reshape(op: Op, forms: list[Form]) -> Form | None:
     shape, source = _shape(op.value), _shape(op.operands[0])
     rows = (source[0], 1) if forms[0] is Form.VECTOR else source[:2]
     if forms[0] is Form.VECTOR and shape in ((source[0], 1, source[-1]), (source[0], source[-1])):
+        return Form.VECTOR
+    if forms[0] is Form.HIDDEN and source[1] == 1 and shape == (source[0], source[-1]):
         return Form.VECTOR
     if forms[0] in FEATURES and len(shape) == 4 and shape[:2] == rows:
         return Form.SPLIT
@@ -192,7 +207,7 @@ RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
     **dict.fromkeys(("poly.square", "poly.double"), _any),
     **dict.fromkeys(("poly.add_constant", "poly.chebyshev"), _shifted),
-    "poly.scale": _constant,
+    "poly.scale": _scale,
     "poly.row_sum": lambda op, forms: _SUMMED.get(forms[0]),
     **dict.fromkeys(("poly.mean", "poly.select"), _over_tokens),
     "poly.reshape": _reshape,

@@ -36,6 +36,12 @@ _ON_NUMBERS: dict[str, Callable[..., float]] = {
 """Attributes about the content of padding; other ops leave the padding as it is."""
 
 
+_EACH_HEAD = ("ckks.add", "ckks.sub", "ckks.mul", "ckks.square", "ckks.double", "ckks.chebyshev",
+              "ckks.rotary", "ckks.add_plain", "ckks.mul_plain", "ckks.rotate_sum",
+              "ckks.replicate")  # fmt: skip
+"""Ops that do the same to each head."""
+
+
 FROM_LINEAR = (
     "let a linear layer, or a sum of linear layers of one input, make the queries and keys directly"
 )
@@ -66,6 +72,7 @@ class Packer:
         self.module = self.rewriter.module
         self._padding: dict[Value, float | None] = {}
         self._in_one_row: dict[Value, Value] = {}
+        self._with_copies: dict[Value, Value] = {}
 
     def emit(self, op: Op, name: OpName, *operands: Value, **attributes: Any) -> Value:
         """Append a ckks op that comes from the same place as ``op``."""
@@ -147,7 +154,7 @@ class Packer:
             case "ckks.chebyshev" if constant.ndim > 1:
                 return 0.0
             case "ckks.mul_plain" if constant.shape[-1:] > (1,):
-                return 0.0
+                return None if op.attributes.get("copy_padding", False) else 0.0
             case "ckks.mul_plain" if has_mask(op):  # the weight differs by token
                 return 0.0 if 0.0 in known else None
         if len(known) < len(held):
@@ -173,6 +180,45 @@ class Packer:
         alone = self.emit(op, "ckks.mul_plain", value, value=1.0, only_first=True)
         layout = layout.without((UNUSED,), REPLICATED)
         return self.emit(op, "ckks.replicate", alone, layout=layout)
+
+    def with_copied_heads(self, op: Op, value: Value) -> Value:
+        """The same value from a linear transform that copies a real head to the padding.
+
+        A polynomial is evaluated in every slot, and explodes if a slot leaves its range. So norms
+        and scores of padding heads must be those of a real head.
+
+        Args:
+            op: the op that reads the value.
+            value: heads, or sums of each head.
+
+        Raises:
+            AtlasError: the value does not come from a linear layer.
+        """
+        if value not in self._with_copies:
+            made = self._made_with_copies(op, value)
+            self._with_copies |= {value: made, made: made}
+        return self._with_copies[value]
+
+    def _made_with_copies(self, op: Op, value: Value) -> Value:
+        producer = value.op
+        if "g" not in dict(layout_of(value).extents):  # a sum of all heads is in the padding too
+            return value
+        if producer.name == "ckks.linear_transform":
+            return self.again(producer, *producer.operands, copy_padding=True)
+        if producer.name not in _EACH_HEAD or has_mask(producer):
+            raise AtlasError(
+                "queries and keys of attention must come from a linear layer",
+                where=op.location,
+                why=f"an operand of {op.name} comes from {producer.name}; in the padding of the "
+                "heads a polynomial would leave its range",
+                remedy=FROM_LINEAR,
+            )
+        operands = [self.with_copied_heads(op, operand) for operand in producer.operands]
+        constant = producer.name in ("ckks.add_plain", "ckks.mul_plain")
+        if constant and isinstance(producer.attributes["value"], Symbol):
+            return self.again(producer, *operands, copy_padding=True)
+        same = operands == list(producer.operands)
+        return value if same else self.again(producer, *operands)
 
     def one_row(self, value: Value) -> Value:
         """The value in one row; a value in all tokens or in one row already is returned as it
@@ -203,7 +249,7 @@ class Packer:
         """A query beside keys: its heads at the place of theirs, in the slots of all tokens.
 
         Args:
-            value: the query, made by a linear layer.
+            value: the query, made by a linear layer, or by a norm of its result.
             keys: layout of the keys.
             flags: attributes of the linear layer.
             where: place of the product, for messages.
@@ -216,6 +262,8 @@ class Packer:
             return self.again(op, self.query(op.operands[0], keys, flags, where))
         if op.name == "ckks.add_plain":
             return self.again(op, self.query(op.operands[0], keys, flags, where), **flags)
+        if op.name in _EACH_HEAD and layout_of(value) == layout:  # behind a norm
+            return self.with_copied_heads(op, value) if flags else value
         if op.name != "ckks.linear_transform":
             raise AtlasError(
                 "the query of one token must come from a linear layer",

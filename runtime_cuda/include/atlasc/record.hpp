@@ -40,7 +40,7 @@ struct PlaceOf {
 /// An element of an array for every slot, at the sum of the tables' entries; 0 if an entry is
 /// `nowhere`.
 struct Lookup {
-    enum class Source { mask, literal, argument, log_hidden, root, shares };
+    enum class Source { mask, literal, argument, log_hidden, root, shares, positions };
 
     Source source;         ///< mask: 1 instead of an element; root: a power of exp(2 pi i / order)
     std::size_t argument;  ///< position among the arrays of the call, or the order of a root
@@ -137,6 +137,8 @@ public:
     const Vector& log_hidden(std::size_t number);
     /// 1 / kept tokens for tokens that a mask [batch, tokens] keeps, 0 for others.
     const Vector& shares(std::size_t number);
+    /// The tokens that a mask [batch, tokens] keeps before each token.
+    const Vector& positions(std::size_t number);
 
 private:
     const Tensor& tensor(std::size_t number) const;
@@ -144,6 +146,7 @@ private:
     std::vector<Tensor> tensors_;
     std::map<std::size_t, Vector> log_hidden_;
     std::map<std::size_t, Vector> shares_;
+    std::map<std::size_t, Vector> positions_;
 };
 
 /// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.

@@ -44,6 +44,7 @@ SHAPES = (
     Shape(batch=2, heads=3, layers=2, mask=True),
     Shape(rms=True, causal=True, classes=0),
     Shape(pre_norm=False, mask=True, causal=True, mean=True),
+    Shape(rms=True, causal=True, classes=0, bias="hqk", key_norm="heads"),
 )
 
 

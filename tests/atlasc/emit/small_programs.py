@@ -78,12 +78,25 @@ SHAPES = {
     "pooled": Shape(heads=5, width=3, tokens=9, batch=3, mask=True, mean=True),
     "one_token": Shape(batch=2, tokens=1, heads=2, width=3),
     "classifier": Shape(heads=5, width=3, tokens=13, hidden=39, mask=True),
+    "normed": Shape(
+        rms=True,
+        causal=True,
+        mask=True,
+        heads=3,
+        width=4,
+        tokens=5,
+        batch=2,
+        classes=0,
+        bias="hqk",
+        key_norm="heads",
+    ),
+    "slopes": Shape(heads=3, width=2, tokens=6, batch=2, mask=True, classes=0, bias="slopes"),
     "last_token": Shape(rms=True, causal=True, heads=3, width=2, tokens=9, token=8, batch=2),
 }
 
 EARLY = ("one_token", "classifier", "last_token")
 """Of these the last block is computed for the token that the classifier reads."""
-LOW = {f"{name}_low": name for name in ("decoder", "wide", "classifier")}
+LOW = {f"{name}_low": name for name in ("decoder", "wide", "classifier", "normed")}
 """The same shapes with features in the low slot bits."""
 
 

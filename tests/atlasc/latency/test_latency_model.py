@@ -250,3 +250,20 @@ def test_ops_of_one_kind_may_have_different_widths() -> None:
         seconds, levels, _ = lowered_seconds(module, chosen)
         assert model.levels(chosen) == levels
         assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-2)
+
+
+def test_several_selected_tokens_have_a_prediction() -> None:
+    """As in DeiT with a teacher and AST: the last norm is computed for each of two tokens. The
+    prediction counts both copies; the lowering drops ``select-early`` where it does not pay.
+    """
+    shape = Shape(layers=1, tokens=9, classes=0)
+    module = Builder(shape, 0).build()
+    hidden = module.ops.pop().operands[0]
+    rows = [module.add("nn.select", [hidden], {"axis": 1, "index": n}, "head") for n in (0, 1)]
+    module.add("nn.output", [module.add("nn.add", rows, {}, "head")], {"name": "y"})
+    approximate(module, inputs_for(shape, 1))
+    reference = {op.value.name: carried_by(op) for op in module.ops if op.definition.nonlinear}
+    model, rng = LatencyModel(module, TARGET, reference), np.random.default_rng(0)
+    for chosen in (reference, varied(reference, rng)):
+        seconds, _, _ = lowered_seconds(module, chosen)
+        assert 0.99 * seconds < model.seconds(chosen) < 2 * seconds

@@ -16,6 +16,8 @@ from transformers import (
     BertTokenizerFast,
     LlamaConfig,
     LlamaForCausalLM,
+    MPNetConfig,
+    MPNetModel,
     ViTConfig,
     ViTForImageClassification,
 )
@@ -49,6 +51,17 @@ def test_directory_round_trip(bert: Path) -> None:
     assert loaded.config is not None and loaded.config._attn_implementation == "sdpa"
     with torch.no_grad():
         torch.testing.assert_close(loaded.module(ids).logits, tiny_bert()(ids).logits)
+
+
+def test_a_model_without_sdpa_is_loaded_with_eager_attention(tmp_path: Path) -> None:
+    config = MPNetConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                         intermediate_size=8, max_position_embeddings=12)  # fmt: skip
+    MPNetModel(config).save_pretrained(tmp_path / "m")
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_text((tmp_path / "m" / "config.json").read_text())
+    for loaded in (load_model(tmp_path / "m"), load_model(bare, weights=False)):
+        assert loaded.config is not None and loaded.config._attn_implementation == "eager"
 
 
 def test_base_model_without_pooler_weights_is_loaded_without_pooler(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from atlasc.program.plaintexts import (
     Term,
     built,
     log_hidden,
+    positions,
     shares,
 )
 from tests.atlasc.emit.small_programs import NAMES, SmallParameters, small_program
@@ -163,6 +164,11 @@ def test_shares_of_a_mask() -> None:
     """An input without tokens has none."""
     mask = np.array([[1, 0, 1, 1], [0, 0, 0, 0]])
     np.testing.assert_allclose(shares(mask), [[1 / 3, 0, 1 / 3, 1 / 3], [0, 0, 0, 0]])
+
+
+def test_positions_in_a_mask() -> None:
+    mask = np.array([[0, 1, 1, 0, 1], [0, 0, 0, 0, 0]])
+    np.testing.assert_allclose(positions(mask), [[0, 0, 1, 1, 2], [0] * 5])
 
 
 def test_visible_keys_of_a_mask() -> None:

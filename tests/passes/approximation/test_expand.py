@@ -210,9 +210,10 @@ def test_faults(approximation: dict | None, message: str) -> None:
 
 def test_an_op_that_cannot_be_encrypted_is_named() -> None:
     module = Module("m", "nn")
-    x = module.add("nn.input", [], {"name": "x", "shape": [1, 1, 4, 4], **SERVER})
-    y = module.add("nn.patchify", [x], {"patch": 2, "class_token": False}, "patches")
+    entry = {"name": "x", "shape": [1, 4], "side": "server", "dtype": "i64"}
+    table = module.constant("table", np.ones((3, 2)))
+    y = module.add("nn.embedding", [module.add("nn.input", [], entry)], {"table": table}, "words")
     module.add("nn.output", [y], {"name": "y"})
-    with pytest.raises(AtlasError, match="nn.patchify cannot run on encrypted data") as caught:
+    with pytest.raises(AtlasError, match="nn.embedding cannot run on encrypted data") as caught:
         run_passes(module, [Expand()])
-    assert caught.value.where == "patches"
+    assert caught.value.where == "words"

@@ -20,6 +20,15 @@ COMMON = {
 }
 DISTIL = {"vocab_size": VOCABULARY, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24}
 LLAMA = {**TEXT, **COMMON, "num_attention_heads": 4, "num_key_value_heads": 2}
+WORDS = {"vocab_size": VOCABULARY, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2}
+NEO = {**TEXT, **COMMON, **WORDS, "rotary_pct": 0.5}
+GPT2 = {**WORDS, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
+PHI3 = {**TEXT, **WORDS, **COMMON, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "partial_rotary_factor": 0.5}  # fmt: skip
+OPT = {**TEXT, **WORDS, **COMMON, "ffn_dim": 24, "word_embed_proj_dim": 16}
+T5 = {"vocab_size": VOCABULARY, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2,
+      "num_heads": 2}  # fmt: skip
+BLOOM = {**WORDS, "hidden_size": 16, "n_layer": 2, "n_head": 2}
 # family: (configuration class, model class, settings)
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertConfig", "BertModel", {**TEXT, **COMMON}),
@@ -44,6 +53,14 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", "LlamaModel", LLAMA),
     "llama-lm": ("LlamaConfig", "LlamaForCausalLM", LLAMA),
     "qwen2-lm": ("Qwen2Config", "Qwen2ForCausalLM", LLAMA),
+    "gpt2-lm": ("GPT2Config", "GPT2LMHeadModel", GPT2),
+    "gpt-neox-lm": ("GPTNeoXConfig", "GPTNeoXForCausalLM", NEO),
+    "phi3-lm": ("Phi3Config", "Phi3ForCausalLM", PHI3),
+    "opt-lm": ("OPTConfig", "OPTForCausalLM", OPT),
+    "t5": ("T5Config", "T5EncoderModel", T5),
+    "mpnet": ("MPNetConfig", "MPNetModel", {**TEXT, **COMMON}),
+    "bloom-lm": ("BloomConfig", "BloomForCausalLM", BLOOM),
+    "modernbert": ("ModernBertConfig", "ModernBertModel", {**TEXT, **WORDS, **COMMON}),
 }
 
 

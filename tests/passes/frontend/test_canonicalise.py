@@ -126,3 +126,43 @@ def test_adapters_and_chains_become_one_layer():
     inputs = {"x": random.normal(size=(2, 5, 6))}
     found, wanted = interpret(merged, inputs)["z"], interpret(module, inputs)["z"]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+GROUPED = """module @grouped : nn {{
+  symbol @w : float32[4x4]
+  symbol @gamma : float32[{width}]
+  %x = nn.input {{name = "x", shape = [1, 3, 4], side = "server", dtype = "f64"}} : tensor<1x3x4xf64, server>
+  %0 = nn.linear %x {{weight = @w}} loc "key" : tensor<1x3x4xf64, server>
+  {whole}
+  %2 = nn.reshape %1 {{shape = [1, 3, 2, 2]}} : tensor<1x3x2x2xf64, server>
+  {single}
+  %4 = nn.transpose %3 {{permutation = [0, 2, 1, 3]}} : tensor<1x2x3x2xf64, server>
+  %5 = nn.repeat %4 {{axis = 1, repeats = 2}} : tensor<1x4x3x2xf64, server>
+  nn.output %5 {{name = "y"}}
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("width", [4, 2])
+def test_heads_are_repeated_behind_a_norm(width: int) -> None:
+    """A norm of all features (OLMo2) sees each of them twice, one of single heads (Qwen3) none."""
+    norm = "nn.rms_norm {} {{gamma = @gamma, epsilon = 1e-3}} : tensor<{}xf64, server>"
+    scale = "nn.scale {} {{factor = 1.0}} : tensor<{}xf64, server>"
+    text = GROUPED.format(
+        width=width,
+        whole="%1 = " + (norm if width == 4 else scale).format("%0", "1x3x4"),
+        single="%3 = " + (norm if width == 2 else scale).format("%2", "1x3x2x2"),
+    )
+    random = np.random.default_rng(0)
+    arrays = {"w": (4, 4), "gamma": (width,)}
+    symbols = {name: random.normal(size=s).astype(np.float32) for name, s in arrays.items()}
+    module = parse(text, symbols)
+    canonical = run_passes(module, [Canonicalise()])
+    assert "nn.repeat" not in [op.name for op in canonical.ops]
+    (normed,) = (op for op in canonical.ops if op.name == "nn.rms_norm")
+    gamma = canonical.symbols[normed.attributes["gamma"].name]
+    assert gamma.shape == ((8,) if width == 4 else (2,))
+    inputs = {"x": random.normal(size=(1, 3, 4))}
+    np.testing.assert_allclose(
+        interpret(canonical, inputs)["y"], interpret(module, inputs)["y"], atol=1e-6
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.frontend.masks import Meaning, meaning, probe_masks
+from atlasc.passes.frontend.rules.masks import Meaning, meaning, probe_masks
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 X = {"x": ShapeSpec((1, 4, 8), "f32")}

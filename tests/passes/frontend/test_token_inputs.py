@@ -10,6 +10,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
 from atlasc.passes.frontend.trace import ShapeSpec, trace
+from atlasc.passes.pipeline import client_module
 
 COUNTING = ("roberta", "xlm-roberta", "camembert")
 """Families whose positions count the tokens that are not padding."""
@@ -47,6 +48,42 @@ def test_padding_may_be_anywhere(family, tiny_model, tiny_trace, torch_outputs):
     for seed, layout in enumerate(LAYOUTS.values()):
         inputs = rows(layout, seed)
         assert_as_torch(tiny_trace(family), tiny_model(family), inputs, torch_outputs)
+
+
+def test_positions_that_count_the_mask(tiny_model, tiny_trace, torch_outputs):
+    """OPT's, of which the client computes the embedding too."""
+    module = tiny_trace("opt-lm")
+    (counted,) = (op for op in module.ops if op.name == "nn.position_ids")
+    assert counted.operands[0].tensor.side == "public" and counted.value.tensor.side == "client"
+    assert [op.attributes["name"] for op in client_module(module).inputs] == [
+        "input_ids", "attention_mask",
+    ]  # fmt: skip
+    assert [op.attributes["name"] for op in client_module(tiny_trace("gpt2-lm")).inputs] == [
+        "input_ids"
+    ]
+    for seed, layout in enumerate(LAYOUTS.values()):
+        inputs = rows(layout, seed)
+        given = {**inputs, **interpret(client_module(module), inputs)}
+        assert_as_torch(module, tiny_model("opt-lm"), inputs, torch_outputs)
+        (embedded,) = (op.value.name for op in module.ops if op.name == "nn.encrypt")
+        assert given[embedded].shape == (2, LENGTH, 16)
+
+
+def test_an_index_that_depends_on_the_mask_is_refused():
+    import torch
+
+    class Backwards(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = torch.nn.Embedding(9, 4), torch.nn.Embedding(20, 4)
+
+        def forward(self, input_ids, attention_mask):
+            return self.words(input_ids) + self.places(attention_mask.flip(1).cumsum(1))
+
+    shapes = dict.fromkeys(["input_ids", "attention_mask"], ShapeSpec((1, 4)))
+    with pytest.raises(AtlasError, match="an index depends on the mask") as caught:
+        trace(Backwards(), shapes, name="backwards")
+    assert "position_ids" in caught.value.remedy
 
 
 @pytest.mark.parametrize("family", COUNTING)

@@ -23,6 +23,7 @@ LACKING: dict[str, set[str]] = {
     "poly.output": {"derivative", "row"},  # where derivatives start; it has no result
     "poly.affine": {"scale", "form", "pack"},  # normalise-affine splits it
     "poly.repeat": {"row", "form", "pack"},  # canonicalise repeats weights instead
+    "poly.add_positions": {"row", "form", "pack"},  # normalise-affine joins it with mask_fill
     "poly.select": {"row"},  # it is what select-early moves
     "poly.mean": {"row"},  # it reads all tokens
 }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from packed import Arrays, expanded, folded, run_packed
 from small_transformers import Builder, Shape, approximate, inputs_for
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
@@ -43,6 +44,8 @@ def shapes(draw: st.DrawFn, layers: int = 2) -> Shape:
         classes=draw(st.sampled_from([0, 1, 3])),
         token=draw(st.sampled_from([0, 0, 5])),
         mean=draw(st.sampled_from([False, False, False, True])),
+        key_norm=draw(st.sampled_from(["", "", "heads", "features"])),
+        bias=draw(st.sampled_from(["", "", "hqk", "qk", "hk", "slopes"])),
     )
 
 
@@ -68,6 +71,17 @@ def usable_program(shape: Shape, seed: int) -> tuple[Module, Arrays]:
         interpret(poly, inputs, observe=lambda op, y: magnitudes.append(np.abs(y).max()))
     assume(np.isfinite(magnitudes).all() and max(magnitudes) < 1e4)
     return poly, inputs
+
+
+def packed_program(poly: Module, slots: int, early: bool, low: bool) -> Module:
+    """A packed program. Where blocks lie in the places of tokens, the query of one token cannot
+    come from a norm; the pipeline then computes all tokens.
+    """
+    try:
+        return run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots, low)])
+    except AtlasError as error:
+        assume("the query of one token must come from a linear layer" not in error.what)
+        raise
 
 
 def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -102,7 +116,7 @@ def test_packed_program_equals_the_poly_module(
     poly, inputs = usable_program(shape, seed)
     poly = folded(poly, inputs)
     slots = least_slots(poly) << spare
-    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots, low)])
+    packed = packed_program(poly, slots, early, low)
     engine = SimEngine(slots, critical_path(packed).total)
     wanted = interpret(poly, inputs)
     for name, result in run_packed(packed, inputs, engine).items():
@@ -120,9 +134,8 @@ def test_bootstrapped_program_equals_the_poly_module(
     poly, inputs = usable_program(shape, seed)
     poly = folded(poly, inputs)
     slots = 2 * least_slots(poly)
-    steps = [*([SelectEarly()] if early else []), Pack(slots, low)]
-    steps += [*([GatherSums()] if gathered else []), PlaceBootstraps(LEVELS, True, 2)]
-    placed = run_passes(poly, steps)
+    steps = [*([GatherSums()] if gathered else []), PlaceBootstraps(LEVELS, True, 2)]
+    placed = run_passes(packed_program(poly, slots, early, low), steps)
     again = parse(print_module(placed), placed.symbols)
     engine = SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2)
     result = run_packed(again, inputs, engine)["y"]
@@ -143,6 +156,15 @@ CASES = {
     "last token of a decoder": Shape(rms=True, causal=True, heads=3, width=2, tokens=9, token=8),
     "blocks in the places of tokens": Shape(heads=5, width=3, tokens=13, hidden=39, mask=True),
     "more blocks than places": Shape(heads=2, width=2, tokens=3, hidden=39),
+    "a bias that differs by head": Shape(heads=3, width=2, tokens=5, batch=2, bias="hqk"),
+    "a bias and later keys": Shape(heads=2, width=4, tokens=6, causal=True, mask=True, bias="qk"),
+    "slopes": Shape(heads=3, width=2, tokens=6, batch=2, mask=True, causal=True, bias="slopes"),
+    "norms of heads": Shape(rms=True, heads=3, width=4, tokens=5, batch=2, key_norm="heads"),
+    "norms of heads, no rotary": Shape(heads=3, width=4, tokens=5, batch=2, key_norm="heads"),
+    "norms of all heads": Shape(rms=True, heads=3, width=4, batch=2, key_norm="features"),
+    "norms of heads over several ciphertexts": Shape(
+        rms=True, heads=5, width=4, tokens=9, classes=0, causal=True, key_norm="heads"
+    ),
     "a classifier after norms": Shape(pre_norm=False, batch=2, heads=3, width=3, mask=True),
 }
 

@@ -220,3 +220,41 @@ def test_a_centre_that_cannot_rise_says_why() -> None:
     after = FoldFeatures().run(module, report)
     assert short(after).splitlines()[1] == '%0 = poly.center %q loc "layer.0.norm"'
     assert report.lines == ["center at layer.0.norm stays behind poly.square"]
+
+
+def test_factors_of_heads_go_into_the_tables_of_a_rotary_embedding() -> None:
+    """Each table has the factor of the feature that it meets: sine that of the other half."""
+    arrays = {
+        "pair": np.array([2.0, 10.0]),
+        "cos": np.array([[1.0, 1.0], [0.8, 0.8]]),
+        "sin": np.array([[0.0, 0.0], [0.6, 0.6]]),
+    }
+    body = """%h = poly.reshape %x {shape = [1, 2, 2, 2]}
+        %g = poly.scale %h {factor = @pair}
+        %t = poly.transpose %g {permutation = [0, 2, 1, 3]}
+        %r = poly.repeat %t {axis = 1, repeats = 2}
+        %y = poly.rotary %r {cos = @cos, sin = @sin}
+        poly.output %y {name = "y"}"""
+    before = poly(body, arrays, (1, 2, 4))
+    after = run_passes(before, [FoldFeatures()])
+    assert "poly.scale" not in [op.name for op in after.ops]
+    assert after.symbols["rotary.sin.folded"][1].tolist() == [6.0, 1.2]
+    inputs = {"x": np.random.default_rng(0).normal(size=(1, 2, 4))}
+    np.testing.assert_allclose(interpret(after, inputs)["y"], interpret(before, inputs)["y"])
+
+
+def test_a_constant_added_to_scores_joins_their_mask() -> None:
+    scores = np.arange(4.0).reshape(2, 2)
+    module = poly(
+        """%s = poly.matmul %x, %x {transpose_b = true}
+        %b = poly.add_constant %s {value = @scores}
+        %f = poly.mask_fill %b {fill = -1.0, causal = true}
+        poly.output %f {name = "y"}""",
+        {"scores": scores},
+        (1, 2, 2, 2),
+    )
+    after = run_passes(module, [NormaliseAffine()])
+    assert [op.name for op in after.ops[1:]] == ["poly.matmul", "poly.mask_fill", "poly.output"]
+    assert after.symbols[after.ops[2].attributes["bias"].name].shape == (1, 2, 2)
+    inputs = {"x": np.random.default_rng(0).normal(size=(1, 2, 2, 2))}
+    np.testing.assert_allclose(interpret(after, inputs)["y"], interpret(module, inputs)["y"])

@@ -196,10 +196,10 @@ def test_scores_of_padding_heads_copy_a_real_head() -> None:
         poly.output %z {name = "y"}"""
     after = packed(program(body), 64)
     copied = [op.name for op in after.ops if op.attributes.get("copy_padding")]
-    assert copied.count("ckks.linear_transform") == 2  # of queries and of keys
-    assert copied.count("ckks.add_plain") == 2
+    assert copied.count("ckks.linear_transform") == 1  # the queries are the keys
+    assert copied.count("ckks.add_plain") == 1
     plain = [op for op in after.ops if op.name == "ckks.linear_transform"]
-    assert len(plain) == 3  # the row sum needs padding that is 0
+    assert len(plain) == 2  # the row sum needs padding that is 0
 
 
 def test_a_rotary_embedding_goes_into_the_linear_layer() -> None:
@@ -225,8 +225,34 @@ def test_a_rotary_embedding_goes_into_the_linear_layer() -> None:
     missing = body.replace("%q = poly.linear %x {weight = @w, bias = @bias}\n", "").replace(
         "%q", "%x"
     )
-    with pytest.raises(AtlasError, match="must follow a linear layer"):
+    with pytest.raises(AtlasError, match="must come from a linear layer"):
         run_passes(poly(missing, arrays, (1, 3, 6)), [Pack(64)])
+
+
+def test_a_norm_of_heads_sums_over_each_head() -> None:
+    """The sums of padding heads are those of a real head; 1 / root of 0 would leave its range."""
+    body = """%q = poly.linear %x {weight = @w}
+        %h = poly.reshape %q {shape = [1, 3, 3, 2]}
+        %r = poly.row_sum %h
+        %n = poly.mul %h, %r
+        %t = poly.transpose %n {permutation = [0, 2, 1, 3]}
+        %g = poly.scale %t {factor = @pair}
+        %s = poly.matmul %g, %g {transpose_b = true}
+        %f = poly.mask_fill %s {fill = -1.0}
+        %p = poly.mask_zero %f {value = -1.0}
+        %o = poly.matmul %p, %t {transpose_b = false}
+        %v = poly.transpose %o {permutation = [0, 2, 1, 3]}
+        %y = poly.reshape %v {shape = [1, 3, 6]}
+        poly.output %y {name = "y"}"""
+    arrays = {**ARRAYS, "pair": np.array([0.5, 2.0])}
+    for low in (False, True):
+        module = poly(body, arrays, (1, 3, 6))
+        after = run_passes(module, [Pack(64, low)])
+        (total,) = (op for op in after.ops if op.name == "ckks.rotate_sum")
+        assert total.attributes["axes"] == ["d"]
+        assert total.operands[0].op.attributes["copy_padding"] is True
+        result = run_packed(after, X, SimEngine(64, critical_path(after).total))["y"]
+        np.testing.assert_allclose(result, interpret(module, X)["y"], atol=1e-9)
 
 
 @pytest.mark.parametrize("slots", [0, -8, 48, 16])

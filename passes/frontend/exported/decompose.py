@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.passes.frontend.graph import is_active_dropout
+from atlasc.passes.frontend.exported.graph import is_active_dropout
 
 if TYPE_CHECKING:
     import torch

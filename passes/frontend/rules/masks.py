@@ -15,15 +15,23 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.ir.ops.masks import shares
-from atlasc.passes.frontend.constants import evaluate
-from atlasc.passes.frontend.graph import RESHAPES, VIEWS, Node, is_node, packet, place, shape
+from atlasc.passes.frontend.exported.constants import evaluate
+from atlasc.passes.frontend.exported.graph import (
+    RESHAPES,
+    VIEWS,
+    Node,
+    is_node,
+    packet,
+    place,
+    shape,
+)
+from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import Importer, Refusal
 
 if TYPE_CHECKING:
     import torch
 
 DROPPED = -1e4  # an additive mask at or below this drops a key
-RANDOM_PROBES = 3
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"
@@ -40,12 +48,14 @@ operands are not private."""
 
 
 class Meaning(NamedTuple):
-    """The keys that a softmax drops: with ``by_mask``, key j of sentence b if the public mask[b, j]
-    is 0; with ``causal``, key j for a query i < j.
+    """What a mask does to scores: with ``by_mask``, it drops key j of sentence b if the public
+    mask[b, j] is 0; with ``causal``, key j for a query i < j. It adds a ``bias`` to the others:
+    [heads, queries, keys] or with 1 in their place.
     """
 
     by_mask: bool
     causal: bool
+    bias: np.ndarray | None = None
 
     def keep(self, mask: np.ndarray, scores: tuple[int, ...]) -> np.ndarray:
         """Whether each of the scores [batch, heads, queries, keys] is kept under a public mask."""
@@ -59,11 +69,11 @@ def drops_keys(importer: Importer, mask: Any, low: Any) -> bool:
     """Whether a mask of scores drops keys; it writes ``low`` to keys, or is added if ``low`` is
     None.
 
-    A constant that adds finite values (a position bias) is no mask and stays a sum.
+    A constant that only adds small values (a position bias) is no mask and stays a sum.
     """
     if low is None:  # a sum
         known = importer.kinds[mask] == "constant" and not importer.is_absent(mask)
-        drops = known and keep_of(importer.tensor(mask)) is not None
+        drops = known and not _parts(importer.tensor(mask)).keep.all()
         return importer.kinds[mask] == "mask" or drops
     if is_node(low):
         known = importer.kinds[low] == "constant" and not importer.is_absent(low)
@@ -110,6 +120,8 @@ def _emit(
 
             inputs = {} if public is None else {public: torch.from_numpy(probe)}
             tensor = evaluate(mask, {**importer.known, **inputs})
+            if tensor.is_meta:  # it adds weights that are absent
+                tensor = evaluate(mask, {**importer.with_ones(), **inputs})
             if tensor.ndim == 3:  # batch and heads share one axis, or all heads have the same mask
                 first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)
                 tensor = tensor.reshape(*first, *tensor.shape[1:])
@@ -120,6 +132,9 @@ def _emit(
         where = place(importer.node)
         importer.mask_meanings[key] = meaning(masked, probes, value.tensor.shape, where)
     found = importer.mask_meanings[key]
+    if found.bias is not None:
+        bias = importer.constant("scores.bias", found.bias)
+        value = importer.add("nn.add_constant", value, value=bias)
     operands = [importer.input(public)] if public is not None and found.by_mask else []
     return importer.add("nn.softmax", value, *operands, causal=causal or found.causal or None)
 
@@ -172,33 +187,22 @@ def _before_mask(importer: Importer, node: Node) -> Node | None:
     return found if found is not None and len(shape(found)) == 3 else None
 
 
-def probe_masks(batch: int, length: int) -> list[np.ndarray]:
-    """Masks [batch, length] that distinguish all meanings.
-
-    They are all ones, padding on the right of several lengths, and random masks that keep the first
-    key, so that no causal row is empty.
+class _Parts(NamedTuple):
+    """A boolean or additive mask: the keys that it keeps, and what it adds to their scores; of both
+    [batch, heads, queries, keys] or with 1 in their place.
     """
-    random = np.random.default_rng(0)
-    probes = [np.ones((batch, length), dtype=np.int64)]
-    for shortest in {max(1, length // 3), max(1, length - 1)}:
-        kept = (shortest + np.arange(batch)) % length
-        probes.append((np.arange(length) < np.maximum(kept, 1)[:, None]).astype(np.int64))
-    for _ in range(RANDOM_PROBES):
-        probe = random.integers(0, 2, size=(batch, length))
-        probe[:, 0] = 1
-        probes.append(probe)
-    return probes
+
+    keep: np.ndarray
+    added: np.ndarray
 
 
-def keep_of(tensor: torch.Tensor) -> np.ndarray | None:
-    """The keep mask of a boolean or additive mask; None if the mask adds a finite value."""
-    import torch
-
-    array = tensor.to(torch.float64).numpy() if tensor.is_floating_point() else tensor.numpy()
+def _parts(tensor: torch.Tensor) -> _Parts:
+    array = tensor.numpy()
+    array = array.reshape((1,) * (4 - array.ndim) + array.shape)
     if array.dtype == bool:
-        return array
-    kept, dropped = array == 0, array <= DROPPED
-    return kept if bool(np.all(kept | dropped)) else None
+        return _Parts(array, np.zeros((1, 1, 1, 1), np.float32))
+    keep = array > DROPPED
+    return _Parts(keep, np.where(keep, array, 0).astype(np.float32))
 
 
 def meaning(
@@ -216,24 +220,59 @@ def meaning(
         where: place of the mask, for messages.
 
     Raises:
-        AtlasError: the mask does not simply drop keys by the public mask and causality.
+        AtlasError: the mask does more than to drop keys by the public mask and causality, and to
+            add constants.
     """
     by_mask = (False, True) if probes else (False,)
     candidates = [Meaning(mask, causal) for mask in by_mask for causal in (False, True)]
-    why = "it drops keys other than those with mask 0 and later ones"
+    bias: _Bias | None = _Bias()
     for probe in probes or [np.ones((1, 1), dtype=np.int64)]:
-        keep = keep_of(evaluate(probe))
-        if keep is None:
-            why, candidates = "it adds finite values that depend on the mask", []
-            break
-        actual = np.broadcast_to(keep, scores)
+        parts = _parts(evaluate(probe))
+        bias = bias and bias.joined(parts)
+        actual = np.broadcast_to(parts.keep, scores)
         candidates = [one for one in candidates if np.array_equal(actual, one.keep(probe, scores))]
-    if not candidates:
+    if not candidates or bias is None:
+        why = "it drops keys other than those with mask 0 and later ones"
+        if bias is None:
+            why = "what it adds to the scores of kept keys depends on the mask"
         raise AtlasError(
             "an attention mask has a meaning that the softmax op cannot express",
             where=where,
             why=why,
-            remedy="only padding masks and causal masks are compiled; disable sliding windows and "
-            "position biases in the configuration if the sequence is short enough",
+            remedy="only padding masks, causal masks and constants that are added are compiled; "
+            "disable sliding windows in the configuration if the sequence is short enough",
         )
-    return candidates[0]
+    return candidates[0]._replace(bias=bias.value)
+
+
+class _Bias(NamedTuple):
+    """What masks add to the scores of kept keys, for all sentences.
+
+    Attributes:
+        added: [heads, queries, keys] or with 1 in their place.
+        seen: where a key was kept.
+    """
+
+    added: np.ndarray = np.zeros((1, 1, 1), np.float32)
+    seen: np.ndarray = np.zeros((1, 1, 1), bool)
+
+    def joined(self, parts: _Parts) -> _Bias | None:
+        """The bias with a further mask; None if they contradict each other."""
+        found = self
+        for keep, added in zip(*np.broadcast_arrays(*parts), strict=True):
+            if (np.where(found.seen & keep, added - found.added, 0) != 0).any():
+                return None
+            both = np.where(found.seen, found.added, added)
+            found = _Bias(both, found.seen | keep)
+        return found
+
+    @property
+    def value(self) -> np.ndarray | None:
+        """The bias without axes along which it does not vary; None if all keys of a query get the
+        same, which changes no weight.
+        """
+        value = self.added
+        for axis in range(value.ndim):
+            if (value == value.take([0], axis)).all():
+                value = value.take([0], axis)
+        return value if value.shape[-1] > 1 else None

@@ -29,6 +29,11 @@ DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropou
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
 """Ops that leave a tensor as it is if its shape does not change."""
+ATTENTION = ("softmax", "_softmax", "scaled_dot_product_attention")
+MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "transpose", "permute"}
+"""Ops that move elements without changing them."""
+CLIENT_ALONE = ("conv1d", "conv2d", "conv3d", "group_norm")
+"""Ops without a rule on encrypted data."""
 Node = Any
 """A torch.fx.Node, whose own argument types are too wide to check."""
 
@@ -165,6 +170,7 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
                 remedy="call model.eval() before exporting it",
             )
         view = name in (*VIEWS, "cat") and shape(node) == shape(operand)
+        view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))
         copy = name in COPIES and is_float(node) and is_float(operand)
         if name in DROPOUTS or view or copy:
             node.replace_all_uses_with(operand)
@@ -173,13 +179,20 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
 
 
 def classify(
-    graph: Graph, inputs: Mapping[Node, str], fixed: Collection[Node] = ()
+    graph: Graph,
+    inputs: Mapping[Node, str],
+    fixed: Collection[Node] = (),
+    private: Collection[Node] = (),
 ) -> dict[Node, Kind]:
     """The kind of every node of a flat graph, by the user inputs (nodes with their names) that it
-    depends on. Nodes in ``fixed`` are constant although they depend on an input.
+    depends on. Nodes in ``fixed`` are constant although they depend on an input. Those in
+    ``private`` are data: the client computes them.
     """
     kinds: dict[Node, Kind] = {}
     for node in graph.nodes:
+        if node in private:
+            kinds[node] = "data"
+            continue
         if node in inputs:
             kinds[node] = "mask" if inputs[node] == PUBLIC_INPUT else "data"
             continue
@@ -198,6 +211,28 @@ def classify(
     return kinds
 
 
+def before_tokens(graph: Graph, inputs: Collection[Node], kinds: Mapping[Node, Kind]) -> set[Node]:
+    """The nodes that the client must compute, because one of `CLIENT_ALONE` is or reads them.
+
+    The client computes such an op before the first attention. Without attention after it, as in a
+    network of convolutions alone, the op must read an input of the model, as a patch embedding.
+    """
+    private = [node for node in graph.nodes if kinds[node] == "data"]
+    raw, behind, ahead, found = set(inputs), set[Node](), set[Node](), set[Node]()
+    for node in private:
+        if packet(node) in MOVES and raw.issuperset(node.all_input_nodes):
+            raw.add(node)
+        if packet(node) in ATTENTION or not behind.isdisjoint(node.all_input_nodes):
+            behind.add(node)
+    for node in reversed(private):
+        if any(user in ahead or packet(user) in ATTENTION for user in node.users):
+            ahead.add(node)
+        early = node not in behind and (node in ahead or raw.issuperset(node.args[:1]))
+        if (early and packet(node) in CLIENT_ALONE) or not found.isdisjoint(node.users):
+            found.add(node)
+    return found
+
+
 def part_sums(graph: Graph) -> dict[Node, Node]:
     """Write ``baddbmm`` as a sum and a product, because masks are recognised in sums.
 
@@ -210,12 +245,16 @@ def part_sums(graph: Graph) -> dict[Node, Node]:
         if packet(node) != "baddbmm":
             continue
         added, a, b = node.args[:3]
-        if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
+        if node.kwargs.get("beta", 1) != 1:
             continue
         with graph.inserting_before(node):
             product = graph.call_function(torch.ops.aten.bmm.default, (a, b))
+            product.meta = dict(node.meta)
+            if (alpha := node.kwargs.get("alpha", 1)) != 1:
+                product = graph.call_function(torch.ops.aten.mul.Tensor, (product, alpha))
+                product.meta = dict(node.meta)
             total = graph.call_function(torch.ops.aten.add.Tensor, (product, added))
-        product.meta, total.meta = dict(node.meta), dict(node.meta)
+        total.meta = dict(node.meta)
         node.replace_all_uses_with(total)
         parted[node] = total
     return parted

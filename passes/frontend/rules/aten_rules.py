@@ -17,13 +17,16 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, arguments, is_node, packet, place, shape
-from atlasc.passes.frontend.importer import Importer, Missing, Refusal
-from atlasc.passes.frontend.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.exported.graph import Node, is_node, place, shape
+from atlasc.passes.frontend.importer import Importer, Refusal
+from atlasc.passes.frontend.rules import tokens
+from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
+from atlasc.passes.frontend.rules.cuts import some
+from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.rules.queries import query_of
+from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
 Rule = Callable[..., Value]
-SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split")
-"""Ops whose result is a list of parts."""
 
 
 def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
@@ -47,7 +50,7 @@ def _addmm(
 def _matmul(importer: Importer, a: Node, b: Node) -> Value:
     """Product of two private tensors, or a linear layer if the second is a constant matrix."""
     if importer.kinds[a] == "constant":
-        raise Refusal("a constant matrix on the left is not supported")
+        raise Refusal("a constant on the left is only supported as one query of attention")
     if importer.kinds[b] == "data":
         return importer.add("nn.matmul", a, b, transpose_b=False)
     matrix = importer.array(b)
@@ -67,15 +70,18 @@ def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) ->
         return importer.add("nn.add_constant", other, value=float(a))
     if not is_node(b):
         return importer.add("nn.add_constant", a, value=alpha * float(b))
+    kinds = importer.kinds[a], importer.kinds[b]
+    if alpha == 1 and kinds in (("data", "mask"), ("mask", "data")):
+        scores, mask = (a, b) if kinds[1] == "mask" else (b, a)
+        if (found := emit_positions(importer, scores, mask)) is not None:
+            return found
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
-        value = importer.reduced(b, array if alpha == 1 else alpha * array)
-        return importer.add("nn.add_constant", a, value=value)
+        return add_array(importer, a, b, array if alpha == 1 else alpha * array)
     other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
     if importer.kinds[a] == "constant":
-        value = importer.reduced(a, importer.array(a))
-        return importer.add("nn.add_constant", other, value=value)
+        return add_array(importer, other, a, importer.array(a))
     return importer.add("nn.add", a, other)
 
 
@@ -138,15 +144,19 @@ def _softmax(importer: Importer, *operands: Any) -> Value:
 
 def _embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
     counted = importer.positions.get(ids)
-    if counted is not None and shape(ids)[1] > (most := shape(table)[0] - counted.padding - 1):
+    if counted is None:
+        return importer.add("nn.embedding", ids, table=importer.symbol(table))
+    first = counted.padding + counted.offset + 1
+    if shape(ids)[1] > (most := shape(table)[0] - first):
         raise AtlasError(
             f"sequence length {shape(ids)[1]} is more than the model has positions for",
             where=place(importer.node),
-            why=f"the model counts the positions of tokens from {counted.padding + 1}, and has "
+            why=f"the model counts the positions of tokens from {first}, and has "
             f"{shape(table)[0]} positions",
             remedy=f"use --sequence-length {most} or less",
         )
-    return importer.add("nn.embedding", ids, table=importer.symbol(table))
+    rows = importer.constant(importer.name_of(table), importer.array(table)[counted.offset :])
+    return importer.add("nn.embedding", ids, table=rows)
 
 
 def _layer_norm(
@@ -192,7 +202,7 @@ def _attention(
     if float(dropout) != 0.0:
         raise Refusal("attention with dropout: call model.eval() before exporting")
     factor = 1.0 / math.sqrt(shape(query)[-1]) if factor is None else float(factor)
-    q, k, v = (importer.value(operand) for operand in (query, key, value))
+    q, k, v = query_of(importer, query), importer.value(key), importer.value(value)
     axis = len(shape(key)) - 3
     repeats = shape(query)[-3] // shape(key)[-3]
     if repeats > 1:
@@ -223,6 +233,9 @@ def _permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
 
 def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
     axis %= len(shape(x))
+    if shape(x)[axis] == 1:
+        others = [extent for place, extent in enumerate(shape(x)) if place != axis]
+        return importer.add("nn.reshape", x, shape=others)
     return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
 
 
@@ -230,38 +243,23 @@ def _slice(
     importer: Importer, x: Node, axis: int, start: int | None, end: int | None, step: int = 1
 ) -> Value:
     extent, count = shape(x)[axis], shape(importer.node)[axis]
-    if axis % len(shape(x)) == len(shape(x)) - 1 > 0:
-        return features(importer, x, range(*slice(start, end, step).indices(extent)))
-    if count != 1:
-        raise Refusal(f"a slice of {count} of {extent} elements is not supported")
-    return _reshape(importer, _select(importer, x, axis, start or 0))
-
-
-def features(importer: Importer, x: Node, chosen: Sequence[int]) -> Value:
-    """Some features of the last axis, as a linear layer, which merges with the one before."""
-    weight = np.zeros((len(chosen), shape(x)[-1]), np.float32)
-    weight[range(len(chosen)), list(chosen)] = 1
-    return importer.add("nn.linear", x, weight=importer.constant("features", weight))
-
-
-def part(importer: Importer, parts: Node, index: int) -> Value:
-    """One of the parts into which features are split."""
-    if packet(parts) not in SPLITS:
-        raise Missing  # a part of an op's result, and the op is reported already
-    given = arguments(parts)
-    x, axis = parts.args[0], given.get("dim", 0)
-    if axis % len(shape(x)) != len(shape(x)) - 1:
-        raise Refusal("only features (the last axis) can be split")
-    widths = [one.shape[-1] for one in parts.meta["val"]]
-    first = sum(widths[:index])
-    return features(importer, x, range(first, first + widths[index]))
+    axis, last = axis % len(shape(x)), len(shape(x)) - 1
+    chosen = range(*slice(start, end, step).indices(extent))
+    if count == 1 and axis < last:
+        return _reshape(importer, _select(importer, x, axis, start or 0))
+    if axis and importer.stays(x) and (axis < last or importer.layered):
+        return tokens.cut(importer, x, axis, chosen)
+    return some(importer, x, axis, chosen)
 
 
 def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
     """x[arange(batch), i] with one constant i: the same row of every sentence."""
     constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
     if not len(constant) == len(indices) == 2:
-        raise Refusal("the index of an element must not depend on an input")
+        raise Refusal(
+            "which element is read depends on an input; a token that the private ids choose can be "
+            "read from the answer for all tokens: --outputs last_hidden_state"
+        )
     batch, row = (importer.array(index).reshape(-1) for index in constant)
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
@@ -269,14 +267,17 @@ def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> V
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
-    """Features concatenated, as a sum of linear layers. A class token before patches, and rotated
-    halves, are patterns.
+    """Features concatenated, as a sum of linear layers; on the client, any axis. Rotated halves
+    are a pattern.
     """
     width, rank = shape(importer.node)[-1], len(shape(importer.node))
     if axis % rank != rank - 1:
+        private = [one for one in parts if importer.kinds[one] != "constant"]
+        if axis % rank and importer.stays(*private):
+            return tokens.joined(importer, parts, axis % rank)
         raise Refusal(
-            "along tokens only one class token before the patches, or a rotary embedding, is "
-            "supported"
+            "along tokens parts are joined only on the client, before the first block; the halves "
+            "of a rotary embedding are joined along the features"
         )
     total: Value | None = None
     constant = np.zeros(shape(importer.node), np.float32)
@@ -352,9 +353,11 @@ _OPS: dict[Rule, str] = {
     _slice: "slice.Tensor",
     _index_row: "index.Tensor",
     _concatenate: "cat.default",
+    tokens.rolled: "roll.default",
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",
     _mean: "mean.dim mean.default",
     partial(_mean, total=True): "sum.dim_IntList sum.default",
+    **CLIENT_RULES,
 }
 ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}
 """Qualified name of an op, with its overload -> rule."""

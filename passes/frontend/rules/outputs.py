@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.bounds import as_name
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.final_functions import FINAL_FUNCTIONS
-from atlasc.passes.frontend.graph import RESHAPES, Node, is_node, packet, shape
-from atlasc.passes.frontend.patterns import matches
+from atlasc.passes.frontend.exported.graph import MOVES, Node, is_node, packet, shape
+from atlasc.passes.frontend.rules.patterns import matches
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 Note = Callable[[str, str], object]
 """``note(headline, details)``: something that the user should know."""
-PREFERRED = ("logits", "last_hidden_state")
+PREFERRED = ("logits", "sentence_embedding", "last_hidden_state")
 ALL = "all"
-_MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "transpose", "permute"}
-"""Ops that move elements without changing them."""
 
 
 def named_outputs(program: ExportedProgram, results: Any) -> dict[str, Node]:
@@ -91,7 +89,7 @@ def final_function(node: Node) -> tuple[str | None, Node]:
     If a function of single elements is followed only by movements, these are moved before it.
     """
     moves, end = list[Node](), node
-    while packet(end) in _MOVES and len(end.users) == len(moves[-1:]):
+    while packet(end) in MOVES and len(end.users) == len(moves[-1:]):
         moves.append(end)
         end = end.args[0]
     if moves:

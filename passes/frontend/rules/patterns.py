@@ -20,16 +20,23 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from atlasc.ir.module import Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.frontend import aten_rules
-from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, defaults, is_node, packet, shape
-from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.exported.graph import (
+    RESHAPES,
+    Node,
+    arguments,
+    defaults,
+    is_node,
+    packet,
+    shape,
+)
+from atlasc.passes.frontend.importer import Emit, Importer
+from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.rules.pooling import weighted_tokens
+from atlasc.passes.frontend.rules.queries import scores
+from atlasc.passes.frontend.rules.rotary import PARTIAL, WHOLE, partial_rotary, rotary
 
-Emit = Callable[[], Value]
 Bindings = dict[str, Any]
 _OPERATORS = {"Mult": "mul", "Add": "add", "Sub": "sub", "Div": "div", "Pow": "pow", "USub": "neg"}
 
@@ -39,8 +46,9 @@ def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
     replaces.
     """
     importer.node = node
-    if (mean := masked_mean(importer, node)) is not None:
-        return mean
+    for rule in (masked_mean, weighted_tokens):
+        if (mean := rule(importer, node)) is not None:
+            return mean
     for form, pattern in PATTERNS:
         for found in matches(form, node):
             if (emit := pattern(importer, **found)) is not None:
@@ -150,23 +158,6 @@ def rms_norm(
     return partial(aten_rules.rms_norm, importer, x, shape(x)[-1:], weight, epsilon)
 
 
-def rotary(
-    importer: Importer, x: Node, cos: Node, sin: Node, axis: int, last: int, half: int, end: int
-) -> Emit | None:
-    """x·cos + rotate_half(x)·sin with constant tables: nn.rotary."""
-    width = shape(x)[-1]
-    whole = _last_axis(x, axis) and _last_axis(x, last) and 2 * half == width <= (end or width)
-    if not whole or any(importer.kinds.get(table) != "constant" for table in (cos, sin)):
-        return None
-
-    def emit() -> Value:
-        arrays = [importer.without_batch(table, shape(x)[-2:]) for table in (cos, sin)]
-        names = [importer.constant(f"rotary.{n}", a) for n, a in zip(("cos", "sin"), arrays)]
-        return importer.add("nn.rotary", x, cos=names[0], sin=names[1])
-
-    return emit
-
-
 def repeat_heads(
     importer: Importer, x: Node, axis: int, wide: object, merged: object
 ) -> Emit | None:
@@ -188,69 +179,13 @@ def product_with_transpose(
 ) -> Emit | None:
     """matmul with a swap of the last two axes before it: nn.matmul{transpose_b}."""
     rank = len(shape(b))
-    private = importer.kinds[a] == importer.kinds[b] == "data"
+    private = importer.kinds[b] == "data" and importer.kinds[a] in ("data", "constant")
     if not private or {first % rank, second % rank} != {rank - 2, rank - 1}:
         return None
-    return partial(importer.add, "nn.matmul", a, b, transpose_b=True)
-
-
-def patch_embedding(
-    importer: Importer,
-    image: Node,
-    kernel: Node,
-    bias: Node | None,
-    token: Node | None = None,
-    axis: int = 1,
-    **others: Any,
-) -> Emit | None:
-    """A convolution with stride = kernel: nn.patchify and nn.linear; with the class token."""
-    node = importer.node
-    rows = node if token is None else node.args[0][1]
-    flat, conv = rows.args[0], rows.args[0].args[0]
-    if token is not None:
-        first = axis in (1, -2) and shape(token)[1:2] == (1,)
-        if not first or importer.kinds[token] != "constant":
-            return None
-    batch, features, *sides = shape(conv)
-    size, patches = shape(kernel)[2:], (batch, features, math.prod(sides))
-    if len(sides) != 2 or len(set(size)) != 1 or shape(flat) != patches:
-        return None
-    exact = not any(extent % patch for extent, patch in zip(shape(image)[2:], size, strict=True))
-    plain = not any(others["padding"]) and {*others["dilation"], others["groups"]} == {1}
-    if not exact or not plain or [*size] != [*others["stride"]]:
-        return None
-    return partial(_emit_patches, importer, conv, image, kernel, bias, token)
-
-
-def _emit_patches(
-    importer: Importer, conv: Node, image: Node, kernel: Node, bias: Node | None, token: Node | None
-) -> Value:
-    """Patch rows times the kernel as a matrix; class token and bias become one constant."""
-    patch, class_token = shape(kernel)[-1], token is not None
-    rows = importer.add("nn.patchify", image, at=conv, patch=patch, class_token=class_token)
-    array = importer.array(kernel)
-    weight = importer.constant(importer.name_of(kernel), array.reshape(array.shape[0], -1))
-    offset = importer.symbol(bias) if token is None else None
-    rows = importer.add("nn.linear", rows, at=conv, weight=weight, bias=offset)
-    if token is None:
-        return rows
-    if importer.is_absent(token):
-        value = np.broadcast_to(np.float32(0), shape(importer.node)[1:])
-    else:
-        first = importer.without_batch(token, shape(token)[1:])
-        other = np.zeros_like(first) if bias is None else importer.array(bias)
-        patches = shape(importer.node)[1] - 1
-        value = np.concatenate([first, np.broadcast_to(other, (patches, first.shape[-1]))])
-    constant = importer.constant(importer.name_of(token), value)
-    return importer.add("nn.add_constant", rows, value=constant)
+    return partial(scores, importer, a, b)
 
 
 _RMS = [f"x * rsqrt(mean({square}, axes, True) + epsilon)" for square in ("x ** 2", "x * x")]
-_HALF_TURNED = "cat([-slice(x, axis, half, end), slice(x, axis, 0, half)], last)"
-_CONVOLUTION = "conv2d(image, kernel, bias, stride, padding, dilation, groups)"
-_FLAT = [f"flatten({_CONVOLUTION}, first, last)", *(f"{n}({_CONVOLUTION}, to)" for n in RESHAPES)]
-_TURNS = ("transpose({}, 1, 2)", "transpose({}, 2, 1)", "permute({}, [0, 2, 1])")
-_PATCHES = [turn.format(flat) for turn, flat in product(_TURNS, _FLAT)]
 PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *(
         (f"{name}({scores}, axis, dtype)", softmax)
@@ -258,12 +193,11 @@ PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     ),
     *((form, rms_norm) for form in _RMS),
     *((f"weight * ({form})", rms_norm) for form in _RMS),
-    (f"x * cos + {_HALF_TURNED} * sin", rotary),
+    (WHOLE, rotary),
+    (PARTIAL, partial_rotary),
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
     ("matmul(a, transpose(b, first, second))", product_with_transpose),
     ("bmm(a, transpose(b, first, second))", product_with_transpose),
-    *((f"cat([token, {form}], axis)", patch_embedding) for form in _PATCHES),
-    *((form, patch_embedding) for form in _PATCHES),
     *(
         (form, lambda importer, x, name=name: partial(importer.add, f"nn.{name}", x))
         for name, function in ACTIVATIONS.items()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from atlasc.ir.bounds import as_location
-from atlasc.passes.frontend.graph import Node, module_path
+from atlasc.passes.frontend.exported.graph import Node, module_path
 
 if TYPE_CHECKING:
     from torch.fx import Graph

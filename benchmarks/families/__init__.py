@@ -1,0 +1,1 @@
+"""What becomes of tiny random models of every Transformer family."""

@@ -1,0 +1,63 @@
+"""Tiny random models of every family: how far each comes, and with which error.
+
+python -m benchmarks.families                          traced and lowered, all families
+python -m benchmarks.families --until trace gpt2 t5    two families, only traced
+python -m benchmarks.families --until compile bert     compiled without options too: minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+
+from atlasc.cli.output import print_json, print_table
+from benchmarks.families.models import FAMILIES
+from benchmarks.families.stages import STAGES, Outcome, attempt
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.families", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
+    parser.add_argument("--until", choices=STAGES, default="lower", help="the last stage")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    chosen = parser.parse_args()
+    if unknown := sorted(set(chosen.families) - set(FAMILIES)):
+        parser.error(f"no family {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
+    outcomes: dict[str, Outcome] = {}
+    for name in chosen.families or FAMILIES:
+        started = time.perf_counter()
+        outcomes[name] = attempt(FAMILIES[name], chosen.until)
+        if not chosen.json:
+            reached = outcomes[name].reached[-1:] or ("nothing",)
+            print(f"{name}: {reached[0]}, {time.perf_counter() - started:.1f} s", flush=True)
+    if chosen.json:
+        print_json({name: asdict(one) for name, one in outcomes.items()})
+        return
+    show(outcomes)
+
+
+def show(outcomes: dict[str, Outcome]) -> None:
+    """Print the errors as a table, and the refusals below it."""
+    errors = "traced", "packed", "answer", "chosen"
+    heads = ("family", *STAGES, *errors, "answered", "levels", "bootstraps")
+    print_table(heads, [_row(name, one) for name, one in outcomes.items()])
+    for name, one in outcomes.items():
+        if one.refusal:
+            print(f"\n{name}: {one.refusal}")
+    counts = [sum(stage in one.reached for one in outcomes.values()) for stage in STAGES]
+    print("\n" + ", ".join(f"{n} {stage}" for n, stage in zip(counts, STAGES, strict=True)))
+
+
+def _row(name: str, one: Outcome) -> tuple[str, ...]:
+    stages = ("yes" if stage in one.reached else "–" for stage in STAGES)
+    errors = (f"{error:.1e}" for error in (one.traced, one.packed, one.answer, one.chosen))
+    counts = (str(count) for count in (one.answered, one.levels, one.bootstraps))
+    return (name, *stages, *errors, *counts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What torch's ops, and groups of them, mean as nn ops."""

@@ -1,0 +1,116 @@
+"""Rules of the client's part before the tokens: convolutions and group norms.
+
+A convolution ends as [batch, positions, features]: each position is a token. The model's own order
+of axes is made of this by a reshape and a transpose, which cancel where the model flattens the
+positions itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from atlasc.ir.module import Value
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.frontend.exported.graph import Node, shape
+from atlasc.passes.frontend.importer import Importer, Refusal
+
+AFTER_ATTENTION = (
+    "it has no rule on encrypted data; the client computes it only before the first attention, or "
+    "on the model's input"
+)
+
+
+def convolution(
+    importer: Importer,
+    x: Node,
+    kernel: Node,
+    bias: Node | None,
+    stride: Sequence[int],
+    padding: Sequence[int] | str,
+    dilation: Sequence[int],
+    groups: int,
+) -> Value:
+    """conv1d, conv2d and conv3d, with numbers or a word (``valid``, ``same``) as padding."""
+    _require_client(importer)
+    axes = len(shape(x)) - 2
+    steps, widths = (
+        [int(n) for n in given] * (axes if len(given) == 1 else 1) for given in (stride, dilation)
+    )
+    pairs = _padding(padding, shape(kernel)[2:], widths)
+    rows = importer.add(
+        "nn.convolution",
+        x,
+        weight=importer.symbol(kernel),
+        bias=importer.symbol(bias),
+        stride=steps,
+        border=pairs,
+        dilation=widths,
+        groups=int(groups),
+    )
+    batch, features, *sides = shape(importer.node)
+    turned = importer.add("nn.transpose", rows, permutation=[0, 2, 1])
+    if axes == 1:
+        return turned
+    return importer.add("nn.reshape", turned, shape=[batch, features, *sides])
+
+
+def _padding(
+    padding: Sequence[int] | str, kernel: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    """Zeros before and after each axis, in pairs; torch puts the odd one of ``same`` at the end."""
+    if padding == "valid":
+        return [0] * (2 * len(kernel))
+    if padding == "same":
+        totals = [step * (width - 1) for width, step in zip(kernel, dilation, strict=True)]
+        return [part for total in totals for part in (total // 2, total - total // 2)]
+    given = [int(n) for n in padding] * (len(kernel) if len(padding) == 1 else 1)
+    return [n for n in given for _ in range(2)]
+
+
+def group_norm(
+    importer: Importer,
+    x: Node,
+    groups: int,
+    weight: Node | None,
+    bias: Node | None,
+    epsilon: float,
+    *options: object,
+) -> Value:
+    """A layer norm of each group of channels, then the factor and the shift of each channel."""
+    _require_client(importer)
+    batch, channels, *sides = extents = list(shape(x))
+    width = channels // groups * math.prod(sides)
+    plain = {
+        name: importer.constant(fill, np.broadcast_to(np.float32(number), (width,)))
+        for name, fill, number in (("gamma", "ones", 1), ("beta", "zeros", 0))
+    }
+    add = importer.add
+    value = add("nn.reshape", x, shape=[batch, groups, width])
+    value = add("nn.layer_norm", value, epsilon=float(epsilon), **plain)
+    value = add("nn.reshape", value, shape=extents)
+    column = (channels, *[1] * len(sides))
+
+    def by_channel(node: Node) -> Symbol:
+        return importer.constant(importer.name_of(node), importer.array(node).reshape(column))
+
+    if weight is not None:
+        value = add("nn.scale", value, factor=by_channel(weight))
+    if bias is not None:
+        value = add("nn.add_constant", value, value=by_channel(bias))
+    return value
+
+
+def _require_client(importer: Importer) -> None:
+    if importer.node not in importer.before_tokens:
+        raise Refusal(AFTER_ATTENTION)
+
+
+CLIENT_RULES: dict[Callable[..., Value], str] = {
+    convolution: "conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding "
+    "conv3d.padding",
+    group_norm: "group_norm.default",
+}
+"""Rule -> ops, as in ``aten_rules``."""

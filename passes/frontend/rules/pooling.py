@@ -1,0 +1,97 @@
+"""Means of some tokens, and other sums of tokens with constant weights, however they are written.
+
+The weights are not derived from the expression. It is evaluated on random hidden states, and the
+weights are the solution of the linear equations that these give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from atlasc.ir.module import Value
+from atlasc.passes.frontend.exported.constants import evaluate
+from atlasc.passes.frontend.exported.graph import Node, packet, shape
+from atlasc.passes.frontend.importer import Importer
+from atlasc.passes.frontend.rules.masks import LINEAR
+
+REDUCTIONS = {"mean", "sum", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}
+UNPACKED = {"slice", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}
+"""Ops for which an expression needs this rule; a mean of all tokens has one of its own."""
+EXACT = 1e-6
+"""Greatest error of the equations, relative to the weights, in float32's roundings."""
+ROUNDED = 1e-5
+"""Weights that differ by this share of the greatest one are equal: also to zero."""
+
+
+def weighted_tokens(
+    importer: Importer, node: Node
+) -> tuple[Callable[[], Value], list[Node]] | None:
+    """If a node is a sum of tokens with constant weights: the function that emits it, and [the
+    hidden state [batch, tokens, features]].
+    """
+    if packet(node) not in REDUCTIONS:
+        return None
+    for found in _hidden_states(importer, node):
+        weights = _weights(importer, node, found)
+        if weights is not None:
+            return partial(_emit, importer, found, weights), [found]
+    return None
+
+
+def _hidden_states(importer: Importer, node: Node) -> Iterator[Node]:
+    """Hidden states in which a node is linear, from near to far, behind an op in ``UNPACKED``."""
+    end, needed = node, False
+    while packet(node) in LINEAR | REDUCTIONS:
+        private = [one for one in node.all_input_nodes if importer.kinds[one] != "constant"]
+        if len(private) != 1 or importer.kinds[private[0]] != "data":
+            return
+        needed |= packet(node) in UNPACKED
+        (node,) = private
+        extents = shape(node)
+        if needed and len(extents) == 3 and math.prod(shape(end)) == extents[0] * extents[2]:
+            yield node
+
+
+def _weights(importer: Importer, node: Node, hidden: Node) -> np.ndarray | None:
+    """The weight of each token; None if the node is no such sum."""
+    import torch
+
+    tokens = shape(hidden)[1]
+    generator = torch.Generator().manual_seed(0)
+    rows: list[np.ndarray] = []
+    sums: list[np.ndarray] = []
+    while sum(map(len, rows)) < 2 * tokens:
+        x = torch.randn(shape(hidden), generator=generator).to(hidden.meta["val"].dtype)
+        result = evaluate(node, {**importer.known, hidden: x})
+        if result.is_meta:
+            return None
+        rows.append(x.double().numpy().transpose(0, 2, 1).reshape(-1, tokens))
+        sums.append(result.double().numpy().reshape(-1))
+    equations, wanted = np.concatenate(rows), np.concatenate(sums)
+    weights = np.linalg.lstsq(equations, wanted)[0]
+    error = np.abs(equations @ weights - wanted).max()
+    if error >= EXACT * max(1.0, np.abs(equations).max()) * np.abs(weights).sum():
+        return None  # also if all weights are 0
+    used = np.abs(weights) > ROUNDED * np.abs(weights).max()
+    mean = weights[used].mean()
+    even = np.allclose(weights[used], mean, rtol=ROUNDED, atol=0)
+    return np.where(used, mean if even else weights, 0).astype(np.float32)
+
+
+def _emit(importer: Importer, hidden: Node, weights: np.ndarray) -> Value:
+    add, tokens, extents = importer.add, len(weights), list(shape(importer.node))
+    (used,) = np.nonzero(weights)
+    if len(used) == 1:
+        value = add("nn.select", hidden, axis=1, index=int(used[0]))
+        value = add("nn.scale", value, factor=float(weights[used[0]]))
+    else:
+        even = bool((weights == weights[0]).all())
+        column = weights[:, None] * tokens
+        factor = float(column[0, 0]) if even else importer.constant("tokens", column)
+        value = add("nn.mean", add("nn.scale", hidden, factor=factor), axis=1)
+    same = list(value.tensor.shape) == extents
+    return value if same else add("nn.reshape", value, shape=extents)

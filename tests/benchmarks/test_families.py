@@ -1,0 +1,52 @@
+"""The command that takes tiny models of all families through the compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.families.__main__ import show
+from benchmarks.families.models import FAMILIES, INPUTS, LENGTH, Family
+from benchmarks.families.stages import attempt
+
+
+def test_there_are_36_families() -> None:
+    assert len(FAMILIES) == 36
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_inputs_fit_the_family(name: str) -> None:
+    family = FAMILIES[name]
+    arrays = family.inputs()
+    assert arrays[family.input_name].shape == (INPUTS, *family.shape)
+    if family.kind == "ids":
+        kept = arrays["attention_mask"].sum(axis=1)
+        assert kept.max() == LENGTH > kept.min() > 0
+
+
+def test_a_family_is_built_twice_alike() -> None:
+    one, other = (FAMILIES["gpt2"].build().state_dict() for _ in range(2))
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_an_outcome_has_the_stages_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    fine = attempt(FAMILIES["gpt2"], "trace")
+    assert fine.reached == ("load", "trace") and fine.traced < 1e-5 and not fine.refusal
+    settings = {**FAMILIES["bert"].settings, "hidden_act": "hardswish"}
+    broken = Family("BertConfig", "BertModel", settings)
+    refused = attempt(broken, "trace")
+    assert refused.reached == ("load",) and "hardswish" in refused.refusal
+    assert np.isnan(refused.traced)
+    show({"gpt2": fine, "broken": refused})
+    printed = capsys.readouterr().out
+    assert "2 load, 1 trace, 0 lower, 0 compile" in printed
+    assert "\nbroken: " in printed
+
+
+def test_an_unknown_family_is_refused() -> None:
+    command = [sys.executable, "-m", "benchmarks.families", "nothing"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and "no family nothing; there are bert," in result.stderr
