@@ -31,6 +31,8 @@ Emit = Callable[[], Value]
 """Emits the op of a node."""
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 CLIENT_OPS = ("nn.embedding", "nn.convolution", "nn.gather")
+MOVES = ("nn.reshape", "nn.transpose")
+"""They bring the positions of a convolution into the model's order, or back."""
 SMALL = 1 << 20  # greatest bytes of constants that are merged if equal
 
 
@@ -40,6 +42,13 @@ class Refusal(Exception):
 
 class Missing(Exception):
     """An operand was not emitted because its op is unsupported; the op that reads it is skipped."""
+
+
+def _of_convolution(value: Value) -> bool:
+    """Whether a value is a convolution's, perhaps moved."""
+    while value.op.name in MOVES:
+        value = value.op.operands[0]
+    return value.op.name == "nn.convolution"
 
 
 class Importer:
@@ -184,7 +193,9 @@ class Importer:
         node = at or self.node
         location = self.locations[node]
         values = [self.value(operand) for operand in operands]
-        if not self._may_stay(node, op_name) or any(v.tensor.side == "server" for v in values):
+        turns = op_name in MOVES and all(map(_of_convolution, values))
+        may_stay = turns or self._may_stay(node, op_name)
+        if not may_stay or any(v.tensor.side == "server" for v in values):
             values = [self.on_server(value) for value in values]
         given = {name: value for name, value in attributes.items() if value is not None}
         try:
