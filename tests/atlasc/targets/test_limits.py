@@ -40,9 +40,9 @@ def test_a_set_at_the_limits(kind: type[PhantomParameters]) -> None:
                 kind(*numbers)
 
 
-@pytest.mark.parametrize("numbers", [(16, 63, 7), (16, 18, 1)])
+@pytest.mark.parametrize("numbers", [(16, 63, 8), (16, 18, 1)])
 def test_a_bootstrap_has_its_own_levels_and_special_primes(numbers: tuple[int, int, int]) -> None:
-    with pytest.raises(AtlasError, match="have 18 levels and 7 special primes, not"):
+    with pytest.raises(AtlasError, match="have 18 levels and 8 special primes, not"):
         CpuParameters(*numbers, bootstrap="fifteen_levels_40")
 
 
@@ -73,7 +73,7 @@ SETS: dict[str, tuple[dict[str, Any], int, str]] = {
         {
             "log_ring_degree": 17,
             "levels": 18,
-            "special_primes": 7,
+            "special_primes": 8,
             "bootstrap": "fifteen_levels_40",
         },
         0,
