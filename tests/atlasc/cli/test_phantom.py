@@ -29,7 +29,7 @@ def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def test_compile_leaves_a_project(bundle: tuple[Path, str]) -> None:
     folder, said = bundle
     assert "128 bits of security: N = 2^16, log2(QP) 1740" in said
-    assert "5 special primes, 5 digits (dnum); a key of 47 MiB" in said
+    assert "5 special primes, 6 digits (dnum); a key of 53 MiB" in said
     assert "128 bits of security: N = 2^16" in said
     assert "no cost table for this target" in said
     assert f"cmake -S {folder / 'project'}" in said
