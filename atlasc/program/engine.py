@@ -81,9 +81,7 @@ Ct = TypeVar("Ct")
 
 LEAST_COPIES = 16
 """How often slots must repeat for a narrow bootstrap to be worth it on atlasc's engines. With fewer
-copies its plaintexts would need as much memory as a second bootstrap's, and it would save
-little.
-"""
+copies its plaintexts need as much memory as a second bootstrap's, and it saves little."""
 
 
 def results_of(terms: Sequence[TransformTerm]) -> int:
@@ -233,34 +231,29 @@ class Engine(ABC, Generic[Ct]):
         return ciphertext if level == there else self._drop_to(ciphertext, level)
 
     def bootstrap(self, ciphertext: Ct) -> Ct:
-        """The same slots, refreshed to ``bootstrap_level``, from ``bootstrap_from`` or above.
-
-        Slots must lie within the engine's bootstrap range, usually [-1, 1]. Outside it the result
-        is garbage, and nothing in the ciphertext shows it.
+        """The same slots, refreshed to ``bootstrap_level``, from ``bootstrap_from`` or above. They
+        must lie within the engine's bootstrap range, usually [-1, 1]; else the result is garbage.
         """
         return self.bootstrap_many([ciphertext])[0]
 
     def bootstrap_many(self, ciphertexts: Sequence[Ct], period: int | None = None) -> list[Ct]:
         """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
 
-        The levels are those of :meth:`bootstrap`. The last of an odd number of ciphertexts shares a
-        bootstrap with itself.
+        The levels are those of :meth:`bootstrap`.
 
         Args:
             ciphertexts: the ciphertexts.
             period: number of slots after which the slots of each ciphertext repeat, a power of two.
                 If it is half of all slots or less, an engine may use a narrow bootstrap, which
-                takes less time and errs less. Slots that do not repeat are lost.
+                takes less time. Slots that do not repeat are lost.
         """
         if self.bootstrap_level is None:
             self._refuse("bootstrap", "these parameters do not allow a bootstrap")
         used = self.slots if period is None else period
         if used < 1 or self.slots % used:
             self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
-        least = min(map(self.level, ciphertexts), default=self.bootstrap_from)
-        if least < self.bootstrap_from:
-            why = f"a ciphertext at level {least} is below {self.bootstrap_from}, where it begins"
-            self._refuse("bootstrap", why)
+        if ciphertexts and (least := min(map(self.level, ciphertexts))) < self.bootstrap_from:
+            self._refuse("bootstrap", f"level {least} is below {self.bootstrap_from}")
         return self._bootstrap(ciphertexts, self.bootstrap_level, used)
 
     def raise_modulus(self, ciphertext: Ct, level: int, copies: int) -> Ct:

@@ -65,9 +65,9 @@ declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", 
              _context, LAYOUT, levels=_context_levels)  # fmt: skip
 
 
-def _row_levels(operand: int, low: int) -> Callable[[Site], int]:
-    """Levels of a product with one query, beside keys or values."""
-    return lambda site: low if first_layout(site, operand).features_low else ROW_LEVELS
+def _row_levels(low: int) -> Callable[[Site], int]:
+    """Levels of a product with one query; the second operand is all keys or all values."""
+    return lambda site: low if first_layout(site, 1).features_low else ROW_LEVELS
 
 
 def _row_scores(site: Site) -> Layout:
@@ -80,7 +80,7 @@ def _row_scores(site: Site) -> Layout:
 declare_ckks("ckks.row_scores",
              "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
              "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
-             levels=_row_levels(1, LOW_ROW_SCORE_LEVELS))  # fmt: skip
+             levels=_row_levels(LOW_ROW_SCORE_LEVELS))  # fmt: skip
 
 
 def _row_context(site: Site) -> Layout:
@@ -92,4 +92,4 @@ def _row_context(site: Site) -> Layout:
 
 
 declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
-             levels=_row_levels(1, LOW_ROW_CONTEXT_LEVELS))  # fmt: skip
+             levels=_row_levels(LOW_ROW_CONTEXT_LEVELS))  # fmt: skip

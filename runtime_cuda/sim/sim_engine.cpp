@@ -344,16 +344,17 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
         }
         return bootstraps_.refreshed(*this, xs, period);
     }
-    // Two become the parts of a complex one, so that an imaginary part of one spoils the other.
-    const std::size_t batch = parameters_.bootstrap_batch == 2 ? 2 : 1;
+    // Two become the parts of a complex one, so that an imaginary part of one spoils the other. The
+    // imaginary part of one alone is lost.
+    const bool pairs = parameters_.bootstrap_batch == 2;
     Ciphertexts result;
     for (std::size_t at = 0; at < xs.size(); ++at) {
-        const std::size_t partner = std::min(at - at % batch + (at + 1) % batch, xs.size() - 1);
-        const ComplexVector& others = of(xs[partner]).values;
+        const std::size_t partner = at ^ 1U;
+        const bool paired = pairs && partner < xs.size();
         ComplexVector values = of(xs[at]).values;
         for (std::size_t slot = 0; slot < values.size(); ++slot) {
-            const double spoilt = others[slot].imag() * (at % batch == 0 ? -1.0 : 1.0);
-            values[slot] = values[slot].real() + (batch == 2 ? spoilt : 0.0);
+            const double spoilt = paired ? of(xs[partner]).values[slot].imag() : 0.0;
+            values[slot] = values[slot].real() + (at % 2 == 0 ? -spoilt : spoilt);
         }
         result.push_back(bootstrapped(std::move(values), period));
     }

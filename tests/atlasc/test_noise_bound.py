@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 
-from atlasc.analyses.observed import bootstrap_change
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.sharing import BITS, floods
 from atlasc.compare.compare import SAFETY, compare
@@ -20,7 +18,6 @@ from atlasc.program.function import EngineParameters
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
-from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.noise import NoiseModel
 
 
@@ -109,19 +106,6 @@ def test_a_sum_beyond_its_domain_counts_there() -> None:
     inside, beyond = (evaluation_error(coefficients, 1e-8, reach) for reach in (1.0, 1.375))
     assert inside < 1e-6
     assert beyond > 1000 * inside
-
-
-def test_a_narrow_bootstrap_bends_the_few_coefficients_of_its_message() -> None:
-    """docs/bootstrapping.md: period 16 errs by 2^-21.1 for slots in [-1, 1], not by 2^-24.9."""
-    parameters = CpuParameters.bootstrapped()
-    noise = parameters.noise_model()
-    op = SimpleNamespace(attributes={"noise_gain": 1.0, "mean": 0.0, "magnitude": 1.0})
-    changes = [
-        bootstrap_change(op, period, noise.of_bootstrap(period / 2**15), noise.bootstrap_cubic)  # type: ignore[arg-type]
-        for period in (16, 1024)
-    ]
-    assert 2.0**-21.2 < changes[0] < 2.0**-18.5
-    assert changes[1] < 2.0**-22.5
 
 
 def test_shared_answers_hide_the_bits_that_they_promise(tiny: Tiny) -> None:

@@ -63,7 +63,7 @@ def test_client_and_server_exchange_files(examples: Path, tmp_path: Path) -> Non
 def test_the_carried_parameters_bootstrap(examples: Path) -> None:
     found = succeed(examples / "bootstrap", env={})
     level, error = re.fullmatch(r"level (\d+), error (\S+)\n", found).groups()  # type: ignore[union-attr]
-    assert int(level) == 14
+    assert int(level) == 18
     assert float(error) < 1e-4
 
 

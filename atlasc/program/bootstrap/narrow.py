@@ -52,8 +52,9 @@ def narrow(slots: int, period: int, copies: int, cts_stages: int, stc_stages: in
     """
     found = _Keys(slots, cts_stages, stc_stages)
     blocks = tuple(period >> power for power in range(period.bit_length() - 1))
-    into = found.cheapest(blocks, cts_stages, period, TOP)
-    out = found.cheapest(blocks, stc_stages, period, 0)[::-1]
+    # One stage of CtS would have plaintexts so small, for the sum of all copies, that they round.
+    into = found.cheapest(blocks, 2, cts_stages, period, TOP)
+    out = found.cheapest(blocks, 1, stc_stages, period, 0)[::-1]
     return Narrow(found.sums(period, slots // copies), into, out)
 
 
@@ -85,11 +86,15 @@ class _Keys:
                 found.append((cost, [amounts, *rest]))
         return min(found, key=lambda one: one[0])[1]
 
-    def cheapest(self, blocks: tuple[int, ...], most: int, period: int, top: int) -> list[Group]:
-        """Groups of the blocks. ``top``: what ``most`` stages cost besides."""
+    def cheapest(
+        self, blocks: tuple[int, ...], least: int, most: int, period: int, top: int
+    ) -> list[Group]:
+        """Groups of the blocks, ``least`` to ``most`` if there are so many blocks. ``top``: what
+        ``most`` stages cost besides.
+        """
         count = max(len(blocks), 1)
         found: list[tuple[int, list[Group]]] = []
-        for stages in range(1, min(most, count) + 1):
+        for stages in range(min(least, most, count), min(most, count) + 1):
             for cuts in combinations(range(1, count), stages - 1):
                 ends = [0, *cuts, count]
                 parts = [blocks[a:b] for a, b in pairwise(ends)]

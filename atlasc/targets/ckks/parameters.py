@@ -33,7 +33,7 @@ SCALE_BITS = 40
 BOOTSTRAPPED_RING = 16
 BOOTSTRAP_ERROR = 2.0**-20.5
 """A bound on the standard deviation of a bootstrap's error. Measured: 2^-21.8 where slots are
-uniform in [-1, 1], 2^-20.7 where all are 1."""
+uniform in [-1, 1], 2^-20.6 where all are 1."""
 LOG_RING_DEGREES = (13, 14, 15, 16)
 
 

@@ -28,8 +28,8 @@ def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 def test_compile_leaves_a_project(bundle: tuple[Path, str]) -> None:
     folder, said = bundle
-    assert "128 bits of security: N = 2^16, log2(QP) 1718" in said
-    assert "5 special primes, 5 digits (dnum); a key of 47 MiB" in said
+    assert "128 bits of security: N = 2^16, log2(QP) 1740" in said
+    assert "5 special primes, 6 digits (dnum); a key of 53 MiB" in said
     assert "128 bits of security: N = 2^16" in said
     assert "no cost table for this target" in said
     assert f"cmake -S {folder / 'project'}" in said
@@ -53,7 +53,7 @@ def test_a_program_without_bootstraps_gets_a_leveled_set(leveled: Tiny) -> None:
 def test_inspect(bundle: tuple[Path, str]) -> None:
     found = json.loads(run("inspect", bundle[0], "--json").out)
     assert found["seconds"] is None
-    assert found["moduli"]["log_qp"] == 1718
+    assert found["moduli"]["log_qp"] == 1740
     assert found["memory"]["bootstrap_keys"] > 4 * 2**30
     assert "no cost table for this target" in run("inspect", bundle[0]).out
 
@@ -131,4 +131,4 @@ def test_a_config_alone(tmp_path: Path) -> None:
     config |= {"num_attention_heads": 4, "vocab_size": 100}
     (tmp_path / "config.json").write_text(json.dumps(config))
     found = run("inspect", tmp_path, "--sequence-length", 16, "--target", "phantom").out
-    assert "log2(QP) 1718" in found
+    assert "log2(QP) 1740" in found

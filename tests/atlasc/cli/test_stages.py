@@ -148,7 +148,7 @@ def test_opt_lists_its_passes() -> None:
     for name in (
         "canonicalise",
         "pack{slots=32768,features-low=false}",
-        "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0,narrow=0}",
+        "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0,narrow=0,lowest=0}",
         "rotation-keys{key-memory=none}",
     ):
         assert f"{name}\n    " in listed

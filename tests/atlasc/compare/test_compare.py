@@ -124,7 +124,6 @@ def bootstrapped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Pack
         ("bootstrap", 1, set()),
         ("bootstrap", 10, {"ckks.bootstrap"}),
         ("bootstrap", 700, {"ckks.bootstrap"}),
-        ("bootstrap_cubic", 10, {"ckks.bootstrap"}),
         ("key_switch", 30, {"ckks.linear_transform", "ckks.rotate_sum"}),
         ("rescale", 30, {"ckks.linear_transform", "ckks.mul_plain", "ckks.mul"}),
         ("fresh", 300, {"ckks.input"}),  # it is far below a rescaling

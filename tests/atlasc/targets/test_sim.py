@@ -48,6 +48,9 @@ def test_an_imaginary_part_spoils_the_other_ciphertext_of_a_bootstrap() -> None:
     first, second = engine.bootstrap_many([spoiled, y])
     np.testing.assert_array_equal(engine.decrypt(first), np.full(4, 0.5))
     np.testing.assert_array_equal(engine.decrypt(second), np.full(4, 0.5))
+    alone = engine.bootstrap(spoiled)
+    np.testing.assert_array_equal(engine.decrypt(alone), np.full(4, 0.5))
+    np.testing.assert_array_equal(engine.decrypt(engine.times_i(alone)), np.zeros(4))
 
 
 class TestNoisy(EngineConformance):

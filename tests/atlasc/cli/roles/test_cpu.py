@@ -134,9 +134,9 @@ def test_primes_are_of_50_bits_at_most() -> None:
         assert max(parameters.moduli.primes + parameters.moduli.special) <= 50
         assert parameters.security_bits >= 128
     bootstrapped = CpuParameters.bootstrapped()
-    assert bootstrapped.security_bits >= 128 and bootstrapped.log_qp == 1713
+    assert bootstrapped.security_bits >= 128 and bootstrapped.log_qp == 1738
     top = len(bootstrapped.moduli.primes) - 1
-    assert bootstrapped.residues(top) == top + 1 + 8, "EvalMod's levels have two primes"
+    assert bootstrapped.residues(top) == top + 1 + 3, "three levels of EvalMod have two primes"
 
 
 def test_too_little_memory_is_told_before_keys_are_loaded(
