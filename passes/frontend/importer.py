@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.bounds import as_symbol
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Value
+from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.passes.frontend.exported import graph as fx
@@ -44,11 +44,11 @@ class Missing(Exception):
     """An operand was not emitted because its op is unsupported; the op that reads it is skipped."""
 
 
-def _of_convolution(value: Value) -> bool:
-    """Whether a value is a convolution's, perhaps moved."""
+def _moved(value: Value) -> Op:
+    """The op whose elements a value has, perhaps in another order."""
     while value.op.name in MOVES:
         value = value.op.operands[0]
-    return value.op.name == "nn.convolution"
+    return value.op
 
 
 class Importer:
@@ -193,8 +193,8 @@ class Importer:
         node = at or self.node
         location = self.locations[node]
         values = [self.value(operand) for operand in operands]
-        turns = op_name in MOVES and all(map(_of_convolution, values))
-        may_stay = turns or self._may_stay(node, op_name)
+        moves = op_name in MOVES and _moved(values[0]).name == "nn.convolution"
+        may_stay = moves or self._may_stay(node, op_name)
         if not may_stay or any(v.tensor.side == "server" for v in values):
             values = [self.on_server(value) for value in values]
         given = {name: value for name, value in attributes.items() if value is not None}
@@ -219,7 +219,7 @@ class Importer:
         if value.tensor.side != "client":
             return value
         if value not in self._encrypted:
-            location = value.op.location
+            location = _moved(value).location
             self._encrypted[value] = self.module.add("nn.encrypt", [value], {}, location)
         return self._encrypted[value]
 

@@ -226,22 +226,3 @@ def test_attention_over_the_batch_is_refused() -> None:
     model = Net(lambda m, x: m.head(m.parts[0](x, x, x)[0]), attention())
     with pytest.raises(atlasc.AtlasError, match="batch_first=True"):
         atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
-
-
-@pytest.mark.parametrize("name", ["Qwen3", "Olmo2"])
-def test_a_norm_of_heads_is_refused_in_the_words_of_the_model(name: str) -> None:
-    import transformers
-
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, head_dim=8,
-        num_key_value_heads=1, intermediate_size=24, max_position_embeddings=16,
-    )  # fmt: skip
-    model = getattr(transformers, f"{name}Model")(config)
-    ids = np.random.default_rng(0).integers(3, 50, size=(8, 8))
-    with pytest.raises(atlasc.AtlasError) as caught:
-        atlasc.compile(
-            model, recipe="is", target="sim",
-            data={"input_ids": ids, "attention_mask": np.ones_like(ids)},
-        )  # fmt: skip
-    first = str(caught.value).splitlines()[0]
-    assert "cannot be compiled yet" in first and "heads" in first and "poly" not in first

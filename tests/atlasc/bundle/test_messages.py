@@ -23,7 +23,7 @@ from atlasc.ir.errors import AtlasError
 from tests.sealed_files import Array, opened, sealed
 
 SLOTS = 2**14
-CIPHERTEXT = "1/0"
+CIPHERTEXT = "5/0"
 
 
 @dataclass(frozen=True)

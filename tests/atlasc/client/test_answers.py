@@ -50,8 +50,8 @@ def test_every_copy_of_a_number_is_found_and_agrees(tiny: Tiny, bundle: Bundle, 
     (output,) = bundle.client.interface.outputs
     layout = output.operands[0].ciphertext.layout
     owner = owners(layout, [2, 3], count)
-    # 16,384 slots: 4 features, of which 3 are classes, times 1 of 4 blocks, 256 rows, 4 copies.
-    assert (owner >= 0).sum() == 3 * 256 * 4
+    # 16,384 slots: 4 features, of which 3 are classes, times 1 of 2 blocks, 512 rows, 4 copies.
+    assert (owner >= 0).sum() == 3 * 512 * 4
     assert (owner >= 3).sum() == (3 * 4 if count == 2 else 0)
     assert bundle.client.answers(slots, count).refused == {}
 

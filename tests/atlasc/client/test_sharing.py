@@ -213,7 +213,7 @@ def test_nothing_is_shared_that_no_bound_holds_for(tiny: Tiny, keys: Path) -> No
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"factor": 1.3}, "input 0: it reaches 1.3"),
+        ({"factor": 1.6}, "input 0: it reaches 1.3"),
         ({"factor": 5.0, "unchecked": True}, "input 0: it reaches"),
         ({"doubt": "images.npz[0]: it leaves a range"}, "images.npz[0]: it leaves a range"),
     ],
