@@ -133,8 +133,10 @@ def outcome(name: str, shortage: str, here: Path, place: Path, largest: int) -> 
     if code == 0 and shortage == "memory":  # it was enough here
         command.valid(old)
         remove(old)
-    elif code == 1 and shortage == "memory" and LIBRARY in said:
-        pass  # OpenBLAS says so and ends the process itself; no program can prevent it
+    elif code in (1, -signal.SIGSEGV) and shortage == "memory" and LIBRARY in said:
+        # OpenBLAS says so and calls exit(1) itself, whose handlers may lack memory, too; no program
+        # can prevent it.
+        pass
     elif code != 2:
         faults.append(f"exit code {code}")
     elif "Traceback" in said or "internal error" in said or not SAID[shortage].search(said):
