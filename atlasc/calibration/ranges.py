@@ -247,7 +247,7 @@ def _with_sums(known: Range, measured: Measurement, margin: float | None, ends: 
     op, scores, sums = measured.op, measured.scores, measured.sums
     assert scores is not None and sums is not None
     width, certified = op.operands[0].tensor.shape[-1], known.basis == "certified"
-    masked = len(op.operands) > 1 or op.attributes.get("causal", False)
+    masked = len(op.operands) > 1 or any(op.chosen("causal", "window").values())
     shares, of_scores, log_sums, seen, totals = [], [], [], [], []
     hidden, squares = sums.samples[:, 0], sums.samples[:, len(TEMPERATURES) + 1 :]
     for number, temperature in enumerate(TEMPERATURES.tolist()):

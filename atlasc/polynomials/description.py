@@ -83,9 +83,10 @@ class Approximation(ApproximationAttribute):
 class Softmax(Approximation):
     """Softmax over the last axis.
 
-    The sums of a row grow with the number of its visible keys, which is public: a padding mask
-    tells it, and causality. A multiple of log(keys / visible keys) that is added to all scores of a
-    row changes no probability, costs no level, and brings the sums of all rows close to each other.
+    The sums of a row grow with the number of its visible keys, which is public: a padding mask,
+    causality and a window tell it. A multiple of log(keys / visible keys) that is added to all
+    scores of a row changes no probability, costs no level, and brings the sums of all rows close to
+    each other.
 
     Attributes:
         log_keys: the factor; None for `temperature`, with which a sum is as if all keys were

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.function import Function
-from atlasc.program.plaintexts import DERIVED, Argument, Slots, built
+from atlasc.program.plaintexts import Argument, Slots, built
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
@@ -289,8 +289,7 @@ class Engine(ABC, Generic[Ct]):
 
         def array(argument: Argument) -> NDArray[Any]:
             if argument not in known:
-                found = roles[argument.role]
-                found = DERIVED[argument.derived](found) if argument.derived else found
+                found = argument.of(roles[argument.role])
                 known[argument] = np.asarray(found, dtype=np.float64).ravel()
             return known[argument]
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.ops.masks import positions, shares
+from atlasc.ir.ops.masks import positions, shares, visible
 
 NOWHERE = -1
 """Entry of a table where a lookup is zero."""
@@ -54,13 +54,23 @@ class Argument(NamedTuple):
     Attributes:
         role: the attribute of the op that names the array, or ``MASK``.
         derived: one of ``DERIVED``; empty for the array as it is.
+        window, causal: of ``log_hidden`` near a query; see :func:`log_hidden_near`.
     """
 
     role: str
     derived: str = ""
+    window: int = 0
+    causal: bool = False
 
     def __str__(self) -> str:
-        return f"{self.derived}({self.role})" if self.derived else self.role
+        near = f", {self.window}{', causal' * self.causal}" if self.window else ""
+        return f"{self.derived}({self.role}{near})" if self.derived else self.role
+
+    def of(self, array: NDArray[Any]) -> NDArray[Any]:
+        """What it makes of the array that was passed."""
+        if self.window:
+            return log_hidden_near(array, self.window, self.causal)
+        return DERIVED[self.derived](array) if self.derived else array
 
 
 MASK = "mask"
@@ -222,6 +232,15 @@ def log_hidden(mask: NDArray[Any]) -> NDArray[np.float64]:
     """log(keys / visible keys) if a query sees the keys up to each token, ``[batch, tokens]``."""
     visible = np.asarray(mask).astype(bool).cumsum(axis=-1)
     return np.log(mask.shape[-1] / np.maximum(visible, 1))
+
+
+def log_hidden_near(mask: NDArray[Any], window: int, causal: bool) -> NDArray[np.float64]:
+    """log(keys / visible keys) of each query, ``[batch, tokens]``, which sees keys within a window;
+    see :func:`atlasc.ir.ops.masks.visible`.
+    """
+    places, kept = np.arange(mask.shape[-1]), np.asarray(mask).astype(bool)
+    seen = visible(places, places, causal, window, kept)[:, 0] & kept[:, None]
+    return np.log(mask.shape[-1] / np.maximum(seen.sum(axis=-1), 1))
 
 
 DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {

@@ -18,7 +18,7 @@ from atlasc.program.plaintexts import (
     Table,
 )
 
-_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES, _POSITIONS = range(7)
+_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES, _POSITIONS, _LOG_HIDDEN_NEAR = range(8)
 _SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES, "positions": _POSITIONS}
 """Kinds of arrays in which a lookup finds its elements; see ``Lookup::Source``."""
 
@@ -96,7 +96,10 @@ class _Pool:
 
     def _lookup(self, lookup: Lookup, roles: Sequence[str]) -> list[int]:
         if isinstance(lookup.array, Argument):
-            words = [_SOURCES[lookup.array.derived], roles.index(lookup.array.role)]
+            role, derived, window, causal = lookup.array
+            words = [_SOURCES[derived], roles.index(role)]
+            if window:
+                words = [_LOG_HIDDEN_NEAR, roles.index(role), window, int(causal)]
         elif isinstance(lookup.array, Literal):
             numbers = lookup.array.numbers
             words = [_LITERAL, numbers.size, self._stored(numbers)]

@@ -9,7 +9,7 @@ from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, require
 from atlasc.ir.ops import rules
 from atlasc.ir.ops.ckks import LAYOUT, declare_ckks, first_layout
-from atlasc.ir.ops.masks import CAUSAL, QUERY
+from atlasc.ir.ops.masks import CAUSAL, QUERY, WINDOW
 from atlasc.ir.ops.poly import FILL, LOG_KEYS, SCORE_BIAS, SLOPES
 
 QK_LEVELS = 3  # masks of the rotations, product, packing mask
@@ -42,11 +42,12 @@ def _scores(site: Site) -> Layout:
 
 declare_ckks("ckks.ct_matmul_qk",
              "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
-             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
+             "q k mask?", _scores, CAUSAL, WINDOW, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
              levels=QK_LEVELS)  # fmt: skip
 declare_ckks("ckks.mask_zero",
              "Sets masked keys and padding keys, which all hold ``value``, to 0.",
-             "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
+             "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, WINDOW,
+             QUERY,
              A("value", "float", "what every masked weight holds"))  # fmt: skip
 
 
@@ -79,7 +80,8 @@ def _row_scores(site: Site) -> Layout:
 
 declare_ckks("ckks.row_scores",
              "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
-             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
+             "q k mask?", _row_scores, CAUSAL, WINDOW, QUERY, FILL, LOG_KEYS, SCORE_BIAS,
+             SLOPES, LAYOUT,
              levels=_row_levels(LOW_ROW_SCORE_LEVELS))  # fmt: skip
 
 

@@ -8,17 +8,46 @@ from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import Site
 
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
+WINDOW = A("window", "int", "a query sees only keys less than so many tokens away; queries that "
+           "the mask drops have no window", optional=True)  # fmt: skip
 QUERY = A("query", "int", "token of the only query (default 0)", optional=True)
 
 
 def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray | None:
     """Boolean [B,1,queries,keys] or broadcastable: which keys a query may see; None if all."""
-    keep = None if mask is None else mask.astype(bool)[:, None, None, :]
-    if site.attributes.get("causal", False):
-        first = site.attributes.get("query", 0)
-        causal = np.tril(np.ones(scores.shape[-2:], dtype=bool), first)[None, None]
-        keep = causal if keep is None else keep & causal
+    kept = None if mask is None else mask.astype(bool)
+    keep = None if kept is None else kept[:, None, None, :]
+    causal, window = (site.attributes.get(name, 0) for name in ("causal", "window"))
+    if causal or window:
+        queries = site.attributes.get("query", 0) + np.arange(scores.shape[-2])
+        seen = visible(queries, np.arange(scores.shape[-1]), bool(causal), window, kept)
+        keep = seen if keep is None else keep & seen
     return keep
+
+
+def visible(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    causal: bool,
+    window: int = 0,
+    kept: np.ndarray | None = None,
+) -> np.ndarray:
+    """Boolean [B,1,queries,keys], or 1 for B: the keys that causality and a window (0: none) leave
+    to queries at some places.
+
+    Args:
+        queries, keys: their places, [queries] and [keys].
+        causal: a query sees no later key.
+        window: a query sees only keys that are less than so many tokens away.
+        kept: mask [B, tokens]. Queries that it drops, which are padding, have no window: far from
+            all tokens they would see no key, and the sum of their softmax would be 0.
+    """
+    after = queries[:, None] - keys
+    seen = (after >= 0 if causal else np.ones_like(after, dtype=bool))[None, None]
+    if not window:
+        return seen
+    near = (np.abs(after) < window)[None, None]
+    return seen & (near if kept is None else near | ~kept[:, None, queries, None])
 
 
 def log_hidden(scores: np.ndarray, keep: np.ndarray | None) -> np.ndarray:

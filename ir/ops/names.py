@@ -223,5 +223,8 @@ class Attributes(TypedDict, total=False):
     value: Symbol | float
     # [out, in]; [out, channels / groups, *kernel]
     weight: Symbol
+    # a query sees only keys less than so many tokens away; queries that the mask drops have no
+    # window
+    window: int
     # zero in padding tokens (else they copy token 0)
     zero_padding: bool

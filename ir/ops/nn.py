@@ -12,7 +12,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import Site, declare, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.masks import CAUSAL, keep_mask
+from atlasc.ir.ops.masks import CAUSAL, WINDOW, keep_mask
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.types import TensorType
 
@@ -91,7 +91,7 @@ def _softmax(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> 
 
 
 declare("nn.softmax", "Softmax over the last axis, with a public mask of keys.", "scores mask?",
-        rules.keys_mask, CAUSAL, APPROXIMATION, BASIS, evaluate=_softmax,
+        rules.keys_mask, CAUSAL, WINDOW, APPROXIMATION, BASIS, evaluate=_softmax,
         family="softmax")  # fmt: skip
 
 

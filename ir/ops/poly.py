@@ -8,7 +8,7 @@ from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.masks import CAUSAL, QUERY, keep_mask, log_hidden, positions
+from atlasc.ir.ops.masks import CAUSAL, QUERY, WINDOW, keep_mask, log_hidden, positions
 from atlasc.ir.ops.nn import BASIS
 from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.ir.types import TensorType
@@ -77,7 +77,7 @@ def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -
 declare("poly.mask_fill",
         "The scores of visible keys plus ``bias``, what ``slopes`` add and ``log_keys`` · log(keys "
         "/ visible keys); ``fill`` for masked keys.",
-        "scores mask?", _biased_scores, CAUSAL, QUERY, FILL, LOG_KEYS, SCORE_BIAS, SLOPES,
+        "scores mask?", _biased_scores, CAUSAL, WINDOW, QUERY, FILL, LOG_KEYS, SCORE_BIAS, SLOPES,
         evaluate=_mask_fill)  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.
 
 
 declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
-        "weights mask?", rules.keys_mask, CAUSAL, QUERY,
+        "weights mask?", rules.keys_mask, CAUSAL, WINDOW, QUERY,
         A("value", "float", "what every masked weight holds"),
         evaluate=_mask_zero)  # fmt: skip
 

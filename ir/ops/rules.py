@@ -81,9 +81,11 @@ def check_times(site: Site) -> None:
 
 
 def check_query(site: Site, tokens: int) -> None:
-    """Refuse a query that is none of the tokens."""
+    """Refuse a query that is none of the tokens, and a window without keys."""
     query = site.attributes.get("query", 0)
     require(0 <= query < tokens, f"query {query} is none of {tokens} tokens")
+    window = site.attributes.get("window", 1)
+    require(window >= 1, f"a window of {window} tokens has no key")
 
 
 def check_score_bias(site: Site, scores: tuple[int, ...]) -> None:

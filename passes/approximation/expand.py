@@ -50,6 +50,7 @@ class PolyArithmetic(Arithmetic):
         if name in ("filled", "masked"):
             operands += tuple(self.rewriter.values[mask] for mask in self.op.operands[1:])
             attributes["causal"] = self.op.attributes.get("causal", False)
+            attributes |= self.op.chosen("window")
         if name == "chebyshev":
             values = np.asarray(constant.coefficients, dtype=np.float64)
             attributes["coefficients"] = self._shared(

@@ -292,7 +292,8 @@ def _masks(packer: Packer, op: Op) -> list[Value]:
 def _visible(op: Op) -> dict[str, Any]:
     """The attributes that say which keys a query may see, beside a mask."""
     causal = op.attributes.get("causal", False)
-    return {"causal": causal, **(op.chosen("query") if causal else {})}
+    places = op.chosen("query") if causal or "window" in op.attributes else {}
+    return {"causal": causal, **op.chosen("window"), **places}
 
 
 RULES: dict[str, Rule] = {

@@ -99,12 +99,16 @@ private:
 };
 
 Lookup lookup_of(Reader& reader, const std::deque<Table>& tables) {
-    constexpr std::size_t sources = 7;
+    constexpr std::size_t sources = 8;
     Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
     if (lookup.source == Lookup::Source::literal) {
         lookup.literal = reader.numbers();
     } else if (lookup.source != Lookup::Source::mask) {
         lookup.argument = reader.count();
+    }
+    if (lookup.source == Lookup::Source::log_hidden_near) {
+        lookup.window = reader.count();
+        lookup.causal = reader.count() != 0;
     }
     const bool is_root = lookup.source == Lookup::Source::root;
     if (is_root && (lookup.argument == 0 || lookup.argument > most_roots)) {
@@ -130,8 +134,8 @@ Record::Recorded plaintext_of(Reader& reader, const std::deque<Table>& tables) {
         for (std::size_t lookups = reader.count(); lookups > 0; --lookups) {
             slots.terms.back().lookups.push_back(lookup_of(reader, tables));
             const Lookup::Source source = slots.terms.back().lookups.back().source;
-            if (source == Lookup::Source::argument || source == Lookup::Source::log_hidden ||
-                source == Lookup::Source::shares || source == Lookup::Source::positions) {
+            if (source != Lookup::Source::mask && source != Lookup::Source::literal &&
+                source != Lookup::Source::root) {
                 slots.identity = 0;
             }
         }

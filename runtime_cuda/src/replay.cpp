@@ -77,6 +77,8 @@ void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& a
         values = &arrays.values(lookup.argument);
     } else if (lookup.source == Source::log_hidden) {
         values = &arrays.log_hidden(lookup.argument);
+    } else if (lookup.source == Source::log_hidden_near) {
+        values = &arrays.log_hidden_near(lookup.argument, lookup.window, lookup.causal);
     } else if (lookup.source == Source::shares) {
         values = &arrays.shares(lookup.argument);
     } else if (lookup.source == Source::positions) {
@@ -242,6 +244,26 @@ const Vector& Arrays::log_hidden(std::size_t number) {
         double visible = 0.0;
         for (std::size_t at = 0; at < mask.values.size(); ++at) {
             visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);
+            known->second.push_back(std::log(static_cast<double>(keys) / std::max(visible, 1.0)));
+        }
+    }
+    return known->second;
+}
+
+const Vector& Arrays::log_hidden_near(std::size_t number, std::size_t window, bool causal) {
+    const auto [known, fresh] = log_hidden_near_.try_emplace({number, window, causal});
+    if (fresh) {
+        const Tensor& mask = tensor(number);
+        const std::size_t keys = tokens_of(mask);
+        for (std::size_t at = 0; at < mask.values.size(); ++at) {
+            const std::size_t query = at % keys;
+            const std::size_t reach = mask.values[at] != 0.0 ? std::min(window, keys) : keys;
+            const std::size_t first = query + 1 > reach ? query + 1 - reach : 0;
+            const std::size_t end = causal ? query + 1 : std::min(query + reach, keys);
+            double visible = 0.0;
+            for (std::size_t key = at - query + first; key < at - query + end; ++key) {
+                visible += mask.values[key] != 0.0 ? 1.0 : 0.0;
+            }
             known->second.push_back(std::log(static_cast<double>(keys) / std::max(visible, 1.0)));
         }
     }

@@ -19,7 +19,15 @@ from atlasc.program.kernels.context import (
     has_mask,
     place_of,
 )
-from atlasc.program.plaintexts import MASK, Argument, Literal, Slots, Table, log_hidden
+from atlasc.program.plaintexts import (
+    MASK,
+    Argument,
+    Literal,
+    Slots,
+    Table,
+    log_hidden,
+    log_hidden_near,
+)
 from atlasc.program.record import Register
 
 
@@ -84,19 +92,33 @@ class Scores:
         A public mask of the op, boolean ``[batch, tokens]``, is true for keys that may be seen.
 
         Args:
-            op: ``causal``: a key must not come after the query; ``query``: the token of the single
-                query, in scores that number keys.
+            op: ``causal``: a key must not come after the query; ``window``: a key must be less than
+                so many tokens away; ``query``: the token of the single query, in scores that number
+                keys.
             first: the diagonal of slots with index 0 of ``s``.
         """
-        causal = op.attributes.get("causal", False)
+        causal, window = op.attributes.get("causal", False), op.attributes.get("window", 0)
 
-        def make() -> np.ndarray:
-            key = self._key(first)
-            return (key < self.real) & ((key <= self._last(op)) if causal else True)
+        def seen(name: str, near: bool) -> Slots:
+            """Keys within the window if ``near``, others if not; all keys without a window."""
 
-        seen = f"visible({first})" if causal else f"real({first})"
-        kept = Slots.where(self.ctx.table(seen, (self.layout, self._query(op)), make))
-        return kept * Slots.of(Argument(MASK), (self._keys(first), 0)) if has_mask(op) else kept
+            def make() -> np.ndarray:
+                key, query = self._key(first), self._place(op)
+                inside = (key < self.real) & ((key <= query) if causal else True)
+                return inside & ((np.abs(query - key) < window) == near if window else True)
+
+            about = self.layout, self._query(op), window, causal
+            return Slots.where(self.ctx.table(f"{name}({first})", about, make))
+
+        name = "near" if window else "visible" if causal else "real"
+        if not has_mask(op):
+            return seen(name, True)
+        key = Slots.of(Argument(MASK), (self._keys(first), 0))
+        if not window:
+            return seen(name, True) * key
+        # Queries of padding have no window.
+        query, far = Slots.of(Argument(MASK), (self._queries(op), 0)), seen("far", False) * key
+        return seen(name, True) * key + far + far * query * -1.0
 
     def by_position(self, first: int, head: int) -> Slots:
         """What ``slopes`` add to the score of each slot: that of its head, times the visible keys
@@ -109,9 +131,18 @@ class Scores:
     def log_hidden(self, op: Op) -> Slots:
         """log(keys / visible keys) of the query of each slot; see `kept`."""
         causal, masked = op.attributes.get("causal", False), has_mask(op)
+        if window := op.attributes.get("window", 0):
+            if masked:
+                near = Argument(MASK, "log_hidden", window, causal)
+                return Slots.of(near, (self._queries(op), 0))
+            every = Literal(log_hidden_near(np.ones((1, self.real)), window, causal)[0])
+            places = self.ctx.table(
+                "query", (self.layout, self._query(op)), lambda: self._place(op)
+            )
+            return Slots.of(every, (places, 0))
 
         def make() -> np.ndarray:
-            last = self._last(op) if causal else np.array([self.real - 1])
+            last = self._place(op) if causal else np.array([self.real - 1])
             return last + self._input * self.real if masked else last
 
         name = "last visible key" if causal else "last key"
@@ -166,8 +197,16 @@ class Scores:
     def _query(self, op: Op) -> int:
         return int(op.attributes.get("query", 0))
 
-    def _last(self, op: Op) -> np.ndarray:
-        """The last key that the query of every slot may see in causal attention, [slots]."""
+    def _queries(self, op: Op) -> Table:
+        """The place of the query of every slot in a mask [batch, tokens]."""
+
+        def make() -> np.ndarray:
+            return self._input * self.real + self._place(op)
+
+        return self.ctx.table("masked query", (self.layout, self._query(op)), make)
+
+    def _place(self, op: Op) -> np.ndarray:
+        """The token of the query of every slot, [slots]; padding acts as token 0."""
         return np.where(self.token < self.real, self.token, 0) + self._query(op)
 
 
@@ -198,7 +237,7 @@ class Diagonals(Scores):
     def sees_all(self, op: Op) -> bool:
         """Whether every query may see every key, and no token is padding."""
         full = self.layout.extent("t") == self.tokens
-        return not has_mask(op) and not op.attributes.get("causal") and full
+        return not has_mask(op) and not any(op.chosen("causal", "window").values()) and full
 
     def both_kept(self, op: Op, start: int, part: int) -> Slots:
         """(a + b)/2, or (a − b)/2 for part 1, where a and b are 1 for the diagonals in the real and

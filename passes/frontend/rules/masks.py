@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.ir.ops.masks import shares
+from atlasc.ir.ops.masks import shares, visible
 from atlasc.passes.frontend.exported.constants import evaluate
 from atlasc.passes.frontend.exported.graph import (
     RESHAPES,
@@ -49,20 +50,34 @@ operands are not private."""
 
 class Meaning(NamedTuple):
     """What a mask does to scores: with ``by_mask``, it drops key j of sentence b if the public
-    mask[b, j] is 0; with ``causal``, key j for a query i < j. It adds a ``bias`` to the others:
-    [heads, queries, keys] or with 1 in their place.
+    mask[b, j] is 0; with ``causal``, key j for a query i < j; with a ``window``, keys that are so
+    many tokens away or more. It adds a ``bias`` to the others: [heads, queries, keys] or with 1 in
+    their place.
     """
 
     by_mask: bool
     causal: bool
+    window: int = 0
     bias: np.ndarray | None = None
 
-    def keep(self, mask: np.ndarray, scores: tuple[int, ...]) -> np.ndarray:
-        """Whether each of the scores [batch, heads, queries, keys] is kept under a public mask."""
-        keep = np.ones(scores, dtype=bool)
+    def fits(self, mask: np.ndarray, found: np.ndarray) -> bool:
+        """Whether it keeps what was found under a public mask, [batch, heads, queries, keys].
+
+        Under a window, what queries of padding see is not compared: nothing reads them.
+        """
+        queries, keys = (np.arange(extent) for extent in found.shape[2:])
+        keep = visible(queries, keys, self.causal, self.window)
         if self.by_mask:
-            keep &= mask.astype(bool)[:, None, None, :]
-        return np.tril(keep) if self.causal else keep
+            keep = keep & mask.astype(bool)[:, None, None, :]
+        differs = np.broadcast_to(keep, found.shape) != found
+        if self.window and self.by_mask:
+            differs = differs & mask.astype(bool)[:, None, :, None]
+        return not differs.any()
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Of the softmax."""
+        return {"causal": self.causal or None, "window": self.window or None}
 
 
 def drops_keys(importer: Importer, mask: Any, low: Any) -> bool:
@@ -136,7 +151,8 @@ def _emit(
         bias = importer.constant("scores.bias", found.bias)
         value = importer.add("nn.add_constant", value, value=bias)
     operands = [importer.input(public)] if public is not None and found.by_mask else []
-    return importer.add("nn.softmax", value, *operands, causal=causal or found.causal or None)
+    found = found._replace(causal=causal or found.causal)
+    return importer.add("nn.softmax", value, *operands, **found.attributes)
 
 
 def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
@@ -220,29 +236,39 @@ def meaning(
         where: place of the mask, for messages.
 
     Raises:
-        AtlasError: the mask does more than to drop keys by the public mask and causality, and to
-            add constants.
+        AtlasError: the mask does more than to drop keys by the public mask, causality and a window,
+            and to add constants.
     """
     by_mask = (False, True) if probes else (False,)
-    candidates = [Meaning(mask, causal) for mask in by_mask for causal in (False, True)]
+    candidates = list[Meaning]()
     bias: _Bias | None = _Bias()
-    for probe in probes or [np.ones((1, 1), dtype=np.int64)]:
+    for number, probe in enumerate(probes or [np.ones((1, 1), dtype=np.int64)]):
         parts = _parts(evaluate(probe))
         bias = bias and bias.joined(parts)
         actual = np.broadcast_to(parts.keep, scores)
-        candidates = [one for one in candidates if np.array_equal(actual, one.keep(probe, scores))]
+        if number == 0:  # the first probe keeps all tokens
+            windows = (0, _window(actual))
+            candidates = [Meaning(*one) for one in product(by_mask, (False, True), windows)]
+        candidates = [one for one in candidates if one.fits(probe, actual)]
     if not candidates or bias is None:
-        why = "it drops keys other than those with mask 0 and later ones"
+        why = "it drops keys other than those with mask 0, later ones and distant ones"
         if bias is None:
             why = "what it adds to the scores of kept keys depends on the mask"
         raise AtlasError(
             "an attention mask has a meaning that the softmax op cannot express",
             where=where,
             why=why,
-            remedy="only padding masks, causal masks and constants that are added are compiled; "
-            "disable sliding windows in the configuration if the sequence is short enough",
+            remedy="only padding masks, causal masks, sliding windows and constants that are added "
+            "are compiled",
         )
     return candidates[0]._replace(bias=bias.value)
+
+
+def _window(keep: np.ndarray) -> int:
+    """The window in which [batch, heads, tokens, tokens] are kept; 0 if it holds all."""
+    *_, queries, keys = np.nonzero(keep)
+    window = int(np.abs(queries - keys).max(initial=0)) + 1
+    return window if window < keep.shape[-1] == keep.shape[-2] else 0
 
 
 class _Bias(NamedTuple):

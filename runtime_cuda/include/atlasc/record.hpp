@@ -13,6 +13,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -40,12 +41,16 @@ struct PlaceOf {
 /// An element of an array for every slot, at the sum of the tables' entries; 0 if an entry is
 /// `nowhere`.
 struct Lookup {
-    enum class Source { mask, literal, argument, log_hidden, root, shares, positions };
+    enum class Source {
+        mask, literal, argument, log_hidden, root, shares, positions, log_hidden_near,
+    };
 
     Source source;         ///< mask: 1 instead of an element; root: a power of exp(2 pi i / order)
     std::size_t argument;  ///< position among the arrays of the call, or the order of a root
     Vector literal;
     std::vector<PlaceOf> places;
+    std::size_t window = 0;  ///< of log_hidden_near
+    bool causal = false;     ///< the same
 };
 
 /// A factor times the lookups, slot by slot.
@@ -135,6 +140,9 @@ public:
     /// log(keys / visible keys) if a query sees the keys up to each token, for a mask [batch,
     /// tokens].
     const Vector& log_hidden(std::size_t number);
+    /// The same if a query sees the keys that are less than `window` tokens away, and none after it
+    /// if `causal`. A query that the mask drops has no window.
+    const Vector& log_hidden_near(std::size_t number, std::size_t window, bool causal);
     /// 1 / kept tokens for tokens that a mask [batch, tokens] keeps, 0 for others.
     const Vector& shares(std::size_t number);
     /// The tokens that a mask [batch, tokens] keeps before each token.
@@ -145,6 +153,7 @@ private:
 
     std::vector<Tensor> tensors_;
     std::map<std::size_t, Vector> log_hidden_;
+    std::map<std::tuple<std::size_t, std::size_t, bool>, Vector> log_hidden_near_;
     std::map<std::size_t, Vector> shares_;
     std::map<std::size_t, Vector> positions_;
 };

@@ -13,7 +13,7 @@ from packed import pack_tensor, unpack_tensor
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
-from atlasc.ir.ops.masks import log_hidden
+from atlasc.ir.ops.masks import log_hidden, visible
 from atlasc.passes.lowering.packing.geometry import Packing, bits_for
 from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.program.execute import execute
@@ -218,6 +218,7 @@ def attentions(draw: st.DrawFn) -> dict[str, Any]:
         "g": draw(st.integers(0, 3)),  # heads that do not fit go to other ciphertexts
         "causal": draw(st.booleans()),
         "masked": draw(st.booleans()),
+        "window": draw(st.integers(0, 6)),
         "features_low": draw(st.booleans()),
         "seed": draw(st.integers(0, 99)),
     }
@@ -231,6 +232,7 @@ def attention(
     g: int,
     causal: bool,
     masked: bool,
+    window: int,
     features_low: bool,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -240,7 +242,7 @@ def attention(
     bench = Bench(Packing(width, bits_for(width), min(g, bits_for(heads)), b, t, features_low))
     tensors = random.normal(size=(3, batch, tokens, heads * width))
     q, k, v = (bench.input(name, x) for name, x in zip("qkv", tensors, strict=True))
-    keep = np.ones((batch, 1, tokens, tokens), bool)
+    keep, mask = np.ones((batch, 1, tokens, tokens), bool), None
     operands = [q, k]
     if masked:
         mask = random.random((batch, tokens)) < 0.6
@@ -248,12 +250,12 @@ def attention(
         entry = {"name": "mask", "shape": [batch, tokens]}
         operands.append(bench.module.add("ckks.public_input", [], entry))
         keep = keep & mask[:, None, None, :]
-    if causal:
-        keep = keep & np.tril(np.ones((tokens, tokens), bool))
+    keep = keep & visible(np.arange(tokens), np.arange(tokens), causal, window, mask)
     scores = score_layout(layout_of(q), heads)
-    attributes = {"causal": causal, "fill": -3.0, "log_keys": 2.0, "layout": scores}
+    seen = {"causal": causal, **({"window": window} if window else {})}
+    attributes = {**seen, "fill": -3.0, "log_keys": 2.0, "layout": scores}
     s = bench.module.add("ckks.ct_matmul_qk", operands, attributes)
-    zero = {"causal": causal, "value": -3.0}
+    zero = {**seen, "value": -3.0}
     p = bench.module.add("ckks.mask_zero", [s, *operands[2:]], zero)
     low = [bench.module.add("ckks.drop", [x], {"level": LEVEL - 3}) for x in (v,)]
     y = bench.module.add("ckks.ct_matmul_pv", [p, *low], {"layout": layout_of(v)})
@@ -291,7 +293,7 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     bench = Bench(packing)
     tensors = random.normal(size=(3, batch, tokens, heads * width))
     q, k, v = (bench.input(name, x) for name, x in zip("qkv", tensors, strict=True))
-    keep = np.ones((batch, 1, 1, tokens), bool)
+    keep, mask = np.ones((batch, 1, 1, tokens), bool), None
     masks = []
     if case["masked"]:
         mask = random.random((batch, tokens)) < 0.6
@@ -299,8 +301,8 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
         entry = {"name": "mask", "shape": [batch, tokens]}
         masks = [bench.module.add("ckks.public_input", [], entry)]
         keep = keep & mask[:, None, None, :]
-    if case["causal"]:
-        keep = keep & (np.arange(tokens) <= query)
+    near = case["causal"], case["window"]
+    keep = keep & visible(np.array([query]), np.arange(tokens), *near, mask)
     chosen = {"layout_axis": "t", "index": query}
     one = bench.module.add("ckks.select", [q], chosen)
     copied = heads % (1 << packing.g) > 0
@@ -309,6 +311,7 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     one = bench.module.add("ckks.replicate", [one], {"layout": beside})
     k = bench.linear(k, np.eye(heads * width), copy_padding=copied)
     scores, seen = row_score_layout(layout_of(k), heads), {"causal": case["causal"], "query": query}
+    seen |= {"window": case["window"]} if case["window"] else {}
     attributes = {**seen, "fill": -3.0, "log_keys": 2.0, "layout": scores}
     s = bench.module.add("ckks.row_scores", [one, k, *masks], attributes)
     p = bench.module.add("ckks.mask_zero", [s, *masks], {**seen, "value": -3.0})
@@ -341,7 +344,7 @@ def test_diagonals_beside_features(tokens: int, width: int, low: bool) -> None:
     d, t = bits_for(width), bits_for(tokens)
     assert layout.ciphertexts == 2 << max(0, t - d)
     assert layout.fields[2 if low else 0].axis == ("*" if d > t else "s")
-    scores, plain, context, wanted = attention(1, tokens, 3, width, 1, True, False, low, 5)
+    scores, plain, context, wanted = attention(1, tokens, 3, width, 1, True, False, 0, low, 5)
     np.testing.assert_allclose(scores, plain, atol=1e-9)
     np.testing.assert_allclose(context, wanted, atol=1e-9)
 

@@ -25,6 +25,7 @@ from atlasc.program.plaintexts import (
     Term,
     built,
     log_hidden,
+    log_hidden_near,
     positions,
     shares,
 )
@@ -175,3 +176,14 @@ def test_visible_keys_of_a_mask() -> None:
     mask = np.array([[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
     expected = [[math.log(4), math.log(4), math.log(2), math.log(4 / 3)], [math.log(4)] * 4]
     np.testing.assert_allclose(log_hidden(mask), expected)
+
+
+@given(st.integers(0, 99), st.integers(1, 6), st.booleans())
+def test_visible_keys_within_a_window(seed: int, window: int, causal: bool) -> None:
+    mask = np.random.default_rng(seed).integers(0, 2, size=(2, 5))
+    for found, kept in zip(log_hidden_near(mask, window, causal), mask, strict=True):
+        for query in range(5):
+            keys = [key for key in range(5) if kept[key] and not (causal and key > query)]
+            if kept[query]:
+                keys = [key for key in keys if abs(key - query) < window]
+            assert found[query] == pytest.approx(math.log(5 / max(len(keys), 1)))

@@ -144,8 +144,12 @@ def test_iterative_softmax_is_the_paper_s_algorithm_1() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_softmax_keeps_its_meaning(causal: bool, masked: bool) -> None:
+@pytest.mark.parametrize("window", [0, 1, 2])
+def test_softmax_keeps_its_meaning(causal: bool, masked: bool, window: int) -> None:
     module = softmax_module(causal, masked)
+    if window:
+        (softmax,) = (op for op in module.ops if op.name == "nn.softmax")
+        softmax.attributes["window"] = window
     poly = run_passes(module, [Expand()])
     scores = 0.5 * np.random.default_rng(1).normal(size=(1, 2, 3, 3))
     inputs = {"x": scores, "mask": np.array([[1.0, 1.0, 0.0]])}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product, starmap
+
 import numpy as np
 import pytest
 
@@ -92,24 +94,12 @@ def test_exported_in_training_mode():
         trace(program, {}, name="x")
 
 
-def test_sliding_window_is_refused(tiny_inputs):
-    from transformers import MistralConfig, MistralForCausalLM
-
-    config = MistralConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, intermediate_size=24, sliding_window=3,
-    )  # fmt: skip
-    with pytest.raises(AtlasError, match="attention mask") as caught:
-        trace(MistralForCausalLM(config), tiny_inputs("mistral", 0), name="x")
-    assert "layers.0.self_attn" in caught.value.where
-
-
 SCORES = (2, 3, 5, 5)
 LATER = np.triu(np.ones((5, 5), dtype=bool), 1)
 
 
 @pytest.mark.parametrize("additive", [False, True])
-@pytest.mark.parametrize("expected", [Meaning(m, c) for m in (False, True) for c in (False, True)])
+@pytest.mark.parametrize("expected", starmap(Meaning, product((0, 1), (0, 1), (0, 2, 3, 4))))
 def test_meaning_of_masks(expected, additive):
     import torch
 
@@ -119,6 +109,8 @@ def test_meaning_of_masks(expected, additive):
             keep = keep & mask.astype(bool)[:, None, None, :]
         if expected.causal:
             keep = keep & ~LATER
+        if expected.window:
+            keep = keep & ~np.triu(LATER, expected.window) & ~np.triu(LATER, expected.window).T
         values = np.where(keep, 0.0, -1e30).astype(np.float32) if additive else keep
         return torch.from_numpy(values)
 
@@ -134,8 +126,10 @@ def test_meaning_of_masks(expected, additive):
         lambda mask: ~mask.astype(bool)[:, None, None, :],
         lambda mask: -1.5 * (1 - mask[:, None, None, :].astype(np.float32)),
         lambda mask: ~LATER[None, None, ::-1],
+        lambda mask: ~(np.eye(5, k=2) + np.eye(5, k=-2)).astype(bool)[None, None],
+        lambda mask: ~np.triu(LATER, 2)[None, None],
     ],
-    ids=["queries", "inverted", "finite", "reversed"],
+    ids=["queries", "inverted", "finite", "reversed", "dilated", "one-sided"],
 )
 def test_other_masks_are_refused(strange):
     import torch

@@ -112,7 +112,7 @@ def test_meaning_of_a_mask_with_a_bias():
 @pytest.mark.parametrize("shape", [(1, 1, TOKENS, 1), (1, 1, 1, 1)])
 def test_what_all_keys_of_a_query_get_changes_nothing(shape):
     added = torch.rand(shape)
-    assert meaning(lambda probe: added, [], SCORES, "here") == Meaning(False, False, None)
+    assert meaning(lambda probe: added, [], SCORES, "here") == Meaning(False, False)
 
 
 def test_a_bias_that_depends_on_the_mask_is_refused():
