@@ -3,16 +3,22 @@
 python -m benchmarks.families                          traced and lowered, all families
 python -m benchmarks.families --until trace gpt2 t5    two families, only traced
 python -m benchmarks.families --until compile bert     compiled without options too: minutes
+python -m benchmarks.families --base gpt2              the true shape of a base model, lowered
+
+With --record, the figures go into docs/models.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from atlasc.cli.output import print_json, print_table
+from benchmarks.families.base_shapes import lower
 from benchmarks.families.models import FAMILIES
+from benchmarks.families.page import record
 from benchmarks.families.stages import STAGES, Outcome, attempt
 
 
@@ -23,14 +29,24 @@ def main() -> None:
     )
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
     parser.add_argument("--until", choices=STAGES, default="lower", help="the last stage")
+    parser.add_argument("--base", action="store_true", help="true shapes instead of tiny models")
+    parser.add_argument("--record", action="store_true", help="write the figures to docs/models.md")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     chosen = parser.parse_args()
     if unknown := sorted(set(chosen.families) - set(FAMILIES)):
         parser.error(f"no family {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
+    if chosen.record and not chosen.base and chosen.until != STAGES[-1]:
+        parser.error(f"--record goes with --base or with --until {STAGES[-1]}")
+    names = chosen.families or list(FAMILIES)
+    if chosen.base:
+        lower_shapes(names, chosen.record)
+        return
     outcomes: dict[str, Outcome] = {}
-    for name in chosen.families or FAMILIES:
+    for name in names:
         started = time.perf_counter()
         outcomes[name] = attempt(FAMILIES[name], chosen.until)
+        if chosen.record:
+            record({name: outcomes[name]}, {})
         if not chosen.json:
             reached = outcomes[name].reached[-1:] or ("nothing",)
             print(f"{name}: {reached[0]}, {time.perf_counter() - started:.1f} s", flush=True)
@@ -38,6 +54,15 @@ def main() -> None:
         print_json({name: asdict(one) for name, one in outcomes.items()})
         return
     show(outcomes)
+
+
+def lower_shapes(names: Sequence[str], recorded: bool) -> None:
+    """Lower the true shapes, and print each as soon as it is known."""
+    for name in names:
+        found = lower(name)
+        print(f"{name}: {found}", flush=True)
+        if recorded:
+            record({}, {name: found})
 
 
 def show(outcomes: dict[str, Outcome]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.families.__main__ import show
+from benchmarks.families.base_shapes import SHAPES, write_config
 from benchmarks.families.models import FAMILIES, INPUTS, LENGTH, Family
+from benchmarks.families.page import PAGE, measured, render
 from benchmarks.families.stages import attempt
 
 
@@ -44,6 +47,33 @@ def test_an_outcome_has_the_stages_and_the_reason(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert "2 load, 1 trace, 0 lower, 0 compile" in printed
     assert "\nbroken: " in printed
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_is_traced_or_refused_as_the_page_says(name: str) -> None:
+    found, said = attempt(FAMILIES[name], "trace"), measured()["tiny"][name]
+    assert list(found.reached) == said["reached"][: len(found.reached)]
+    if "trace" in found.reached:
+        assert found.traced < 1e-5
+    else:
+        assert found.refusal == said["refusal"]
+
+
+def test_the_page_has_all_families_and_is_current() -> None:
+    known = measured()
+    assert [*known["tiny"]] == [*FAMILIES] == [*SHAPES]
+    assert {*known["base"]} <= {*SHAPES}
+    assert PAGE.read_text(encoding="utf-8") == render()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_config_of_a_true_shape_is_read_back(name: str, tmp_path: Path) -> None:
+    from transformers import AutoConfig
+
+    write_config(name, tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    for setting, value in SHAPES[name].settings.items():
+        assert getattr(config, setting) == value, setting
 
 
 def test_an_unknown_family_is_refused() -> None:
