@@ -27,13 +27,17 @@ class AtlasError(Exception):
 
     Args:
         what: one sentence that names the fault, with the op if there is one.
-        where: module path, file and line, or line and column of an IR text.
+        where: module path, file and line, or line and column of an IR text; or several of them.
         why: the reason, with the decisive figures.
         remedy: what the user can do.
     """
 
-    def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
-        self.what, self.where, self.remedy = map(printable, (what, where, remedy))
+    def __init__(
+        self, what: str, *, where: str | Sequence[str] = "", why: str = "", remedy: str = ""
+    ) -> None:
+        self.what, self.remedy = printable(what), printable(remedy)
+        places = [where] if isinstance(where, str) else ["", *where]
+        self.where = INDENT.join(map(printable, places))
         # A reason may be the output of another program: its lines are kept and indented.
         self.why = INDENT.join(printable(line) for line in why.replace(INDENT, "\n").splitlines())
         super().__init__(self.render())

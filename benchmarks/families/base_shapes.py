@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import atlasc
 from benchmarks.families.models import FAMILIES, SPECIAL, find_class
+from benchmarks.families.stages import refusal_of
 
 TOKENS = 128
 """Of a text."""
@@ -76,8 +76,7 @@ def _lowered(name: str) -> Found:
         try:
             costs = inspect(scratch, options).summary
         except Exception as error:
-            known = isinstance(error, atlasc.AtlasError)
-            found.refusal = str(error) if known else f"{type(error).__name__}: {error}"
+            found.refusal = refusal_of(error)
             return found
     found.seconds = time.perf_counter() - started
     found.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -74,7 +74,7 @@ def render() -> str:
 
 def _tiny_row(name: str, one: Outcome) -> tuple[str, ...]:
     family = FAMILIES[name]
-    figures = (_error(one.traced), _error(one.packed), _error(one.answer))
+    figures = map(_error, (one.traced, one.packed, one.answer, one.chosen))
     counts = ("–",) * 3
     if STAGES[-1] in one.reached:
         counts = (str(one.answered), str(one.levels), str(one.bootstraps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,11 +65,17 @@ def attempt(family: Family, last: str) -> Outcome:
             try:
                 getattr(steps, stage)()
             except Exception as error:
-                known = isinstance(error, atlasc.AtlasError)
-                outcome.refusal = str(error) if known else f"{type(error).__name__}: {error}"
+                outcome.refusal = refusal_of(error)
                 return outcome
             outcome.reached += (stage,)
     return outcome
+
+
+def refusal_of(error: Exception) -> str:
+    """The message of an error, without the places of this machine."""
+    known = isinstance(error, atlasc.AtlasError)
+    text = str(error) if known else f"{type(error).__name__}: {error}"
+    return re.sub(r"/\S*/site-packages/", "", text)
 
 
 class _Attempt:

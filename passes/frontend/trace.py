@@ -322,7 +322,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
     count = "1 op" if len(faults) == 1 else f"{len(faults)} ops"
     error = Unsupported(
         f"{count} of the model cannot be compiled: {', '.join(names)}",
-        where="\n    ".join(["", *lines]) if len(lines) > 1 else lines[0],
+        where=lines if len(lines) > 1 else lines[0],
         why="on encrypted data only sums, products and functions with a rule can be computed",
         remedy="replace these ops in the model by supported ones (linear, matmul, add, mul, "
         "reshape, transpose, softmax, layer norm, RMS norm, "

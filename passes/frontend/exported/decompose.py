@@ -5,6 +5,7 @@ Ops without a rule are replaced by torch's own decompositions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -89,5 +90,9 @@ def _known() -> tuple[tuple[Any, Any], ...]:
 def _decomposed(program: ExportedProgram, targets: Collection[str]) -> ExportedProgram:
     table = {op: how for op, how in _known() if str(op) in targets} if targets else {}
     remedy = "replace ops that change a tensor in place (x += y) by others (x = x + y)"
-    with explained("torch.export cannot rewrite the model in simpler ops", remedy=remedy):
+    with (
+        explained("torch.export cannot rewrite the model in simpler ops", remedy=remedy),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", FutureWarning)  # of torch about its own code
         return program.run_decompositions(table)

@@ -94,12 +94,29 @@ def test_exported_in_training_mode():
         trace(program, {}, name="x")
 
 
+def test_each_fault_has_a_line_of_its_own() -> None:
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.sort(dim=-1).values + x.cumprod(dim=-1)
+
+    with pytest.raises(AtlasError, match="2 ops of the model cannot be compiled") as caught:
+        trace(Model(), X, name="x")
+    first, *places = str(caught.value).partition("  why:")[0].splitlines()[1:]
+    assert first == "  where: "
+    assert [line.split()[0] for line in places] == [
+        "aten.sort.default",
+        "aten.cumprod.default",
+    ]
+
+
 SCORES = (2, 3, 5, 5)
 LATER = np.triu(np.ones((5, 5), dtype=bool), 1)
 
 
 @pytest.mark.parametrize("additive", [False, True])
-@pytest.mark.parametrize("expected", starmap(Meaning, product((0, 1), (0, 1), (0, 2, 3, 4))))
+@pytest.mark.parametrize("expected", [*starmap(Meaning, product((0, 1), (0, 1), (0, 2, 3, 4)))])
 def test_meaning_of_masks(expected, additive):
     import torch
 
