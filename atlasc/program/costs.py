@@ -109,11 +109,13 @@ def _shape_of(module: Module) -> EngineParameters:
 
 def _is_complete(module: Module) -> bool:
     """Whether a program could run as it is. If so, its functions are recorded with slots, because
-    later steps need them. Earlier, and without arrays, costs are enough.
+    later steps need them. Earlier, and without arrays, costs are enough. Weights of a bare config
+    are one number, repeated.
     """
     used = (value for op in module.ops for value in op.attributes.values())
-    missing = (one for one in used if isinstance(one, Symbol) and one.name not in module.symbols)
-    return "rotations" in module.attributes and next(missing, None) is None
+    arrays = (module.symbols.get(one.name) for one in used if isinstance(one, Symbol))
+    absent = (one is None or (one.size > 1 and not any(one.strides)) for one in arrays)
+    return "rotations" in module.attributes and not any(absent)
 
 
 def merged(parts: Iterable[Counts]) -> Counts:
