@@ -46,7 +46,7 @@ def main() -> None:
         started = time.perf_counter()
         outcomes[name] = attempt(FAMILIES[name], chosen.until)
         if chosen.record:
-            record({name: outcomes[name]}, {})
+            record("tiny", name, outcomes[name])
         if not chosen.json:
             reached = outcomes[name].reached[-1:] or ("nothing",)
             print(f"{name}: {reached[0]}, {time.perf_counter() - started:.1f} s", flush=True)
@@ -62,7 +62,7 @@ def lower_shapes(names: Sequence[str], recorded: bool) -> None:
         found = lower(name)
         print(f"{name}: {found}", flush=True)
         if recorded:
-            record({}, {name: found})
+            record("base", name, found)
 
 
 def show(outcomes: dict[str, Outcome]) -> None:

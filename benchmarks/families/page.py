@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import transformers
@@ -29,14 +29,13 @@ MEASURED = Path(__file__).with_name("measured.json")
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
-def record(tiny: dict[str, Outcome], base: dict[str, Found]) -> None:
-    """Add outcomes to ``measured.json``, and write the page again."""
+def record(kind: Literal["tiny", "base"], name: str, outcome: Outcome | Found) -> None:
+    """Put the outcome of a family into ``measured.json``, and write the page again."""
     known = measured()
     known["versions"] = {
         one.__name__: one.__version__.partition("+")[0] for one in (torch, transformers)
     }
-    for kind, outcomes in (("tiny", tiny), ("base", base)):
-        known[kind] |= {name: asdict(outcome) for name, outcome in outcomes.items()}
+    known[kind][name] = asdict(outcome)
     text = json.dumps(known, indent=1, allow_nan=True)
     MEASURED.write_text(text + "\n", encoding="utf-8")
     PAGE.write_text(render(), encoding="utf-8")

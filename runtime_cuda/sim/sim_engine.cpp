@@ -351,9 +351,10 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
     for (std::size_t at = 0; at < xs.size(); ++at) {
         const std::size_t partner = at ^ 1U;
         const bool paired = pairs && partner < xs.size();
+        const ComplexVector& others = of(xs[paired ? partner : at]).values;
         ComplexVector values = of(xs[at]).values;
         for (std::size_t slot = 0; slot < values.size(); ++slot) {
-            const double spoilt = paired ? of(xs[partner]).values[slot].imag() : 0.0;
+            const double spoilt = paired ? others[slot].imag() : 0.0;
             values[slot] = values[slot].real() + (at % 2 == 0 ? -spoilt : spoilt);
         }
         result.push_back(bootstrapped(std::move(values), period));

@@ -1,6 +1,5 @@
 // Functions on an engine: plaintexts from their descriptors, and one call for each instruction.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -70,20 +69,7 @@ std::vector<std::int32_t> places_of(const Lookup& lookup, const Grid& grid) {
 void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& arrays) {
     using Source = Lookup::Source;
     const std::vector<std::int32_t> places = places_of(lookup, grid);
-    const Vector* values = nullptr;
-    if (lookup.source == Source::literal) {
-        values = &lookup.literal;
-    } else if (lookup.source == Source::argument) {
-        values = &arrays.values(lookup.argument);
-    } else if (lookup.source == Source::log_hidden) {
-        values = &arrays.log_hidden(lookup.argument);
-    } else if (lookup.source == Source::log_hidden_near) {
-        values = &arrays.log_hidden_near(lookup.argument, lookup.window, lookup.causal);
-    } else if (lookup.source == Source::shares) {
-        values = &arrays.shares(lookup.argument);
-    } else if (lookup.source == Source::positions) {
-        values = &arrays.positions(lookup.argument);
-    }
+    const Vector* values = lookup.source == Source::mask ? nullptr : &arrays.of(lookup);
     for (std::size_t at = 0; at < product.size(); ++at) {
         if (places[at] == nowhere) {
             product[at] = 0.0;
@@ -202,87 +188,7 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
     refuse("it has an unknown primitive");
 }
 
-/// Tokens of each input of a mask [batch, tokens].
-std::size_t tokens_of(const Tensor& mask) {
-    return std::max<std::size_t>(mask.shape.empty() ? 1 : mask.shape.back(), 1);
-}
-
 }  // namespace
-
-const Tensor& Arrays::tensor(std::size_t number) const {
-    if (number >= tensors_.size()) {
-        refuse("a lookup wants an array that the call does not give");
-    }
-    return tensors_[number];
-}
-
-const Vector& Arrays::shares(std::size_t number) {
-    const auto [known, fresh] = shares_.try_emplace(number);
-    if (fresh) {
-        const Tensor& mask = tensor(number);
-        const std::size_t tokens = tokens_of(mask);
-        const Vector& kept = mask.values;
-        for (std::size_t first = 0; first < kept.size(); first += tokens) {
-            const std::size_t last = std::min(first + tokens, kept.size());
-            double count = 0.0;
-            for (std::size_t at = first; at < last; ++at) {
-                count += kept[at] != 0.0 ? 1.0 : 0.0;
-            }
-            for (std::size_t at = first; at < last; ++at) {
-                known->second.push_back(kept[at] != 0.0 ? 1.0 / count : 0.0);
-            }
-        }
-    }
-    return known->second;
-}
-
-const Vector& Arrays::log_hidden(std::size_t number) {
-    const auto [known, fresh] = log_hidden_.try_emplace(number);
-    if (fresh) {
-        const Tensor& mask = tensor(number);
-        const std::size_t keys = tokens_of(mask);
-        double visible = 0.0;
-        for (std::size_t at = 0; at < mask.values.size(); ++at) {
-            visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);
-            known->second.push_back(std::log(static_cast<double>(keys) / std::max(visible, 1.0)));
-        }
-    }
-    return known->second;
-}
-
-const Vector& Arrays::log_hidden_near(std::size_t number, std::size_t window, bool causal) {
-    const auto [known, fresh] = log_hidden_near_.try_emplace({number, window, causal});
-    if (fresh) {
-        const Tensor& mask = tensor(number);
-        const std::size_t keys = tokens_of(mask);
-        for (std::size_t at = 0; at < mask.values.size(); ++at) {
-            const std::size_t query = at % keys;
-            const std::size_t reach = mask.values[at] != 0.0 ? std::min(window, keys) : keys;
-            const std::size_t first = query + 1 > reach ? query + 1 - reach : 0;
-            const std::size_t end = causal ? query + 1 : std::min(query + reach, keys);
-            double visible = 0.0;
-            for (std::size_t key = at - query + first; key < at - query + end; ++key) {
-                visible += mask.values[key] != 0.0 ? 1.0 : 0.0;
-            }
-            known->second.push_back(std::log(static_cast<double>(keys) / std::max(visible, 1.0)));
-        }
-    }
-    return known->second;
-}
-
-const Vector& Arrays::positions(std::size_t number) {
-    const auto [known, fresh] = positions_.try_emplace(number);
-    if (fresh) {
-        const Tensor& mask = tensor(number);
-        const std::size_t keys = tokens_of(mask);
-        double visible = 0.0;
-        for (std::size_t at = 0; at < mask.values.size(); ++at) {
-            visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);
-            known->second.push_back(std::max(visible - 1.0, 0.0));
-        }
-    }
-    return known->second;
-}
 
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
     const Grid grid = common_grid(slots, size);

@@ -41,11 +41,20 @@ struct PlaceOf {
 /// An element of an array for every slot, at the sum of the tables' entries; 0 if an entry is
 /// `nowhere`.
 struct Lookup {
+    /// Four are derived from an argument that is a mask [batch, tokens].
     enum class Source {
-        mask, literal, argument, log_hidden, root, shares, positions, log_hidden_near,
+        mask,             ///< 1 instead of an element
+        literal,
+        argument,
+        log_hidden,       ///< log(keys / visible keys) if a query sees the keys up to each token
+        root,             ///< a power of exp(2 pi i / order)
+        shares,           ///< 1 / kept tokens for tokens that the mask keeps, 0 for others
+        positions,        ///< the tokens that the mask keeps before each token
+        log_hidden_near,  ///< the same if it sees keys less than `window` tokens away, none after it
+                          ///< if `causal`; a query that the mask drops has no window
     };
 
-    Source source;         ///< mask: 1 instead of an element; root: a power of exp(2 pi i / order)
+    Source source;
     std::size_t argument;  ///< position among the arrays of the call, or the order of a root
     Vector literal;
     std::vector<PlaceOf> places;
@@ -133,29 +142,13 @@ class Arrays {
 public:
     explicit Arrays(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
 
-    /// Elements of an array. Throws Error if the call has no such array; so does the function
-    /// below.
-    const Vector& values(std::size_t number) const { return tensor(number).values; }
-
-    /// log(keys / visible keys) if a query sees the keys up to each token, for a mask [batch,
-    /// tokens].
-    const Vector& log_hidden(std::size_t number);
-    /// The same if a query sees the keys that are less than `window` tokens away, and none after it
-    /// if `causal`. A query that the mask drops has no window.
-    const Vector& log_hidden_near(std::size_t number, std::size_t window, bool causal);
-    /// 1 / kept tokens for tokens that a mask [batch, tokens] keeps, 0 for others.
-    const Vector& shares(std::size_t number);
-    /// The tokens that a mask [batch, tokens] keeps before each token.
-    const Vector& positions(std::size_t number);
+    /// The array in which a lookup of a literal or of an argument finds its elements; it lives as
+    /// long as both. Throws Error if the call has no such argument.
+    const Vector& of(const Lookup& lookup);
 
 private:
-    const Tensor& tensor(std::size_t number) const;
-
     std::vector<Tensor> tensors_;
-    std::map<std::size_t, Vector> log_hidden_;
-    std::map<std::tuple<std::size_t, std::size_t, bool>, Vector> log_hidden_near_;
-    std::map<std::size_t, Vector> shares_;
-    std::map<std::size_t, Vector> positions_;
+    std::map<std::tuple<Lookup::Source, std::size_t, std::size_t, bool>, Vector> derived_;
 };
 
 /// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.
