@@ -159,13 +159,20 @@ class Calibrator(ABC):
                 for primitive, action in actions.items():
                     best = shortest[primitive].get(level, np.inf)
                     shortest[primitive][level] = min(best, _timed(action))
-        few, many = shortest.pop("few"), shortest.pop("many")
-        hoisted = {at: _hoisted(few[at], many[at]) for at in levels}
-        shortest["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
-        shortest["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
-        seconds = self.primitives(dict(shortest))
-        monotone = {name: _monotone(by_level) for name, by_level in seconds.items()}
-        return Measured(p.to_dict(), {KEY: {p.max_level: key_seconds}, **monotone})
+        return Measured(p.to_dict(), {KEY: {p.max_level: key_seconds}, **self.costs(shortest)})
+
+    def costs(self, shortest: Mapping[str, Mapping[int, float]]) -> Seconds:
+        """Seconds of the counting engine's primitives, by level.
+
+        Args:
+            shortest: shortest seconds of :meth:`actions`, and of those that all engines share.
+        """
+        found = {name: dict(by_level) for name, by_level in shortest.items()}
+        few, many = found.pop("few"), found.pop("many")
+        hoisted = {at: _hoisted(few[at], many[at]) for at in few}
+        found["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
+        found["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
+        return {name: _monotone(by_level) for name, by_level in self.primitives(found).items()}
 
     def _bootstrap_work(self) -> int:
         return self.bootstrap_keys * self.bootstrapped.key_bytes(self.bootstrapped.max_level)

@@ -6,13 +6,14 @@
 
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/rotated_sums.hpp"
+#include "ckks/ring/rotated_products.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
 /// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
-constexpr std::size_t most_steps = 32;
+constexpr std::size_t most_steps = RotatedProducts::most_sums;
 
 /// A ciphertext as it is, times P.
 Switched unturned(const Ring& ring, const Polys& x, std::size_t limbs) {

@@ -89,6 +89,7 @@ const Vector& Arrays::of(const Lookup& lookup) {
     if (lookup.source == Source::argument) {
         return tensor.values;
     }
+    const std::lock_guard<std::mutex> lock(mutex_);
     const auto [known, fresh] = derived_.try_emplace(
         {lookup.source, lookup.argument, lookup.window, lookup.causal});
     if (fresh) {

@@ -8,17 +8,21 @@
 namespace atlasc::ckks {
 namespace {
 
+/// Whether the values of all plaintexts have runs of 2^log_run or more.
+bool have_runs(const std::vector<std::vector<PlainValues>>& rows, int log_run) {
+    return std::all_of(rows.begin(), rows.end(), [&](const std::vector<PlainValues>& row) {
+        return std::all_of(row.begin(), row.end(), [&](const PlainValues& plain) {
+            return plain.words == nullptr || plain.log_run >= log_run;
+        });
+    });
+}
+
 bool is_fused(const Ring& ring, const std::vector<std::vector<PlainValues>>& rows) {
     const auto fuses = [](const Prime& q) { return fuses_rotations(q.value); };
-    const auto repeats = [](const PlainValues& plain) {
-        return plain.words == nullptr || plain.log_run >= least_log_run();
-    };
     const Chain& chain = ring.chain();
     return std::all_of(chain.q.begin(), chain.q.end(), fuses) &&
            std::all_of(chain.special.begin(), chain.special.end(), fuses) &&
-           std::all_of(rows.begin(), rows.end(), [&](const std::vector<PlainValues>& row) {
-               return std::all_of(row.begin(), row.end(), repeats);
-           });
+           have_runs(rows, least_log_run());
 }
 
 }  // namespace
@@ -46,7 +50,8 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Switched>
         const auto of_out = uploaded(ring.memory(), out);
         const RotatedProducts kernel{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
                                      ring.primes(), of_products.get(), babies.size(),
-                                     of_plains.get(), rows.size(), of_out.get()};
+                                     of_plains.get(), rows.size(), of_out.get(),
+                                     have_runs(rows, RotatedProducts::log_tile)};
         launch(kernel.calls(), kernel, "products of rotated ciphertexts");
         return sums;
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/files.hpp"
 #include "atlasc/base/numbers.hpp"
+#include "atlasc/base/threads.hpp"
 #include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
@@ -130,30 +132,54 @@ double largest_of(const std::vector<Number>& slots) {
 
 }  // namespace
 
-Encoder::Pattern Encoder::pattern_of(const Plaintext& value, std::deque<Numbers>& made) const {
-    Pattern pattern{{}, 1, 0, 0};
-    const auto hold = [&](const Numbers& numbers) {
-        std::visit([&](const auto& held) { pattern.numbers = &held; }, numbers);
+Encoder::Pattern Encoder::pattern_of(const Plaintext& value, Numbers& made) const {
+    Pattern pattern{{}, 1, 0, 0, 0.0};
+    const auto hold = [&](Numbers numbers) {
+        made = std::move(numbers);
+        std::visit([&](const auto& held) { pattern.numbers = &held; }, made);
     };
     if (const double* number = std::get_if<double>(&value)) {
-        hold(made.emplace_back(Vector{*number}));
+        hold(Vector{*number});
     } else if (const Vector* slots = std::get_if<Vector>(&value)) {
         pattern.numbers = slots;
     } else if (const ComplexVector* pairs = std::get_if<ComplexVector>(&value)) {
         pattern.numbers = pairs;
     } else {
         const auto& deferred = std::get<Deferred>(value);
-        hold(made.emplace_back(deferred.make()));
+        hold(deferred.make());
         pattern.repeats = deferred.repeats;
     }
     std::visit(
         [&](const auto* numbers) {
             run_of(numbers->size() * pattern.repeats, ring_.slots(), "a plaintext");
             pattern.log_run = log_repeats(*numbers, pattern.repeats, ring_.slots());
+            pattern.largest = largest_of(*numbers);
         },
         pattern.numbers);
     pattern.log_short = std::min(pattern.log_run, most_log_run(ring_.log_degree()));
     return pattern;
+}
+
+std::vector<Encoder::Pattern> Encoder::patterns_of(const std::vector<const Plaintext*>& values,
+                                                   std::vector<Numbers>& made) const {
+    std::vector<Pattern> patterns(values.size());
+    made.resize(values.size());
+    std::mutex mutex;
+    std::exception_ptr failed;
+    parallel(values.size(), 1, [&](std::size_t begin, std::size_t end) {
+        try {
+            for (std::size_t at = begin; at < end; ++at) {
+                patterns[at] = pattern_of(*values[at], made[at]);
+            }
+        } catch (...) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            failed = std::current_exception();
+        }
+    });
+    if (failed) {
+        std::rethrow_exception(failed);
+    }
+    return patterns;
 }
 
 void Encoder::start(std::size_t count) {
@@ -167,7 +193,7 @@ void Encoder::put(const std::vector<Number>& numbers, const Pattern& pattern, do
     constexpr bool is_complex = !std::is_same_v<Number, double>;
     const std::size_t run =
         run_of(numbers.size() * pattern.repeats, ring_.slots(), "a plaintext");
-    require_size(largest_of(numbers), scale, limbs);
+    require_size(pattern.largest, scale, limbs);
     const std::size_t period = ring_.slots() >> pattern.log_short;
     const std::size_t count = std::min(numbers.size(), std::max<std::size_t>(period / run, 1));
     sent_.push_back({static_cast<std::uint32_t>(numbers_.size()),
@@ -191,7 +217,7 @@ void Encoder::send(double scale, int log_short) {
 
 template <typename Number>
 Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_t limbs) {
-    const Pattern whole{&slots, 1, 0, 0};
+    const Pattern whole{&slots, 1, 0, 0, largest_of(slots)};
     const std::lock_guard<std::mutex> alone(mutex_);
     start(1);
     put(slots, whole, scale, limbs);
@@ -203,11 +229,10 @@ template Words Encoder::encode(const Vector&, double, std::size_t);
 std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
                                    const std::vector<double>& scales, std::size_t limbs,
                                    bool extended) {
-    std::deque<Numbers> made;
-    std::vector<Pattern> patterns;
+    std::vector<Numbers> made;
+    const std::vector<Pattern> patterns = patterns_of(values, made);
     std::map<std::pair<int, double>, std::vector<std::size_t>> alike;
     for (std::size_t at = 0; at < values.size(); ++at) {
-        patterns.push_back(pattern_of(*values[at], made));
         alike[{patterns[at].log_run, scales[at]}].push_back(at);
     }
     std::vector<Plain> result(values.size());

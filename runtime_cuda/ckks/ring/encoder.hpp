@@ -2,7 +2,6 @@
 #pragma once
 
 #include <complex>
-#include <deque>
 #include <mutex>
 #include <variant>
 #include <vector>
@@ -77,13 +76,16 @@ public:
         std::size_t repeats;
         int log_run;
         int log_short;
+        double largest;  ///< none where one is no number
     };
 
 private:
     /// So many vectors are to be sent. One that was refused may have left others.
     void start(std::size_t count);
-    /// Of a plaintext; the numbers of a deferred one are made, and kept in `made`.
-    Pattern pattern_of(const Plaintext& value, std::deque<Numbers>& made) const;
+    /// Of plaintexts; numbers that are not there yet are made, on all processors, and kept in `made`.
+    std::vector<Pattern> patterns_of(const std::vector<const Plaintext*>& values,
+                                     std::vector<Numbers>& made) const;
+    Pattern pattern_of(const Plaintext& value, Numbers& made) const;
     /// Adds one period of a vector to those that are sent next; refuses what `require_size` refuses.
     template <typename Number>
     void put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,

@@ -9,6 +9,8 @@ namespace atlasc::ckks {
 /// each. A baby is computed where it is used, for all sums at once, and lies nowhere as a whole.
 struct RotatedProducts {
     static constexpr std::size_t together = 8;  ///< sums that one call computes
+    static constexpr std::size_t most_sums = 32;
+    static constexpr int log_tile = 5;  ///< a device may work on tiles of so many places
 
     int log_degree;
     std::size_t limbs;
@@ -18,8 +20,9 @@ struct RotatedProducts {
     const InnerProduct* babies;  ///< they accumulate nothing; where there are no digits: not rotated
     std::size_t count;           ///< of babies
     const PlainValues* plains;   ///< [sum][baby]; without words: no product
-    std::size_t sums;
+    std::size_t sums;            ///< at most `most_sums`
     Word* const* out;            ///< of each sum [part][limb][N]
+    bool runs;                   ///< every plaintext's values have runs of a tile or more
 
     std::size_t extended() const { return limbs + size_p; }
     std::size_t calls() const {

@@ -17,13 +17,14 @@ struct Shared {
 };
 
 /// `function(phase, block, thread, shared)` for all phases; no thread begins one before all have
-/// ended the one before.
+/// ended the one before. `Function::resident` blocks share a multiprocessor, which bounds their registers.
 template <typename Function>
-__global__ void in_blocks(Function function) {
+__global__ void __launch_bounds__(Function::threads, Function::resident)
+    in_blocks(Function function) {
     __shared__ typename Function::Number numbers[Function::shared];
     const Shared<typename Function::Number> shared{numbers};
     for (int phase = 0; phase < function.phases(); ++phase) {
-        function(phase, static_cast<std::size_t>(blockIdx.x), threadIdx.x, shared);
+        function(phase, blockIdx.x, threadIdx.x, shared);
         __syncthreads();
     }
 }

@@ -9,10 +9,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "devices/cuda/blocks.hpp"
 
 namespace atlasc::ckks {
+
+constexpr int log2_of(std::uint32_t power) {
+    return power == 1 ? 0 : 1 + log2_of(power / 2);
+}
 
 /// Of a vector of 2^log_size numbers, the stages of the first pass of two, forwards.
 ATLASC_DEVICE inline int first_stages(int log_size) { return log_size / 2; }
@@ -24,17 +29,22 @@ enum class Parts { columns, rows, vectors };
 /// One pass over some vectors of 2^log_size numbers. A `Field` has vectors by number, each with `get`,
 /// `set`, the `butterfly` of a node, and what becomes of a number at the end (`finished`), unless it
 /// is `skipped`. A block works on `Field::in_block` numbers: of a vector, or of several.
+///
+/// Sizes are powers of two, and places are 32 bits long: a division of 64 bits takes longer than a
+/// butterfly. What a thread holds is chosen by constants, or else it would not stay in registers.
 template <typename Field, bool forwards, Parts parts>
 struct Pass {
     using Number = typename Field::Number;
-    static constexpr std::size_t in_block = Field::in_block;
+    static constexpr std::uint32_t in_block = Field::in_block;
+    static constexpr int log_in_block = log2_of(in_block);
     static constexpr unsigned threads = in_block / 8;
     static constexpr std::size_t shared = in_block;
+    static constexpr unsigned resident = 1024 / threads;  ///< with 64 registers a thread
     static constexpr bool columns = parts == Parts::columns;
     static constexpr bool vectors = parts == Parts::vectors;
 
     int log_size;
-    std::size_t count;  ///< of vectors
+    std::uint32_t count;  ///< of vectors
     Field field;
 
     ATLASC_DEVICE int stages() const {
@@ -46,126 +56,135 @@ struct Pass {
     ATLASC_DEVICE int phases() const { return steps() + (columns ? 0 : 1); }
 
     template <typename Memory>
-    ATLASC_DEVICE void operator()(int phase, std::size_t block, std::size_t thread,
+    ATLASC_DEVICE void operator()(int phase, std::uint32_t block, std::uint32_t thread,
                                   const Memory& memory) const {
         if (!columns && phase == (forwards ? steps() : 0)) {
-            for (std::size_t e = 0; e < 8; ++e) {
+            for (std::uint32_t e = 0; e < 8; ++e) {
                 in_order(block, e * threads + thread, memory);
             }
             return;
         }
-        const std::size_t size = std::size_t{1} << stages();  // of a part
-        const std::size_t wide = in_block / size;             // parts of a block
-        const std::size_t own = columns ? thread % wide : thread / (size / 8);
-        const std::size_t number = vectors ? block * wide + own : block / blocks();
+        const int log_wide = log_in_block - stages();  // parts of a block
+        const std::uint32_t wide = 1U << log_wide;
+        const std::uint32_t own = columns ? thread & (wide - 1) : thread >> (stages() - 3);
+        const std::uint32_t number = vectors ? (block << log_wide) + own : block >> log_blocks();
         if (number >= count) {
             return;
         }
         const auto vector = field.vector(number);
         if (!vector.skipped) {
-            const std::size_t u = columns ? thread / wide : thread % (size / 8);
+            const std::uint32_t u =
+                columns ? thread >> log_wide : thread & ((1U << (stages() - 3)) - 1);
+            const std::uint32_t part = vectors ? 0 : block & ((1U << log_blocks()) - 1);
             const int step = columns || forwards ? phase : phase - 1;
-            butterflies(vector, block % blocks(), own, u, step, memory);
+            butterflies(vector, part, own, u, step, memory);
         }
     }
 
 private:
-    /// That share a vector.
-    ATLASC_DEVICE std::size_t blocks() const {
-        return vectors ? 1 : (std::size_t{1} << log_size) / in_block;
-    }
+    /// log2 of those that share a vector.
+    ATLASC_DEVICE int log_blocks() const { return log_size - log_in_block; }
 
     /// A number of a block to its place in the vector, or from it, as neighbouring threads do it best.
     template <typename Memory>
-    ATLASC_DEVICE void in_order(std::size_t block, std::size_t at, const Memory& memory) const {
-        const std::size_t whole = block * in_block + at;
-        const std::size_t number = whole >> log_size;
+    ATLASC_DEVICE void in_order(std::uint32_t block, std::uint32_t at, const Memory& memory) const {
+        const std::uint32_t number =
+            vectors ? (block << (log_in_block - log_size)) + (at >> log_size)
+                    : block >> log_blocks();
         if (number >= count) {
             return;
         }
         const auto vector = field.vector(number);
-        const std::size_t place = whole - (number << log_size);
+        const std::uint32_t place = ((block << log_in_block) + at) & ((1U << log_size) - 1);
         if (vector.skipped) {
             return;
         }
         if (forwards) {
-            vector.set(place, vector.finished(memory.get(at)));
+            vector.set(place, vector.finished(memory.get(spread(at))));
         } else {
-            memory.set(at, vector.get(place));
+            memory.set(spread(at), vector.get(place));
         }
     }
 
     /// A thread's eight numbers, `u` of them by turns, of its own part: up to three stages in
     /// registers.
     template <typename Vector, typename Memory>
-    ATLASC_DEVICE void butterflies(const Vector& vector, std::size_t part, std::size_t own,
-                                   std::size_t u, int step, const Memory& memory) const {
+    ATLASC_DEVICE void butterflies(const Vector& vector, std::uint32_t part, std::uint32_t own,
+                                   std::uint32_t u, int step, const Memory& memory) const {
         const int many = stages();
-        const std::size_t size = std::size_t{1} << many;
-        const std::size_t wide = in_block / size;
         // Forwards from the first stage on; backwards the same groups from the last on.
         const int first = 3 * (forwards ? step : steps() - 1 - step);
         const int together = many - first < 3 ? many - first : 3;
-        const std::size_t distance = together == 3 ? size >> (first + 3) : 1;
+        const int log_distance = together == 3 ? many - first - 3 : 0;
+        const std::uint32_t start =
+            (u >> log_distance << (log_distance + 3)) + (u & ((1U << log_distance) - 1));
 
         const bool from_memory = columns ? step != 0 : !forwards || step != 0;
         const bool to_memory = columns ? step != steps() - 1 : forwards || step != steps() - 1;
-        std::size_t index[8];
         Number x[8];
-        for (std::size_t e = 0; e < 8; ++e) {
-            index[e] = u / distance * 8 * distance + e * distance + u % distance;
-            x[e] = from_memory ? memory.get(in_memory(index[e], own, size, wide))
-                               : vector.get(in_vector(index[e], own, part, wide, size));
+        for (std::uint32_t e = 0; e < 8; ++e) {
+            const std::uint32_t index = start + (e << log_distance);
+            x[e] = from_memory ? memory.get(in_memory(index, own))
+                               : vector.get(in_vector(index, own, part));
         }
-        const std::size_t root =
+        const std::uint32_t root =
             parts == Parts::rows
-                ? (std::size_t{1} << first_stages(log_size)) + part * wide + own
+                ? (1U << first_stages(log_size)) + (part << (log_in_block - many)) + own
                 : 1;
-        for (int at = 0; at < together; ++at) {
-            const int stage = forwards ? first + at : first + together - 1 - at;
-            const std::size_t apart = (size >> (stage + 1)) / distance;
-            for (std::size_t e = 0; e < 8; ++e) {
-                if ((e & apart) == 0) {
-                    const std::size_t node = (root << stage) + (index[e] >> (many - stage));
-                    vector.butterfly(x[e], x[e + apart], node);
+        for (int turn = 0; turn < 3; ++turn) {
+            const int log_apart = forwards ? 2 - turn : turn;
+            if (log_apart >= together) {
+                continue;
+            }
+            const int stage = first + together - 1 - log_apart;
+            for (std::uint32_t e = 0; e < 8; ++e) {
+                if ((e >> log_apart & 1) == 0) {
+                    const std::uint32_t index = start + (e << log_distance);
+                    const std::uint32_t node = (root << stage) + (index >> (many - stage));
+                    vector.butterfly(x[e], x[e + (1U << log_apart)], node);
                 }
             }
         }
-        for (std::size_t e = 0; e < 8; ++e) {
+        for (std::uint32_t e = 0; e < 8; ++e) {
+            const std::uint32_t index = start + (e << log_distance);
             if (to_memory) {
-                memory.set(in_memory(index[e], own, size, wide), x[e]);
+                memory.set(in_memory(index, own), x[e]);
             } else {
                 const bool last = vectors || columns != forwards;
-                vector.set(in_vector(index[e], own, part, wide, size),
-                           last ? vector.finished(x[e]) : x[e]);
+                vector.set(in_vector(index, own, part), last ? vector.finished(x[e]) : x[e]);
             }
         }
     }
 
-    static ATLASC_DEVICE std::size_t in_memory(std::size_t index, std::size_t own,
-                                               std::size_t size, std::size_t wide) {
-        return columns ? index * wide + own : own * size + index;
+    /// Where a block's number lies in its memory. Numbers at distances of 4 and 8, which neighbouring
+    /// threads have, would lie in the same of 16 banks: places differ by what becomes of bits 4 to 6.
+    static ATLASC_DEVICE std::uint32_t spread(std::uint32_t at) {
+        return columns ? at : at ^ (at >> 4 & 1) ^ (at >> 5 & 1) * 4 ^ (at >> 6 & 1) * 10;
     }
 
-    ATLASC_DEVICE std::size_t in_vector(std::size_t index, std::size_t own, std::size_t part,
-                                        std::size_t wide, std::size_t size) const {
+    ATLASC_DEVICE std::uint32_t in_memory(std::uint32_t index, std::uint32_t own) const {
+        return columns ? (index << (log_in_block - stages())) + own
+                       : spread((own << stages()) + index);
+    }
+
+    ATLASC_DEVICE std::uint32_t in_vector(std::uint32_t index, std::uint32_t own,
+                                          std::uint32_t part) const {
         if (vectors) {
             return index;
         }
         if (!columns) {
-            return part * in_block + own * size + index;
+            return (part << log_in_block) + (own << stages()) + index;
         }
-        const std::size_t apart = std::size_t{1} << (log_size - first_stages(log_size));
-        return index * apart + part * wide + own;
+        return (index << (log_size - stages())) + (part << (log_in_block - stages())) + own;
     }
 };
 
 /// All vectors, in one pass or in two, of which the second works on what the first has written
 /// (`Field::in_place`).
 template <bool forwards, typename Field>
-void transform(int log_size, std::size_t count, const Field& field, const char* name) {
-    const std::size_t blocks =
-        ((count << log_size) + Field::in_block - 1) / Field::in_block;
+void transform(int log_size, std::size_t vectors, const Field& field, const char* name) {
+    const auto count = static_cast<std::uint32_t>(vectors);
+    const std::size_t blocks = ((vectors << log_size) + Field::in_block - 1) / Field::in_block;
     if (std::size_t{1} << log_size < Field::in_block) {
         launch_blocks(blocks, Pass<Field, forwards, Parts::vectors>{log_size, count, field}, name);
         return;

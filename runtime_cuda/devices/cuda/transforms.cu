@@ -19,7 +19,7 @@ Modulus modulus_of(const Prime& q) {
     for (int bits = 3; bits < 64; bits *= 2) {
         inverse *= 2 - q.value * inverse;
     }
-    return {q.value, ~inverse + 1, with_factor(with_factor(1, q), q)};
+    return {q.value, inverse, with_factor(with_factor(1, q), q)};
 }
 
 /// Place i has the power of rev(i).

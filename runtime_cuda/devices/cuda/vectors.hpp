@@ -9,23 +9,29 @@
 
 namespace atlasc::ckks {
 
-/// A prime q, -q^-1 modulo 2^64, and 2^128 modulo q (Montgomery 1985).
+/// A prime q < 2^60, q^-1 modulo 2^64, and 2^128 modulo q (Montgomery 1985).
 struct Modulus {
     Word q;
-    Word negative_inverse;
+    Word inverse;
     Word square;
 };
 
-/// x w / 2^64 modulo q: factors w have 2^64 in them, and take one word.
-ATLASC_DEVICE inline Word product(Word x, Word w, const Modulus& modulus) {
+ATLASC_DEVICE inline Word less(Word x, Word bound) { return x >= bound ? x - bound : x; }
+
+/// x w / 2^64 modulo q, less than 5/4 q, for x < 4q: factors w < q have 2^64 in them, and take one word.
+ATLASC_DEVICE inline Word lazy_product(Word x, Word w, const Modulus& modulus) {
     const Wide whole = static_cast<Wide>(x) * w;
-    const Word multiple = static_cast<Word>(whole) * modulus.negative_inverse;
-    const Wide sum = whole + static_cast<Wide>(multiple) * modulus.q;
-    const Word rest = static_cast<Word>(sum >> 64);
-    return rest >= modulus.q ? rest - modulus.q : rest;
+    const Word multiple = static_cast<Word>(whole) * modulus.inverse;
+    const Wide same_low = static_cast<Wide>(multiple) * modulus.q;
+    return static_cast<Word>(whole >> 64) - static_cast<Word>(same_low >> 64) + modulus.q;
 }
 
-/// Limbs of polynomials, transformed modulo their primes.
+ATLASC_DEVICE inline Word product(Word x, Word w, const Modulus& modulus) {
+    return less(lazy_product(x, w, modulus), modulus.q);
+}
+
+/// Limbs of polynomials, transformed modulo their primes. Until they are finished, numbers are less
+/// than 4q forwards and 2q backwards (Harvey 2014).
 template <bool forwards>
 struct ResidueVectors {
     using Number = Word;
@@ -84,7 +90,7 @@ struct ResidueVectors {
         }
         ATLASC_DEVICE Word finished(Word x) const {
             if (forwards) {
-                return x;
+                return less(less(x, 2 * modulus.q), modulus.q);
             }
             x = product(x, last, modulus);
             return scale == 0 ? x
@@ -92,23 +98,29 @@ struct ResidueVectors {
         }
 
         ATLASC_DEVICE void butterfly(Word& x, Word& y, std::size_t node) const {
-            const Word q = modulus.q;
+            const Word twice = 2 * modulus.q;
             const Word w = nodes[node];
-            const Word second = forwards ? product(y, w, modulus) : y;
-            const Word sum = x + second;
-            const Word difference = x >= second ? x - second : x + q - second;
-            x = sum >= q ? sum - q : sum;
-            y = forwards ? difference : product(difference, w, modulus);
+            if (forwards) {
+                const Word first = less(x, twice);
+                const Word second = lazy_product(y, w, modulus);
+                x = first + second;
+                y = first + twice - second;
+            } else {
+                const Word difference = x + twice - y;
+                x = less(x + y, twice);
+                y = lazy_product(difference, w, modulus);
+            }
         }
     };
 
-    ATLASC_DEVICE Limb vector(std::size_t number) const {
+    ATLASC_DEVICE Limb vector(std::uint32_t number) const {
         // Polynomials share the nodes of a limb, so that they are worked on one after another.
-        const std::size_t together = limbs.polynomials * limbs.copies;
-        const std::size_t polynomial = number % together / limbs.copies;
-        const std::size_t limb = number / together;
+        const auto copies = static_cast<std::uint32_t>(limbs.copies);
+        const std::uint32_t together = static_cast<std::uint32_t>(limbs.polynomials) * copies;
+        const std::uint32_t polynomial = number % together / copies;
+        const std::uint32_t limb = number / together;
         const std::size_t prime = limbs.prime(limb, size_q);
-        const std::size_t start = (number % limbs.copies * limbs.count + limb)
+        const std::size_t start = (number % copies * limbs.count + limb)
                                   << (log_degree - limbs.log_run);
         return {limbs.skips(polynomial, limb),
                 limbs.in[polynomial] + (begins ? 0 : start),

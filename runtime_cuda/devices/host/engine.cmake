@@ -1,12 +1,10 @@
 # CKKS on the machine's own processors, for the target atlasc_runtime.
-find_package(Threads REQUIRED)
 target_sources(atlasc_runtime PRIVATE
   devices/host/check_kernels.cpp
   devices/host/device.cpp
   devices/host/fast_kernels.cpp
   devices/host/inner_products.cpp
   devices/host/rotated_products.cpp
-  devices/host/threads.cpp
   devices/host/transforms.cpp
   devices/host/vectors/avx2.cpp
   devices/host/vectors/cpu.cpp
@@ -22,4 +20,3 @@ set_source_files_properties(devices/host/vectors/avx2.cpp devices/host/vectors/i
   PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(atlasc_runtime PRIVATE devices/host)
 target_compile_definitions(atlasc_runtime PRIVATE ATLASC_DEVICE_NAME="cpu")
-target_link_libraries(atlasc_runtime PUBLIC Threads::Threads)

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "devices/host/fast_kernels.hpp"
-#include "devices/host/threads.hpp"
+#include "atlasc/base/threads.hpp"
 #include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
 

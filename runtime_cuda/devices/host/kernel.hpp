@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "devices/host/threads.hpp"
+#include "atlasc/base/threads.hpp"
 
 namespace atlasc::ckks {
 

@@ -9,7 +9,7 @@
 #include "devices/host/fast_kernels.hpp"
 #include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
-#include "devices/host/threads.hpp"
+#include "atlasc/base/threads.hpp"
 
 namespace atlasc::ckks {
 namespace {

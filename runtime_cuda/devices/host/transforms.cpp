@@ -8,7 +8,7 @@
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
-#include "devices/host/threads.hpp"
+#include "atlasc/base/threads.hpp"
 #include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
 #include "devices/host/vectors/vector_kernels.hpp"

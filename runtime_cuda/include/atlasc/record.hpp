@@ -143,11 +143,12 @@ public:
     explicit Arrays(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
 
     /// The array in which a lookup of a literal or of an argument finds its elements; it lives as
-    /// long as both. Throws Error if the call has no such argument.
+    /// long as both. Several threads may ask. Throws Error if the call has no such argument.
     const Vector& of(const Lookup& lookup);
 
 private:
     std::vector<Tensor> tensors_;
+    std::mutex mutex_;  ///< over what is derived
     std::map<std::tuple<Lookup::Source, std::size_t, std::size_t, bool>, Vector> derived_;
 };
 

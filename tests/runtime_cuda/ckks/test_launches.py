@@ -25,7 +25,7 @@ from benchmarks.lowering import bert, in_packing
 from .conftest import HERE, PROGRAMS, builder
 
 TOKENS = 128
-BOUNDS = {"low": (23_400, 1.123e12), "top": (42_900, 1.772e12)}
+BOUNDS = {"low": (23_400, 1.132e12), "top": (42_900, 1.772e12)}
 """Launches and bytes with features in the low slot bits and in the top ones: today's counts,
 rounded up. Lower them with each change that does."""
 

@@ -1,4 +1,5 @@
-// Seconds of an engine's primitives as a cost table (docs/costs.md), on standard output.
+// Seconds of an engine's calls, on standard output: what `python -m benchmarks.engine.table` makes a cost
+// table of (docs/costs.md). The calls are those of atlasc/targets/cpu/calibration.py.
 //
 //     primitives DEVICE MEMORY_GIB leveled LOG_DEGREE LEVELS SPECIAL_PRIMES
 //     primitives DEVICE MEMORY_GIB bootstrapped FILE
@@ -12,7 +13,9 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <numeric>
 #include <random>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -26,7 +29,11 @@ using namespace atlasc;
 using Clock = std::chrono::steady_clock;
 
 constexpr int rounds = 3;
-constexpr int repetitions = 8;
+constexpr double round_seconds = 0.05;
+constexpr int most_repetitions = 8;
+constexpr std::size_t few = 2, many = 8;   ///< rotations of two hoisted calls
+constexpr std::size_t plaintexts = 8;      ///< of a measured sum
+constexpr std::size_t period = 256;        ///< slots after which the plaintexts of a transform repeat
 
 double since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -47,8 +54,10 @@ public:
         last_ = sent(0);
     }
 
-    /// Primitives at the levels of a program; `amounts` have keys at all of them.
-    void measure(const std::vector<int>& levels, const std::vector<std::size_t>& amounts) {
+    void measure(const std::vector<int>& levels) {
+        std::vector<std::size_t> amounts(many);
+        std::iota(amounts.begin(), amounts.end(), 1);
+        const std::vector<std::size_t> first(amounts.begin(), amounts.begin() + few);
         for (const int level : levels) {
             const Ciphertext x = sent(level);
             const Ciphertext y = sent(level);
@@ -57,16 +66,24 @@ public:
             set("add", level, [&] { server_.add(x, y); });
             set("negate", level, [&] { server_.negate(x); });
             set("times_i", level, [&] { server_.times_i(x); });
-            set("add_plain", level, [&] { server_.add_plain(x, another()); });
-            set("rotate", level, [&] { server_.rotate(x, amounts[0]); });
-            const std::vector<std::size_t> two(amounts.begin(), amounts.begin() + 2);
-            const double both = seconds([&] { server_.rotate_many(x, two); });
-            const double one = seconds_["rotate"][level];
-            keep("rotate_hoisted", level, both - one);
-            keep("hoist", level, 2 * one - both);
-            if (level > 0) {
-                products(level, x, y);
-            }
+            set("add_plain", level, [&] { server_.add_plain(x, vector_); });
+            set("rotate", level, [&] { server_.rotate(x, 1); });
+            set("few", level, [&] { server_.rotate_many(x, first); });
+            set("many", level, [&] { server_.rotate_many(x, amounts); });
+            set("mul", level, [&] { server_.settle(server_.mul(x, y)); });
+            set("mul_lazy", level, [&] { server_.mul(x, y); });
+            set("square", level, [&] { server_.settle(server_.square(x)); });
+            set("mul_scalar", level, [&] { server_.mul_plain(x, 0.3); });
+            set("scalar", level, [&] { server_.settle(server_.mul_plain(x, 0.3)); });
+            const std::vector<Plaintext> vectors(plaintexts, vector_);
+            const Ciphertexts xs(plaintexts, x);
+            set("mul_plain", level, [&] { server_.dot_plain(xs, vectors); });
+            set("transform_results", level, x, {1, 0, 0, 8});
+            set("transform_giants", level, x, {1, many, many, 1});
+            set("transform_operands", level, x, {12, 1, 0, 4});
+            set("transform_babies", level, x, {3, many, 0, 4});
+            set("transform_products", level, x, {12, many, 0, 24});
+            set("transform_vectors", level, x, {1, 4, 0, 8, true});
         }
     }
 
@@ -112,21 +129,20 @@ private:
         return server_.load(client_.save(client_.encrypt(vector_, level)));
     }
 
-    /// A vector that no cache has.
-    const Vector& another() {
-        vector_[0] = std::fmod(vector_[0] + 0.123, 1.0);
-        return vector_;
-    }
-
     /// Until everything is done: a small copy waits for what was asked before it.
     void finish() { server_.save(last_); }
 
-    double seconds(const std::function<void()>& call) {
+    void set(const char* name, int level, const std::function<void()>& call) {
         call();
         finish();
+        auto start = Clock::now();
+        call();
+        finish();
+        const int repetitions =
+            std::clamp(static_cast<int>(round_seconds / since(start)), 1, most_repetitions);
         double least = INFINITY;
         for (int round = 0; round < rounds; ++round) {
-            auto start = Clock::now();
+            start = Clock::now();
             for (int at = 0; at < repetitions; ++at) {
                 call();
             }
@@ -136,33 +152,39 @@ private:
             finish();
             least = std::min(least, (all - since(start)) / repetitions);
         }
-        return least;
+        seconds_[name][level] = std::max(least, 1e-9);
     }
 
-    void set(const char* name, int level, const std::function<void()>& call) {
-        keep(name, level, seconds(call));
-    }
+    /// Numbers of a measured transform's parts. Its steps are rotations by 1, 2, ..., or one by 0.
+    struct Blocks {
+        std::size_t operands, babies, giants, results;
+        bool dense = false;
+    };
 
-    void keep(const char* name, int level, double value) {
-        seconds_[name][level] = std::max(value, 1e-9);
-    }
-
-    /// Products wait to be rescaled; what their operands were left with is a price of its own.
-    void products(int level, const Ciphertext& x, const Ciphertext& y) {
-        set("mul", level, [&] { server_.mul(x, y); });
-        set("square", level, [&] { server_.square(x); });
-        set("mul_plain", level, [&] { server_.mul_plain(x, another()); });
-        set("mul_scalar", level, [&] { server_.mul_plain(x, 0.5); });
-        const double two = seconds([&] { server_.dot({x, y}, {y, x}); });
-        keep("mul_lazy", level, two - seconds_["mul"][level]);
-        // The second product needs its operand rescaled; at level 1 there is none, and the same
-        // happens before a file is written.
-        const double scalar = seconds_["mul_scalar"][level];
-        const double more =
-            level > 1 ? seconds([&] { server_.mul_plain(server_.mul_plain(x, 0.5), 0.5); }) - scalar
-                      : seconds([&] { server_.rotate(server_.mul_plain(x, 0.5), 1); }) -
-                            seconds_["rotate"][0];
-        keep("rescale", level, more - scalar);
+    void set(const char* name, int level, const Ciphertext& x, const Blocks& blocks) {
+        // An identity of 0: no engine keeps the plaintext.
+        const std::size_t repeats = blocks.dense ? 1 : server_.slots() / period;
+        const Vector numbers(vector_.begin(),
+                             vector_.begin() + static_cast<std::ptrdiff_t>(vector_.size() / repeats));
+        const Plaintext plaintext = Deferred{0, [&numbers] { return numbers; }, repeats};
+        const auto amounts = [](std::size_t count) {
+            std::vector<std::size_t> found(std::max<std::size_t>(count, 1));
+            std::iota(found.begin(), found.end(), count == 0 ? 0 : 1);
+            return found;
+        };
+        std::vector<GiantStep> steps;
+        for (std::size_t result = 0; result < blocks.results; ++result) {
+            for (const std::size_t giant : amounts(blocks.giants)) {
+                steps.push_back({result, giant, {}});
+                for (std::size_t operand = 0; operand < blocks.operands; ++operand) {
+                    for (const std::size_t baby : amounts(blocks.babies)) {
+                        steps.back().terms.emplace(BabyStep{operand, baby}, plaintext);
+                    }
+                }
+            }
+        }
+        const Ciphertexts xs(blocks.operands, x);
+        set(name, level, [&] { server_.transform(xs, steps); });
     }
 
     Engine& client_;
@@ -214,7 +236,11 @@ int run(const std::vector<std::string>& arguments) {
     }
     Bench bench(*client, *server);
     const int top = interface.parameters.max_level;
-    bench.measure({0, 1, top / 2, top}, {1, 64});
+    std::set<int> levels;
+    for (const double fraction : {0.05, 0.25, 0.6, 1.0}) {
+        levels.insert(std::max(1, static_cast<int>(std::lround(fraction * top))));
+    }
+    bench.measure({levels.begin(), levels.end()});
     const Moduli& moduli = *interface.parameters.moduli;
     std::ostringstream bootstrap;
     bootstrap << "null";
@@ -224,16 +250,17 @@ int run(const std::vector<std::string>& arguments) {
                   << ", \"measured\": true, \"one_seconds\": " << bench.bootstrap(1)
                   << ", \"narrow_seconds\": " << bench.bootstrap(1, conformance::copies) << "}";
     }
-    std::cout << "{\n \"format\": 1,\n \"backend\": \"" << built_backend().name
-              << "\",\n \"library\": \"2.1\",\n \"machine\": {\"processor\": \"" << arguments[0]
+    std::cout << "{\n \"backend\": \"" << built_backend().name
+              << "\",\n \"machine\": {\"processor\": \"" << arguments[0]
               << "\", \"threads\": " << std::thread::hardware_concurrency()
               << ", \"memory_gib\": " << arguments[1] << "},\n \"date\": \"" << today()
-              << "\",\n \"other_work\": null,\n \"note\": \"\",\n \"bootstrap\": "
-              << bootstrap.str() << ",\n \"sets\": [\n  {\"parameters\": {\"log_ring_degree\": "
+              << "\",\n \"keys\": {\"seconds\": " << key_seconds << ", \"bytes\": " << key_bytes
+              << "},\n \"bootstrap\": "
+              << bootstrap.str() << ",\n \"parameters\": {\"log_ring_degree\": "
               << std::log2(2.0 * static_cast<double>(interface.parameters.slots))
               << ", \"levels\": " << top
               << ", \"special_primes\": " << moduli.special.size() << ", \"bootstrap\": \""
-              << set.name << "\"},\n   \"seconds\": {" << bench.json() << "}}\n ]\n}\n";
+              << set.name << "\"},\n \"seconds\": {" << bench.json() << "}\n}\n";
     return 0;
 }
 

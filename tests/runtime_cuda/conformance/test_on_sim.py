@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from cpp_build import OPTIMISED, Builder, require_compiler
+from cpp_build import OPTIMISED, ROOT, Builder, require_compiler
 
 from atlasc.emit.parameter_set import parameter_set
+from atlasc.program.counting_engine import COST_KINDS
+from atlasc.targets.cost_table import load
 
 HERE = Path(__file__).parent
 
@@ -48,16 +51,21 @@ def test_usage(programs: Path) -> None:
     assert "LOG_DEGREE" in done.stderr
 
 
-def test_benchmark_writes_a_cost_table(programs: Path, tmp_path: Path) -> None:
-    from atlasc.targets.cost_table import load
-
-    command = [programs / "primitives", "none", "1", "leveled", "11", "4", "1"]
+def test_what_the_benchmark_measures_makes_a_cost_table(programs: Path, tmp_path: Path) -> None:
+    command = [programs / "primitives", "none", "1", "leveled", "14", "4", "1"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    path = tmp_path / "table.json"
-    path.write_text(done.stdout)
-    table = load(path)
+    measured, made = tmp_path / "measured.json", tmp_path / "table.json"
+    measured.write_text(done.stdout)
+    words = ["-m", "benchmarks.engine.table", measured, "-o", made]
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True)
+    table = load(made)
     assert table.backend == "sim"
-    [measured] = table.sets
-    assert set(measured.seconds["mul"]) == {1, 2, 4}
-    assert measured.parameters["special_primes"] == 1
+    [found] = table.sets
+    assert set(found.seconds["mul"]) == {1, 2, 4}
+    assert set(COST_KINDS) <= {*found.seconds, "bootstrap", "bootstrap_one", "bootstrap_narrow"}
+    again = subprocess.run(
+        [sys.executable, *words[:2], measured, programs.parent / "none.json", "-o", made],
+        capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert again.returncode == 1 and "none.json" in again.stderr

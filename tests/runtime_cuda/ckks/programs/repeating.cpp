@@ -121,7 +121,7 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
         const auto order = static_cast<std::uint32_t>(2 * ring.degree());
         galois = baby == 3 ? order - 1 : galois * 5 % order;  // the conjugation too
     }
-    constexpr std::size_t sums = 4 * RotatedProducts::together + 3;
+    constexpr std::size_t sums = RotatedProducts::most_sums - 1;
     const Row values = extended_row(count, ring.degree() >> log_run);
     std::vector<PlainValues> plains(sums * babies.size(), {values.data(), log_run});
     plains[babies.size() + 1].words = nullptr;
@@ -133,7 +133,8 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
         out[1].push_back(&found[1][sum * 2 * extended]);
     }
     RotatedProducts kernel{ring.log_degree(), count, ring.size_q(), size_p, primes.data(),
-                           babies.data(), babies.size(), plains.data(), sums, out[0].data()};
+                           babies.data(), babies.size(), plains.data(), sums, out[0].data(),
+                           log_run >= RotatedProducts::log_tile};
     launch(kernel.calls(), kernel, "");
     kernel.out = out[1].data();
     for (std::size_t call = 0; call < kernel.calls(); ++call) {

@@ -15,6 +15,7 @@
 #define __device__
 #define __global__
 #define __shared__
+#define __launch_bounds__(...)
 
 using std::rint;
 

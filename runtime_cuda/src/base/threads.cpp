@@ -1,4 +1,4 @@
-#include "devices/host/threads.hpp"
+#include "atlasc/base/threads.hpp"
 
 #include <pthread.h>
 
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace atlasc::ckks {
+namespace atlasc {
 namespace {
 
 using Work = std::function<void(std::size_t, std::size_t)>;
@@ -148,4 +148,4 @@ void parallel(std::size_t count, std::size_t grain, const Work& work) {
     team().run(count, std::max(grain, (count + ranges - 1) / ranges), work);
 }
 
-}  // namespace atlasc::ckks
+}  // namespace atlasc
