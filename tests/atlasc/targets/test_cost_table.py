@@ -10,7 +10,9 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.ir.errors import AtlasError
+from atlasc.program.counting_engine import COST_KINDS
 from atlasc.targets import cost_table as cost_files
+from atlasc.targets import find_target
 from atlasc.targets.cost_table import (
     VARIABLE,
     CostTable,
@@ -20,7 +22,7 @@ from atlasc.targets.cost_table import (
     own_place,
     shipped_place,
 )
-from atlasc.targets.costs import fitted_costs
+from atlasc.targets.costs import FittedCosts, fitted_costs
 from atlasc.targets.machine import Machine
 from atlasc_comparisons.desilo.parameters import DesiloParameters
 
@@ -57,6 +59,19 @@ def test_the_table_that_ships_is_whole() -> None:
     table = load(shipped_place("desilo"))
     assert table.bootstrap is not None
     assert {one.parameters["log_ring_degree"] for one in table.sets} == {14, 15, 16}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_the_tables_of_our_engine_price_every_primitive(target: str) -> None:
+    table = load(shipped_place(target))
+    kind = find_target(target).parameters
+    assert {one.parameters["log_ring_degree"] for one in table.sets} == {14, 15, 16}
+    for one in table.sets:
+        costs = FittedCosts(table, kind.from_dict(one.parameters)).costs()
+        bootstraps = {"bootstrap", "bootstrap_one", "bootstrap_narrow"}
+        assert {name for name, _ in costs} >= {*COST_KINDS} - bootstraps
+        assert all(seconds > 0 for seconds in costs.values())
+    assert table.bootstrap is not None and table.bootstrap.measured
 
 
 @pytest.mark.parametrize(
