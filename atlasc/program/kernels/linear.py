@@ -30,7 +30,7 @@ part is one token behind,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
@@ -83,9 +83,18 @@ class FeatureMap:
     def feature(self) -> np.ndarray:
         """The feature at every position, ``[ciphertexts, positions]``; −1 if there is none."""
         numbers = blocked(np.arange(1, self.features + 1), self.layout)  # [blocks, width]
-        # [ciphertexts, slots]
-        packed = self.layout.pack(numbers, ("g",) if self.copy_padding else ())
+        # The slots of one token are enough. [ciphertexts, slots]
+        packed = self._of_one_token.pack(numbers, ("g",) if self.copy_padding else ())
         return packed[:, : self.positions * self.stride : self.stride].astype(int) - 1
+
+    @property
+    def _of_one_token(self) -> Layout:
+        """The layout with index 0 alone of the axes that do not number ciphertexts; of features,
+        all.
+        """
+        kept = {"d", "g", *(field.axis for field in self.layout.outer)}
+        extents = ((axis, n if axis in kept else 1) for axis, n in self.layout.extents)
+        return replace(self.layout, extents=tuple(extents))
 
     def occupied(self, stride: int) -> np.ndarray:
         """Whether each place of ``stride`` slots holds a feature, ``[ciphertexts, places]``."""
