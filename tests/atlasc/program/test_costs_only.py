@@ -17,9 +17,10 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.program.costs import live_ciphertexts, program_costs, shape_of
-from atlasc.program.counting_engine import CountingEngine, Counts, counts_of
+from atlasc.program.counting_engine import Counted, CountingEngine, Counts
 from atlasc.program.engine import Engine, TransformTerm
 from atlasc.program.execute import Executor, Functions
+from atlasc.program.function import Function
 from atlasc.program.kernels.context import nothing
 from atlasc.program.live_engine import LiveEngine, Peaks
 from atlasc.program.rotation_plan import RotationPlan
@@ -41,8 +42,14 @@ LAYERS = """%h = poly.linear %x {weight = @up, bias = @b}
     poly.output %y {name = "y"}"""
 
 
+class EveryProduct(CountingEngine):
+    """Counts the products of a sum one after the other."""
+
+    dot_plain = Engine.dot_plain
+
+
 class EveryCall(LiveEngine):
-    """Plays every instruction of every call, and every product of a sum, one after the other."""
+    """Plays every instruction of every call, one product after the other."""
 
     play = CountingEngine.play
     dot_plain = Engine.dot_plain
@@ -141,12 +148,29 @@ def by_size(peaks: Peaks) -> list[tuple[TransformWork | None, Counter[int]]]:
     return sorted(((work, +Counter(peak)) for work, peak in peaks.items()), key=str)
 
 
+def counted(function: Function) -> Counts:
+    """The costs of a recorded function."""
+    engine = EveryProduct(*function.shape)
+    engine.play(function, [[Counted(level) for level in one] for one in function.levels])
+    return engine.total()
+
+
 @given(CASES)
 def test_counts_are_those_of_recorded_functions(case: Case) -> None:
     module = case.module()
     costs = program_costs(module)
-    recorded = {op: counts_of(one) for op, one in Functions(module, shape_of(module)).calls()}
+    recorded = {op: counted(one) for op, one in Functions(module, shape_of(module)).calls()}
     assert costs.per_op == {op: recorded.get(op, Counts()) for op in module.ops}
+
+
+@given(CASES)
+def test_terms_of_one_sum_are_neighbours(case: Case) -> None:
+    module = case.module()
+    for _, function in Functions(module, shape_of(module)).calls():
+        for one in function.code:
+            if one.primitive == "transform":
+                sums = [key for key, _ in groupby(one.numbers[1::2])]
+                assert len(sums) == len(set(sums))
 
 
 @given(CASES)
