@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from short_text import ATTENTION, poly
 
@@ -164,6 +164,7 @@ def test_counts_are_those_of_recorded_functions(case: Case) -> None:
 
 
 @given(CASES)
+@example(Case((9, 40), 3, 64, True, None, None))  # several operands and giant steps
 def test_terms_of_one_sum_are_neighbours(case: Case) -> None:
     module = case.module()
     for _, function in Functions(module, shape_of(module)).calls():
