@@ -76,7 +76,7 @@ def _lowered(name: str) -> Found:
         try:
             costs = inspect(scratch, options).summary
         except Exception as error:
-            found.refusal = refusal_of(error)
+            found.refusal = refusal_of(error).replace(scratch, "config.json")
             return found
     found.seconds = time.process_time() - started
     found.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
