@@ -90,6 +90,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             f"a key of {moduli['key_bytes'] / 2**20:.0f} MiB, a ciphertext of "
             f"{moduli['ciphertext_bytes'] / 2**20:.1f} MiB"
         )
+    if summary.get("device_bytes") is not None:
+        lines.append(
+            f"kernels read and write {summary['device_bytes'] / 1e12:.3g} TB: "
+            f"{_duration(summary['device_seconds'])} on a GPU of 2.8 TB/s (an H100 at four fifths; "
+            "estimated, not measured)"
+        )
     if summary["seconds"] is not None:
         lines.append(
             f"predicted on {summary['machine']}: {_duration(summary['seconds'])}, after "

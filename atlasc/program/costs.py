@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Symbol
 from atlasc.program.counting_engine import (
     CostKind,
     CountingEngine,
@@ -84,7 +83,7 @@ def live_ciphertexts(module: Module) -> Peaks:
     Inputs and outputs are held to the end, every other value until its last use. Ciphertexts inside
     an op are those that its kernel holds.
     """
-    engine = LiveEngine(*_shape_of(module))
+    engine = LiveEngine(*shape_of(module))
     inputs = {
         op.attributes["name"]: [
             engine.encrypt(None, op.attributes.get("level"))
@@ -96,7 +95,7 @@ def live_ciphertexts(module: Module) -> Peaks:
     return engine.peaks
 
 
-def _shape_of(module: Module) -> EngineParameters:
+def shape_of(module: Module) -> EngineParameters:
     """The smallest shape of engines for a ckks module, with or without levels."""
     attributes = module.attributes
     levels = attributes.get("levels") or 0
@@ -105,17 +104,6 @@ def _shape_of(module: Module) -> EngineParameters:
     return EngineParameters(
         attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1)
     )
-
-
-def _is_complete(module: Module) -> bool:
-    """Whether a program could run as it is. If so, its functions are recorded with slots, because
-    later steps need them. Earlier, and without arrays, costs are enough. Weights of a bare config
-    are one number, repeated.
-    """
-    used = (value for op in module.ops for value in op.attributes.values())
-    arrays = (module.symbols.get(one.name) for one in used if isinstance(one, Symbol))
-    absent = (one is None or (one.size > 1 and not any(one.strides)) for one in arrays)
-    return "rotations" in module.attributes and not any(absent)
 
 
 def merged(parts: Iterable[Counts]) -> Counts:
@@ -127,12 +115,12 @@ def merged(parts: Iterable[Counts]) -> Counts:
 
 
 def program_costs(module: Module) -> ProgramCosts:
-    """Count a ckks module (with or without levels).
+    """Count a ckks module (with or without levels), whose arrays may be missing.
 
     Each op is counted as if no earlier op had rescaled its operands, so that its counts depend only
     on the op itself.
     """
-    functions = Functions(module, _shape_of(module), costs_only=not _is_complete(module))
+    functions = Functions(module, shape_of(module), costs_only=True)
     per_op = {op: Counts() for op in module.ops}
     return ProgramCosts(
         module, per_op | {op: counts_of(function) for op, function in functions.calls()}

@@ -261,6 +261,39 @@ class CountingEngine(Engine[Counted]):
         self._current.conjugation_level = max(self._current.conjugation_level, level)
         return self._new(level)
 
+    def dot_plain(self, ciphertexts: Sequence[Counted], values: Sequence[Any]) -> Counted:
+        """Counts as the base class, at once where all operands have one level."""
+        level, terms = ciphertexts[0].level, len(ciphertexts)
+        if level < 1 or any(one.level != level for one in ciphertexts):
+            return super().dot_plain(ciphertexts, values)
+        for factor in ciphertexts:
+            if not factor.rescaled:
+                self._primitives["rescale", level] += 1
+                self._rescale(factor)
+        numbers = sum(isinstance(value, (float, int)) for value in values)
+        counts: dict[CostKind, int] = {"mul_scalar": numbers, "mul_plain": terms - numbers}
+        self._primitives.update({(name, level): n for name, n in counts.items() if n})
+        if terms > 1:
+            self._primitives["add", level - 1] += terms - 1
+        # The loop of the base class holds this many at once: the last sum and product, and the next
+        # ones.
+        held = [self._new(level - 1) for _ in range(min(2 * terms - 1, 4))]
+        return held[-1]
+
+    def call(
+        self,
+        primitive: str,
+        operands: Sequence[Counted],
+        plaintexts: Sequence[Any] = (),
+        numbers: Sequence[int] = (),
+    ) -> list[Counted]:
+        """As the base class. The ``transform`` of a function for costs tells its work instead of
+        its terms.
+        """
+        if plaintexts and isinstance(plaintexts[0], TransformWork):
+            return self._transformed(plaintexts[0])
+        return super().call(primitive, operands, plaintexts, numbers)
+
     def transform(
         self, ciphertexts: Sequence[Counted], terms: Sequence[TransformTerm]
     ) -> list[Counted]:
@@ -268,12 +301,13 @@ class CountingEngine(Engine[Counted]):
         steps reach the operands' level, too.
         """
         level = self._require_level("transform", *ciphertexts)
-        work = TransformWork.of(level, terms, self.slots)
+        return self._transformed(TransformWork.of(level, terms, self.slots))
+
+    def _transformed(self, work: TransformWork) -> list[Counted]:
         self._execute(work)
-        amounts = {step % self.slots for term in terms for step in (term.baby, term.giant)} - {0}
-        current = self._current
-        current.transform_levels = highest(current.transform_levels, dict.fromkeys(amounts, level))
-        results = [self._new(level - 1) for _ in range(work.results)]
+        current, levels = self._current, dict.fromkeys(work.amounts, work.level)
+        current.transform_levels = highest(current.transform_levels, levels)
+        results = [self._new(work.level - 1) for _ in range(work.results)]
         for result in results:
             self._rescale(result)
         return results

@@ -285,7 +285,8 @@ class Engine(ABC, Generic[Ct]):
             operands: ciphertexts of each encrypted operand.
             arrays: one for each of the function's roles; a mask is ``[batch, tokens]``.
         """
-        roles, known = dict(zip(function.roles, arrays)), dict[Argument, NDArray[Any]]()
+        roles = dict(zip(function.roles, arrays)) if arrays else {}
+        known = dict[Argument, NDArray[Any]]()
 
         def array(argument: Argument) -> NDArray[Any]:
             if argument not in known:

@@ -85,12 +85,11 @@ class Functions:
             AtlasError: the op cannot be computed at these levels; the error names op and module.
         """
         key, store = (*_key(op, self.symbols), *map(tuple, levels)), self._store
+        known = store.costs_only if self.costs_only else store.functions
         with store.lock, _blaming(op):
-            known = store.costs_only if self.costs_only else store.functions
-            found = store.functions.get(key) or known.get(key)
-            if found is None:
-                found = known[key] = self._record(op, tuple(map(tuple, levels)))
-        return found
+            if key not in known:
+                known[key] = self._record(op, tuple(map(tuple, levels)))
+            return known[key]
 
     def calls(self) -> Iterator[tuple[Op, Function]]:
         """The ops of the module that have kernels, each with its function.

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from atlasc.ir.module import Op
 from atlasc.program.plaintexts import MASK, Plaintext, Slots
+
+if TYPE_CHECKING:
+    from atlasc.program.transform_work import TransformWork
 
 Primitive = Literal[
     "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "dot_plain",
@@ -34,7 +37,8 @@ class Instruction(NamedTuple):
     Attributes:
         primitive: name of the method.
         operands: registers; for ``dot`` all left operands, then all right operands.
-        plaintexts: one for each operand of a product with plaintexts.
+        plaintexts: one for each operand of a product with plaintexts, or for each term of a
+            ``transform``; in a function for costs only, the work of all terms in their place.
         numbers: amounts of rotations, the level to drop to, the level to raise to and the copies
             to add, or the period of a bootstrap; for ``transform`` the places of each plaintext's
             term (``TransformTerm.places``).
@@ -43,7 +47,7 @@ class Instruction(NamedTuple):
 
     primitive: Primitive
     operands: tuple[int, ...]
-    plaintexts: tuple[Plaintext, ...]
+    plaintexts: tuple[Plaintext | TransformWork, ...]
     numbers: tuple[int, ...]
     results: tuple[int, ...]
 

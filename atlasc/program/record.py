@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 from atlasc.program.engine import Engine, TransformTerm, Vector, results_of
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
+from atlasc.program.transform_work import TransformWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Recorder(Engine[Register]):
         primitive: Primitive,
         operands: Sequence[Register],
         level: int,
-        plaintexts: Sequence[Plaintext] = (),
+        plaintexts: Sequence[Plaintext | TransformWork] = (),
         numbers: Sequence[int] = (),
         results: int = 1,
     ) -> list[Register]:
@@ -147,3 +150,24 @@ class Recorder(Engine[Register]):
     ) -> list[Register]:
         count = len(ciphertexts)
         return self._write("bootstrap_many", ciphertexts, level, numbers=[period], results=count)
+
+
+class CostRecorder(Recorder):
+    """A recorder of functions for costs only. Of a ``transform`` it records the work."""
+
+    def transform(
+        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+    ) -> list[Register]:
+        """Record the work of products with a matrix of blocks."""
+        level = self._require_level("transform", *ciphertexts)
+        return self._work(ciphertexts, TransformWork.of(level, terms, self.slots))
+
+    def transform_at(
+        self, ciphertexts: Sequence[Register], places: NDArray[Any], repeats: int
+    ) -> list[Register]:
+        """The same for terms without values; see `TransformWork.at`."""
+        level = self._require_level("transform", *ciphertexts)
+        return self._work(ciphertexts, TransformWork.at(level, places, repeats, self.slots))
+
+    def _work(self, ciphertexts: Sequence[Register], work: TransformWork) -> list[Register]:
+        return self._write("transform", ciphertexts, work.level - 1, [work], (), work.results)

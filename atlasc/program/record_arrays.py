@@ -17,6 +17,7 @@ from atlasc.program.plaintexts import (
     Slots,
     Table,
 )
+from atlasc.program.transform_work import TransformWork
 
 _MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES, _POSITIONS, _LOG_HIDDEN_NEAR = range(8)
 _SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES, "positions": _POSITIONS}
@@ -140,7 +141,9 @@ def _body(function: Function, pool: _Pool) -> Iterable[int]:
         yield PRIMITIVES.index(instruction.primitive)
         yield from _counted(instruction.operands)
         yield from _counted(
-            pool.plaintext(value, function.roles) for value in instruction.plaintexts
+            pool.plaintext(value, function.roles)
+            for value in instruction.plaintexts
+            if not isinstance(value, TransformWork)  # functions for costs are not stored
         )
         yield from _counted(instruction.numbers)
         yield from _counted(instruction.results)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
-from atlasc.program.engine import TransformTerm, results_of
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.program.engine import TransformTerm
 from atlasc.program.plaintexts import Slots
 
 TransformKind = Literal[
@@ -44,6 +46,7 @@ class TransformWork:
         products: products with plaintexts that repeat, those by zero included.
         dense: products with other plaintexts.
         plaintexts: size of the encoded plaintexts that are in memory at once, in dense ones.
+        amounts: the amounts of all steps, 0 < amount < slots; each takes a key of its own.
     """
 
     level: int
@@ -55,31 +58,47 @@ class TransformWork:
     products: int
     dense: int
     plaintexts: float
+    amounts: frozenset[int]
 
     @classmethod
     def of(cls, level: int, terms: Sequence[TransformTerm], slots: int) -> TransformWork:
         """The work for terms whose values are descriptors; other values count as dense."""
-        repeats = {id(one.value): repeats_of(one.value) for one in terms}
-        places = {(term.operand, term.baby % slots) for term in terms}
-        rotated = {place for place in places if place[1]}
-        steps = [
-            (giant, [repeats[id(term.value)] for term in group])
-            for (_, giant), group in groupby(terms, lambda term: (term.result, term.giant % slots))
-        ]
-        dense = sum(repeats[id(term.value)] < LEAST_REPEATS for term in terms)
-        sizes = [sum(_size(times) for times in step) for _, step in steps]
+        places = np.array([(one.result, one.giant, one.operand, one.baby) for one in terms])
+        return cls.at(level, places, np.array([repeats_of(one.value) for one in terms]), slots)
+
+    @classmethod
+    def at(
+        cls, level: int, places: NDArray[Any], repeats: NDArray[Any] | int, slots: int
+    ) -> TransformWork:
+        """The work for terms without values.
+
+        Args:
+            level: the lowest level of the operands.
+            places: result, giant step, operand and baby step of each term, ``[terms, 4]``.
+            repeats: how often the slots of each value repeat, a power of two.
+            slots: slots of a ciphertext.
+        """
+        result, giant, operand, baby = places.T
+        giant, baby = giant % slots, baby % slots
+        used = np.unique(operand * slots + baby)
+        rotated = used[used % slots > 0]
+        # Neighbours with one result and one giant step are one sum.
+        starts = np.flatnonzero(np.diff(result * slots + giant, prepend=-1))
+        repeats = np.broadcast_to(repeats, len(places))
+        dense = int((repeats < LEAST_REPEATS).sum())
+        sizes = np.where(repeats >= SHORT_REPEATS, 1.0 / repeats, 1.0)
+        held = np.add.reduceat(sizes, starts[::MOST_STEPS])
         return cls(
             level,
-            operands=len({operand for operand, _ in rotated}),
+            operands=len(np.unique(rotated // slots)),
             babies=len(rotated),
-            steps=len(steps),
-            giants=sum(giant != 0 for giant, _ in steps),
-            results=results_of(terms),
-            products=len(terms) - dense if dense else len(places) * len(steps),
+            steps=len(starts),
+            giants=int((giant[starts] > 0).sum()),
+            results=1 + int(result.max()),
+            products=len(places) - dense if dense else len(used) * len(starts),
             dense=dense,
-            plaintexts=max(
-                sum(sizes[at : at + MOST_STEPS]) for at in range(0, len(sizes), MOST_STEPS)
-            ),
+            plaintexts=float(held.max()),
+            amounts=frozenset({*giant[starts].tolist(), *(rotated % slots).tolist()} - {0}),
         )
 
     @property
@@ -102,8 +121,3 @@ class TransformWork:
 def repeats_of(value: object) -> int:
     """How often the slots of a plaintext repeat, as far as is known."""
     return value.repeats if isinstance(value, Slots) else 1
-
-
-def _size(repeats: int) -> float:
-    """Size of an encoded plaintext, in dense ones."""
-    return 1 / repeats if repeats >= SHORT_REPEATS else 1.0

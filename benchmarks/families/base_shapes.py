@@ -40,8 +40,8 @@ class Found:
     """What lowering a shape took and gave; nothing was run.
 
     Attributes:
-        seconds, memory: of loading, tracing and lowering; the memory in bytes, of a process of
-            its own.
+        seconds, memory: of loading, tracing and lowering; the seconds of processors, the memory in
+            bytes, of a process of its own.
         levels, bootstraps: of the lowered program.
         predicted: seconds of one input on two cores.
         program_memory: bytes that the computation needs.
@@ -68,7 +68,7 @@ def _lowered(name: str) -> Found:
     from atlasc.compilation.single_stages import inspect
 
     shape, found = SHAPES[name], Found()
-    started = time.perf_counter()
+    started = time.process_time()
     with TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from torch.export
         write_config(name, Path(scratch))
@@ -76,9 +76,9 @@ def _lowered(name: str) -> Found:
         try:
             costs = inspect(scratch, options).summary
         except Exception as error:
-            found.refusal = refusal_of(error)
+            found.refusal = refusal_of(error).replace(scratch, "config.json")
             return found
-    found.seconds = time.perf_counter() - started
+    found.seconds = time.process_time() - started
     found.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     found.levels, found.bootstraps = int(costs["levels_total"]), int(costs["bootstraps"])
     found.predicted, found.program_memory = float(costs["seconds"]), int(costs["memory_bytes"])

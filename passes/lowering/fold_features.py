@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Symbol
+from atlasc.ir.opdef import Symbol, as_dtype
 from atlasc.ir.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
 
@@ -48,8 +48,12 @@ def _bias(module: Module, op: Op) -> np.ndarray | None:
 def _linear(
     rewriter: Rewriter, op: Op, x: Value, weight: np.ndarray, bias: np.ndarray | None
 ) -> Value:
-    """A linear layer that replaces an old one, with a folded weight and bias."""
-    base = op.attributes["weight"].name.removesuffix(".folded")
+    """A linear layer that replaces an old one, with a folded weight and bias. The weight keeps its
+    precision: in a wide model, doubles would be most of the memory.
+    """
+    name = op.attributes["weight"].name
+    base = name.removesuffix(".folded")
+    weight = as_dtype(weight, rewriter.module.symbols[name].dtype)
     attributes = {"weight": rewriter.module.constant(f"{base}.folded", weight)}
     if bias is not None:
         name = op.attributes["bias"].name if "bias" in op.attributes else f"{base}.bias"

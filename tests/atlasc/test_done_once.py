@@ -37,14 +37,17 @@ def no_functions() -> Iterator[None]:
 def test_a_function_is_recorded_once(
     no_functions: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By passes, costs, keys, memory, noise, emission and runs together."""
+    """For costs by passes, counts, keys and memory together; with plaintexts by noise, emission and
+    runs together.
+    """
     recorded: Counter[tuple[Any, ...]] = Counter()
     record = execute.Functions._record
 
     def counted(self: Any, op: Any, levels: Any) -> Any:
         plan = [self._module.attributes.get(name) for name in PLAN_ATTRIBUTES]
         slots = self._context.shape.slots
-        recorded[(slots, repr(plan), *execute._key(op, self.symbols), levels)] += 1
+        key = (self.costs_only, slots, repr(plan), *execute._key(op, self.symbols), levels)
+        recorded[key] += 1
         return record(self, op, levels)
 
     monkeypatch.setattr(execute.Functions, "_record", counted)

@@ -11,9 +11,10 @@ import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
+from atlasc.program.engine import TransformTerm
 from atlasc.program.function import EngineParameters
 from atlasc.program.plaintexts import Argument, Literal, Lookup, Slots, Table, Term
-from atlasc.program.record import Recorder, Register
+from atlasc.program.record import CostRecorder, Recorder, Register
 from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
 
 Key = TypeVar("Key", bound=Hashable)
@@ -61,7 +62,7 @@ class Context:
 
     def begin(self) -> None:
         """Begin a new function."""
-        self.recorder = Recorder(self.shape)
+        self.recorder = (CostRecorder if self.costs_only else Recorder)(self.shape)
         plan = self._plan
         self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 
@@ -70,6 +71,25 @@ class Context:
         repeat if only costs are recorded.
         """
         return nothing(repeats) if self.costs_only else function(*arguments)
+
+    def transform(
+        self, x: list[Register], places: np.ndarray, value: Callable[..., Slots], repeats: int
+    ) -> list[Register]:
+        """A ``transform`` of many terms; without one object for each if only costs are recorded.
+
+        Args:
+            x: its operands.
+            places: result, giant step, operand and baby step of each term, ``[terms, 4]``.
+            value: these four numbers -> plaintext of a term.
+            repeats: how often the slots of each plaintext repeat.
+        """
+        if isinstance(self.recorder, CostRecorder):
+            return self.recorder.transform_at(x, places, repeats)
+        terms = [
+            TransformTerm(baby, giant, value(out, giant, into, baby), into, out)
+            for out, giant, into, baby in places.tolist()
+        ]
+        return self.recorder.transform(x, terms)
 
     def table(
         self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1

@@ -29,16 +29,16 @@ part is one token behind,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.program.engine import TransformTerm
 from atlasc.program.kernels.context import (
     GIANT_STEP,
     KEY_SWITCH,
@@ -50,8 +50,11 @@ from atlasc.program.kernels.context import (
 from atlasc.program.plaintexts import NOWHERE, Argument, Root, Slots, Table, TableRotation
 from atlasc.program.record import Register
 
-Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
-"""Numbers k of diagonals, as [target ciphertext][source ciphertext]."""
+Cell = NDArray[np.int64]
+"""Numbers k of the diagonals between two ciphertexts, ascending."""
+Diagonals = tuple[tuple[Cell, ...], ...]
+"""By target ciphertext and source ciphertext. Equal cells are one object, because wide layers have
+many ciphertexts, but few that differ."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,18 @@ class FeatureMap:
     def feature(self) -> np.ndarray:
         """The feature at every position, ``[ciphertexts, positions]``; −1 if there is none."""
         numbers = blocked(np.arange(1, self.features + 1), self.layout)  # [blocks, width]
-        # [ciphertexts, slots]
-        packed = self.layout.pack(numbers, ("g",) if self.copy_padding else ())
+        # The slots of one token are enough. [ciphertexts, slots]
+        packed = self._of_one_token.pack(numbers, ("g",) if self.copy_padding else ())
         return packed[:, : self.positions * self.stride : self.stride].astype(int) - 1
+
+    @property
+    def _of_one_token(self) -> Layout:
+        """The layout with index 0 alone of the axes that do not number ciphertexts; of features,
+        all.
+        """
+        kept = {"d", "g", *(field.axis for field in self.layout.outer)}
+        extents = ((axis, n if axis in kept else 1) for axis, n in self.layout.extents)
+        return replace(self.layout, extents=tuple(extents))
 
     def occupied(self, stride: int) -> np.ndarray:
         """Whether each place of ``stride`` slots holds a feature, ``[ciphertexts, places]``."""
@@ -97,16 +109,23 @@ def _diagonals(source: FeatureMap, target: FeatureMap, paired: bool) -> Diagonal
     """Diagonals that can be nonzero; of two that share a plaintext, the lower one."""
     period = source.positions // 2 if paired else source.positions
 
-    def between(outputs: np.ndarray, inputs: np.ndarray) -> tuple[int, ...]:
+    @cache
+    def between(outputs: bytes, inputs: bytes) -> Cell:
         # A circular correlation of the two occupancies counts the elements of each diagonal.
-        spectrum = np.conj(np.fft.fft(outputs)) * np.fft.fft(inputs)
-        present = np.flatnonzero(np.fft.ifft(spectrum).real > 0.5)
-        return tuple(np.unique(present % period).tolist())
+        there, here = (np.fft.fft(np.frombuffer(one, np.bool_)) for one in (outputs, inputs))
+        present = np.flatnonzero(np.fft.ifft(np.conj(there) * here).real > 0.5)
+        return np.unique(present % period)
 
-    inputs = source.occupied(source.stride)
-    return tuple(
-        tuple(between(outputs, one) for one in inputs) for outputs in target.occupied(source.stride)
+    inputs, outputs = (
+        [row.tobytes() for row in one.occupied(source.stride)] for one in (source, target)
     )
+    return tuple(tuple(between(out, into) for into in inputs) for out in outputs)
+
+
+def _steps(cells: Iterable[Cell], numbers: Callable[[Cell], Cell]) -> list[int]:
+    """The different baby or giant steps of some cells, ascending."""
+    different = {id(cell): cell for cell in cells}
+    return np.unique(numbers(np.concatenate(list(different.values())))).tolist()
 
 
 class DiagonalPlan(NamedTuple):
@@ -130,9 +149,9 @@ def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> Di
 
     def cost(plan: DiagonalPlan) -> int:
         table, steps = _diagonals(one, other, plan.paired), plan.baby_steps
-        columns = [{k % steps for cell in set(column) for k in cell} for column in zip(*table)]
-        rows = [{k // steps for cell in set(row) for k in cell} for row in table]
-        rotations = sum(len(amounts - {0}) for amounts in columns + rows)
+        columns = [_steps(column, lambda k: k % steps) for column in zip(*table)]
+        rows = [_steps(row, lambda k: k // steps) for row in table]
+        rotations = sum(amount > 0 for amounts in columns + rows for amount in amounts)
         pairing = len(columns) + len(rows) if plan.paired else 0
         return KEY_SWITCH * (rotations + pairing) + sum(len(cell) for row in table for cell in row)
 
@@ -173,21 +192,24 @@ def _repeating(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> li
     if not alike:
         before = (engine.rotate(one, -source.positions) for one in x)
         x = [engine.add(one, engine.times_i(other)) for one, other in zip(x, before)]
-    terms = [
-        TransformTerm(
-            k % steps,
-            k - k % steps,
-            ctx.slots(weights.repeating_diagonal, out, into, k, alike, repeats=repeats),
-            into,
-            out,
-        )
+    cells = [
+        (out, into, cell)
         for out, row in enumerate(_diagonals(source, weights.target, False))
         for into, cell in enumerate(row)
-        for k in cell
     ]
+    out, into = (
+        np.repeat(numbers, [len(cell) for *_, cell in cells])
+        for numbers in zip(*((out, into) for out, into, _ in cells))
+    )
+    k = np.concatenate([cell for *_, cell in cells])
+    places = np.stack([out, k - k % steps, into, k % steps], axis=1)  # [terms, 4]
     # Neighbours with one result and one giant step are one sum.
-    terms.sort(key=lambda term: (term.result, term.giant, term.operand, term.baby))
-    result = engine.transform(x, terms)
+    places = places[np.lexsort(places.T[::-1])]
+
+    def value(out: int, giant: int, into: int, baby: int) -> Slots:
+        return weights.repeating_diagonal(out, into, giant + baby, alike)
+
+    result = ctx.transform(x, places, value, repeats)
     return result if alike else [engine.add(one, engine.conjugate(one)) for one in result]
 
 
@@ -201,14 +223,14 @@ def _turning(ctx: Context, op: Op, weights: _Weights, x: list[Register]) -> list
         if paired:
             half = engine.rotate(ciphertext, source.positions // 2 * source.stride)
             ciphertext = engine.add(ciphertext, engine.times_i(half))
-        amounts = sorted({k % steps for row in table for k in row[column]})
+        amounts = _steps((row[column] for row in table), lambda k: k % steps)
         rotated = engine.rotate_many(ciphertext, [a * source.stride for a in amounts])
         babies.append(dict(zip(amounts, rotated, strict=True)))
     result = []
     for out, row in enumerate(table):
         by_giant: dict[int, list[tuple[int, int]]] = {}
         for column, cell in enumerate(row):
-            for k in cell:
+            for k in cell.tolist():
                 by_giant.setdefault(k // steps, []).append((column, k))
         turned = []
         for giant, terms in by_giant.items():

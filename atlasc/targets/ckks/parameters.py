@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from atlasc.ir.errors import AtlasError
@@ -186,13 +187,15 @@ class CkksParameters(ParameterSet):
         """See the base class; a key of the bootstrap is like any other key, but reaches higher.
         Narrow bootstraps rotate by the amounts of a whole one, some of them a level or two higher.
         """
-        if not self.bootstrap:
-            return BootstrapNeeds()
+        return _needs(self) if self.bootstrap else BootstrapNeeds()
+
+    def counted_needs(self) -> BootstrapNeeds:
+        """The needs of a set with a bootstrap, counted on its circuits, which takes long."""
         one, two = self.circuit(self.slots)
         narrow, _ = self.circuit(max(self.slots >> NARROWER, 1))
         run = LiveEngine(*two.shape)
         run.play(two, [[Counted(level)] for [level] in two.levels])
-        counts = run.total()
+        counts = counts_of(two)
         rotations = dict(sorted(counts.rotation_levels.items()))
         for power in range(self.log_ring_degree - 1):
             for amount, level in counts_of(self.circuit(1 << power)[1]).rotation_levels.items():
@@ -235,3 +238,6 @@ class CkksParameters(ParameterSet):
         for level, plaintexts in zip(levels, transforms, strict=True):
             repeats = min(one.repeats for one in plaintexts if isinstance(one, Slots))
             yield level, len(plaintexts), self.slots // repeats
+
+
+_needs = cache(CkksParameters.counted_needs)

@@ -20,6 +20,7 @@ from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.program.costs import program_costs
 from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
+from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from benchmarks.lowering import bert, in_packing
 
 from .conftest import HERE, PROGRAMS, builder
@@ -54,7 +55,11 @@ def counted(
     assert done.returncode == 0, done.stderr
     costs = program_costs(program)
     predicted = sum(memory_parts(costs.total, parameters, costs).values())
-    return {"packing": request.param, "predicted": predicted, **json.loads(done.stdout)}
+    traffic = traffic_of(parameters)
+    assert traffic is not None
+    moved = bytes_moved(costs.total, traffic)
+    facts = {"packing": request.param, "predicted": predicted, "moved": moved}
+    return {**facts, **json.loads(done.stdout)}
 
 
 def total(counted: dict[str, Any], fact: str) -> float:
@@ -72,3 +77,4 @@ def test_work_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
     assert launches <= most_launches
     assert read <= most_bytes
     assert counted["memory"] <= counted["predicted"]
+    assert counted["moved"] == pytest.approx(read, rel=0.08)
