@@ -92,9 +92,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
     if summary.get("device_bytes") is not None:
         lines.append(
-            f"kernels read and write {summary['device_bytes'] / 1e12:.3g} TB: "
-            f"{_duration(summary['device_seconds'])} on a GPU of 2.8 TB/s (an H100 at four fifths; "
-            "estimated, not measured)"
+            f"kernels read and write {summary['device_bytes'] / 1e12:.3g} TB on the GPU (estimated)"
         )
     if summary["seconds"] is not None:
         lines.append(

@@ -12,7 +12,7 @@ from atlasc.passes.approximation.approximate import Depth
 from atlasc.program.costs import ProgramCosts
 from atlasc.program.counting_engine import Counts
 from atlasc.program.rotation_plan import RotationPlan
-from atlasc.targets.ckks.traffic import BANDWIDTH, bytes_moved, traffic_of
+from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
 
@@ -47,8 +47,7 @@ def costs_summary(
     errors of bootstraps, as a root mean square in units of the outputs (docs/precision.md).
     ``safe_digits`` is the number of digits of an answer that may be passed on
     (:mod:`atlasc.client.sharing`). ``device_bytes`` is what the kernels of a GPU read and write,
-    and ``device_seconds`` how long a GPU of 2.8 TB/s takes for that, both estimated for the target
-    ``cuda`` alone (:mod:`atlasc.targets.ckks.traffic`).
+    estimated for the target ``cuda`` alone (:mod:`atlasc.targets.ckks.traffic`).
 
     Args:
         costs: costs counted on the program.
@@ -143,7 +142,6 @@ class _Summary:
             "seconds": seconds,
             "memory_bytes": memory,
             "device_bytes": None if moved is None else round(moved),
-            "device_seconds": None if moved is None else moved / BANDWIDTH,
         }
 
     def layer(self, layer: int | None, counts: Counts) -> dict[str, Any]:
@@ -166,19 +164,16 @@ class _Summary:
         }
 
     def kinds(self) -> list[dict[str, Any]]:
-        """One row for each kind of op, the longest first: number of ops, share of time, counts.
-        Where no seconds are predicted, times are those that a GPU takes to read and write.
-        """
+        """One row for each kind of op, the longest first: number of ops, share of time, counts."""
         ops = Counter(map(kind_of, self.costs.per_op))
         rows: list[dict[str, Any]] = [
             {"kind": kind, "ops": ops[kind]} | self.counts(counts)
             for kind, counts in self.costs.by(kind_of).items()
         ]
-        seconds = "device_seconds" if self.primitive_costs is None else "seconds"
-        total = sum(row[seconds] or 0.0 for row in rows)
+        total = sum(row["seconds"] or 0.0 for row in rows)
         for row in rows:
-            row["share"] = row[seconds] / total if total else None
-        return sorted(rows, key=lambda row: -(row[seconds] or 0.0))
+            row["share"] = row["seconds"] / total if total else None
+        return sorted(rows, key=lambda row: -(row["seconds"] or 0.0))
 
     def of_parameters(self) -> dict[str, Any]:
         """Facts that follow from the parameter set; sizes are in bytes at its highest level."""

@@ -38,8 +38,6 @@ COLUMNS = {
     "seconds": "seconds",
 }
 """Keys of the figures to titles of columns."""
-DEVICE = {"GB moved": ("device_bytes", 1e-9), "s on a GPU": ("device_seconds", 1.0)}
-"""Titles of columns to keys of figures and their scales, for the target ``cuda``."""
 PRIMITIVES = ("rotate", "rotate_hoisted", "mul", "mul_plain", "rescale", "encrypt", "decrypt")
 """Primitives whose seconds are shown."""
 
@@ -168,13 +166,13 @@ def _show(found: Inspection, modules: list[dict[str, Any]]) -> None:
     summary = found.summary
     columns = {key: title for key, title in COLUMNS.items() if key != "depth" or summary["depth"]}
     print_table(("layer", *columns.values()), _layers(summary["per_layer"], list(columns)))
-    moves = DEVICE if summary["device_bytes"] is not None else {}
+    moved = ["GB moved"] if summary["device_bytes"] is not None else []  # on a GPU
     print_table(
-        ("op", "ops", *COUNTS.values(), *moves, "seconds", "%", ""),
+        ("op", "ops", *COUNTS.values(), *moved, "seconds", "%", ""),
         [
             (
                 row["kind"], row["ops"], *(row[key] for key in COUNTS),
-                *(round(scale * row[key], 3) for key, scale in moves.values()), row["seconds"],
+                *(round(row["device_bytes"] / 1e9, 3) for _ in moved), row["seconds"],
                 None if row["share"] is None else round(100 * row["share"], 1), bar(row["share"]),
             )
             for row in summary["per_kind"]

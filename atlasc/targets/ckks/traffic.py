@@ -17,8 +17,6 @@ from atlasc.targets.parameters import NARROWER, ParameterSet
 
 Traffic = Mapping[tuple[CostKind, int], float]
 """(primitive, level) -> bytes of one call."""
-BANDWIDTH = 2.8e12
-"""Bytes a second: an H100 at four fifths of its bandwidth. Assumed, not measured."""
 REPEATS = 128
 """How often the slots of a plaintext are taken to repeat in a ``transform_product``; its encoding
 then hardly counts."""
