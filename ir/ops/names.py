@@ -86,6 +86,7 @@ OpName: TypeAlias = Literal[
     "ckks.mul",
     "ckks.square",
     "ckks.mul_plain",
+    "ckks.at_tokens",
     "ckks.chebyshev",
     "ckks.rotate_sum",
     "ckks.select",

@@ -264,11 +264,21 @@ def _rotary(site: Site, x: np.ndarray, position: np.ndarray | None = None) -> np
     """The halves convention of HuggingFace (Su et al. 2021)."""
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
-    cos, sin = (site.like(name, x) for name in ("cos", "sin"))
-    if position is not None:
-        rows = position.astype(x.dtype)[:, None, None]  # [batch, 1, 1, n]
-        cos, sin = rows @ cos, rows @ sin
+    cos, sin = rotary_tables(site, x, position)
     return x * cos + turned * sin
+
+
+def rotary_tables(
+    site: Site, like: np.ndarray, position: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The cosines and sines of an ``nn.rotary``, of the type of an array: [n, d], or of the token
+    that a position [batch, n] keeps, [batch, 1, 1, d].
+    """
+    cos, sin = site.like("cos", like), site.like("sin", like)
+    if position is None:
+        return cos, sin
+    rows = position.astype(like.dtype)[:, None, None]
+    return rows @ cos, rows @ sin
 
 
 declare("nn.rotary poly.rotary",
