@@ -88,9 +88,17 @@ class _Step:
         result.ops.sort(key=lambda op: kind_of(op) != "input")  # stable: inputs come first
         return result
 
-    def _add(self, like: Op, kind: str, operands: list[Value], attributes: dict[str, Any]) -> Value:
-        name = op_name(f"{self.rewriter.source.level}.{kind}")
-        return self.rewriter.add(like, name, operands, attributes)
+    def _add(
+        self,
+        like: Op,
+        kind: str,
+        operands: list[Value],
+        attributes: dict[str, Any],
+        name: str | None = None,
+    ) -> Value:
+        """A new op. Its result has a name of its own, so that others keep theirs."""
+        op = op_name(f"{self.rewriter.source.level}.{kind}")
+        return self.rewriter.module.add(op, operands, attributes, like.location, name)
 
     def _begins(self, op: Op) -> bool:
         """Whether an op makes what the client encrypts."""
@@ -109,7 +117,7 @@ class _Step:
         if op.name == "nn.encrypt":
             window = self.rewriter.values[op.operands[0]]
             position = self._token(op, shape[0])
-            row = self._add(op, "mean", [window, position], {"axis": 1})
+            row = self._add(op, "mean", [window, position], {"axis": 1}, "row")
             self.rewriter.copy(op, [row])
         else:
             self.rewriter.copy(op, [], {**op.attributes, "shape": [shape[0], shape[2]]})
@@ -124,7 +132,7 @@ class _Step:
             attributes = {
                 "name": POSITION, "shape": [batch, self.tokens], "side": "public", "dtype": "i64"
             }  # fmt: skip
-            self._position = self._add(like, "input", [], attributes)
+            self._position = self._add(like, "input", [], attributes, POSITION)
         return self._position
 
     def _output(self, op: Op) -> None:
@@ -135,7 +143,9 @@ class _Step:
 
     def _row(self, op: Op) -> None:
         axis, axes = self._axes(op)
-        kind, attributes = kind_of(op), dict(op.attributes)
+        # Which values are bootstrapped is that of another program.
+        kind = kind_of(op)
+        attributes = {name: value for name, value in op.attributes.items() if name != "bound"}
         operands = [
             self._kept(op, operand) if at is None else self.rewriter.values[operand]
             for operand, at in zip(op.operands, axes, strict=True)
@@ -204,11 +214,13 @@ class _Step:
             name = f"{kind}.{self._counts[kind]}"
             self._counts[kind] += 1
             shape, seen = value.tensor.shape, observed(value.op)
+            seen.pop("bound", None)
             state = {"name": name, "shape": list(shape), "side": "server", "dtype": "f64",
                      "state": True}  # fmt: skip
-            before = self._add(value.op, "input", [], state | seen)
+            before = self._add(value.op, "input", [], state | seen, name)
             position = self._token(op, shape[0])
-            row = self._add(value.op, "at_tokens", [self.rewriter.values[value], position], seen)
-            self.caches[value] = self._add(value.op, "add", [before, row], seen)
+            operands = [self.rewriter.values[value], position]
+            row = self._add(value.op, "at_tokens", operands, seen, f"{name}.row")
+            self.caches[value] = self._add(value.op, "add", [before, row], seen, f"{name}.now")
             self._outputs.append((value.op, name, self.caches[value]))
         return self.caches[value]
