@@ -195,9 +195,13 @@ class Session:
         """The tokens that the program was compiled for."""
         raw = [op.attributes["name"] for op in self._step.client.embed.inputs]
         public = {op.attributes["name"]: op for op in self._step.client.public_inputs}
-        if set(raw) - set(public) != {IDS} or len(public) != 2 or POSITION not in public:
+        outputs = [op.attributes["name"] for op in self._step.client.interface.outputs]
+        ids = set(raw) - set(public) == {IDS} and len(public) == 2 and POSITION in public
+        if not ids or len(outputs) != 1:
             raise AtlasError(
-                f"{self._step.folder} cannot generate text", why=f"its inputs are {raw}"
+                f"{self._step.folder} cannot generate text",
+                why=f"its inputs are {', '.join({*raw, *public})}, its outputs {outputs}",
+                remedy="compile a model of input_ids and attention_mask, with logits alone",
             )
         return int(public[POSITION].attributes["shape"][1])
 

@@ -11,7 +11,7 @@ from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.lowering.token_rows import CONSTANTS, axes_of, kind_of, row_shape
+from atlasc.passes.lowering.token_rows import CONSTANTS, MASKS, axes_of, kind_of, row_shape
 
 POSITION = "position"
 """Public input [batch, tokens]: 1 at the token of the step, 0 elsewhere."""
@@ -136,10 +136,10 @@ class _Step:
         return self._position
 
     def _output(self, op: Op) -> None:
-        shape = op.operands[0].tensor.shape
-        for name in ("factor", "shift"):
-            self._require_same(op, op.attributes.get(name), len(shape), 1)
-        self.rewriter.copy(op)
+        rank, attributes = len(op.operands[0].tensor.shape), dict(op.attributes)
+        for name in op.chosen("factor", "shift"):
+            attributes[name] = self._constant(op, attributes[name], rank, 1)
+        self.rewriter.copy(op, None, attributes)
 
     def _row(self, op: Op) -> None:
         axis, axes = self._axes(op)
@@ -154,10 +154,11 @@ class _Step:
             attributes["shape"] = list(row_shape(op.value.tensor.shape, axis))
         elif kind == "rotary":
             operands.append(self._token(op, op.value.tensor.shape[0]))
-        elif "causal" in attributes:
+        elif kind in ("softmax", *MASKS):
             attributes = self._visible(op, attributes)
-        for name in CONSTANTS.get(kind, ()) if kind != "rotary" else ():
-            self._require_same(op, attributes.get(name), len(op.value.tensor.shape), axis)
+        for name in op.chosen(*CONSTANTS.get(kind, ())) if kind != "rotary" else ():
+            rank = len(op.value.tensor.shape)
+            attributes[name] = self._constant(op, attributes[name], rank, axis)
         self.axes[op.value] = axis
         self.rewriter.values[op.value] = self.rewriter.module.add(
             op.name, operands, attributes, op.location, op.value.name
@@ -181,7 +182,7 @@ class _Step:
 
     def _visible(self, op: Op, attributes: dict[str, Any]) -> dict[str, Any]:
         """The attributes of masked attention, whose mask says which keys the query sees."""
-        if len(op.operands) < 2 or not attributes["causal"] or "window" in attributes:
+        if len(op.operands) < 2 or not attributes.get("causal") or "window" in attributes:
             raise AtlasError(
                 "the attention cannot be computed for one token",
                 where=op.location,
@@ -190,20 +191,26 @@ class _Step:
             )
         return attributes | {"causal": False}
 
-    def _require_same(self, op: Op, value: Any, rank: int, axis: int) -> None:
-        """Refuse a constant, which broadcasts to ``rank`` axes, that differs from token to
-        token.
+    def _constant(self, op: Op, value: Any, rank: int, axis: int) -> Any:
+        """The part of a constant, which broadcasts to ``rank`` axes, for one token. Refuses one
+        that differs from token to token.
         """
-        if isinstance(value, Symbol):
-            shape = self.rewriter.source.symbols[value.name].shape
-            at = axis - (rank - len(shape))
-            if at >= 0 and shape[at] > 1:
-                raise AtlasError(
-                    f"{op.name} has a constant that differs from token to token",
-                    where=op.location,
-                    why=f"{value} has shape {shape}; the position is known only when it runs",
-                    remedy="use a model whose server part has rotary embeddings or none",
-                )
+        if not isinstance(value, Symbol):
+            return value
+        array = self.rewriter.source.symbols[value.name]
+        at = axis - (rank - array.ndim)
+        if at < 0:
+            return value
+        if array.shape[at] > 1:
+            raise AtlasError(
+                f"{op.name} has a constant that differs from token to token",
+                where=op.location,
+                why=f"{value} has shape {array.shape}; the position is known only when it runs",
+                remedy="use a model whose server part has rotary embeddings or none",
+            )
+        if rank == 4:
+            return value
+        return self.rewriter.module.constant(f"{value.name}.row", array.squeeze(at))
 
     def _kept(self, op: Op, value: Value) -> Value:
         """All of a value: a public mask; keys or values up to this token."""

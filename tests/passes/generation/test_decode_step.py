@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from short_text import poly
+from short_text import ATTENTION, entry, poly
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.interpreter import Interpreter
+from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module, stored_arrays
@@ -136,6 +136,29 @@ def test_a_mean_of_the_tokens_is_refused() -> None:
     module = poly("""%m = poly.mean %x {axis = 1}\npoly.output %m {name = "m"}""", None, (1, 3, 6))
     with pytest.raises(AtlasError, match="poly.mean cannot be computed for one token"):
         run_passes(module, [DecodeStep()])
+
+
+MASKED = f"{entry('mask', (1, 3), 'public')}\n{ATTENTION.replace('_fill %s', '_fill %s, %mask')}"
+
+
+def test_attention_that_sees_later_tokens_is_refused() -> None:
+    run_passes(poly(MASKED, None, (1, 3, 6)), [DecodeStep()])
+    for other in ("causal = false, ", ""):
+        module = poly(MASKED.replace("causal = true, ", other), None, (1, 3, 6))
+        with pytest.raises(AtlasError, match="attention cannot be computed for one token"):
+            run_passes(module, [DecodeStep()])
+
+
+def test_a_constant_of_all_tokens_loses_their_axis() -> None:
+    text = f"""{MASKED}
+        %a = poly.add_constant %x {{value = @all}}
+        poly.output %a {{name = "a", factor = @all}}"""
+    step = run_passes(poly(text, {"all": np.full((1, 1, 6), 2.0)}, (1, 3, 6)), [DecodeStep()])
+    rows = {name: array.shape for name, array in step.symbols.items()}
+    assert set(rows.values()) == {(1, 6)}
+    given = {**at(1, [3]), **states(step), "x": np.arange(6.0)[None]}
+    found = interpret(step, {**given, "mask": np.array([[1, 1, 0]]), "position": [[0, 1, 0]]})
+    np.testing.assert_array_equal(found["a"], 2 * (np.arange(6.0)[None] + 2))
 
 
 def test_a_constant_of_one_token_is_refused() -> None:
