@@ -34,6 +34,15 @@ def verify(module: Module) -> None:
             raise AtlasError(f"{op.name}: {error}", where=op.location) from None
     if not module.outputs:
         raise AtlasError(f"module @{module.name} has no {module.level}.output op")
+    results = {op.attributes["name"]: op.operands[0].type for op in module.outputs}
+    for op in module.inputs:
+        name = op.attributes["name"]
+        if op.attributes.get("state") and results.get(name) != op.value.type:
+            raise AtlasError(
+                f"the state {name!r} has no output of its name and type",
+                where=op.location,
+                why=f"it is {op.value.type}, the output {results.get(name)}",
+            )
 
 
 def _verify(op: Op, module: Module, defined: dict[str, Value], ends: set[tuple[str, str]]) -> None:

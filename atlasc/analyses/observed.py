@@ -23,7 +23,7 @@ from atlasc.calibration.measure import kept_tokens
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.ir.ops.masks import keep_mask
-from atlasc.ir.ops.tensors import mean_weights
+from atlasc.ir.ops.tensors import mean_weights, rotary_tables
 from atlasc.ir.rewriting import with_attributes
 from atlasc.polynomials.fits.chebyshev import evaluate
 from atlasc.simulation.poly_values import interpret_poly
@@ -228,10 +228,15 @@ def _repeat(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
 
 
 def _rotary(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
-    turned = d * site.like("sin", d)
+    cos, sin = rotary_tables(site, d, *x[1:])
+    turned = d * sin
     half = d.shape[-1] // 2
     back = np.concatenate([turned[..., half:], -turned[..., :half]], axis=-1)
-    return (d * site.like("cos", d) + back,)
+    return (d * cos + back,)
+
+
+def _at_tokens(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
+    return (_unbroadcast(d * x[1].astype(bool)[:, None, :, None], x[0]),)
 
 
 def _masked(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
@@ -265,6 +270,7 @@ RULES: dict[str, Rule] = {
     "poly.mean": _mean,
     "poly.repeat": _repeat,
     "poly.rotary": _rotary,
+    "poly.at_tokens": _at_tokens,
     "poly.mask_fill": _masked,
     "poly.mask_zero": _masked,
     "poly.chebyshev": _chebyshev,

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from atlasc.api.admission import admit, checked, require_polynomials
+from atlasc.api.admission import checked, require_polynomials
 from atlasc.api.answers import ProgramAnswers
 from atlasc.api.errors import atlas_errors
+from atlasc.api.generation import generate, sampling_of
+from atlasc.api.running import run_inputs
 from atlasc.bundle.folder import Bundle, Role, copy_part, held_role, load_bundle
 from atlasc.client.verdict import Verdict
-from atlasc.compilation.compile import PROJECT, compile_model
+from atlasc.compilation.compile import compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, steps_of, warned
 from atlasc.files import new_folder
-from atlasc.ir.errors import AtlasError
+from atlasc.generation.session import Generated
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.run import session
-from atlasc.run.built import BuiltProgram, module_place
-from atlasc.run.session import RunResult
-from atlasc.simulation.agreement import Promise, compared
-from atlasc.targets import find_target
 
 if TYPE_CHECKING:
     import torch
@@ -178,6 +173,45 @@ class Program:
             )  # fmt: skip
         return replace(result, warnings=tuple(warnings))
 
+    def generate(
+        self,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        tokens: int = 32,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        seed: int | None = None,
+        session: str | Path | None = None,
+        target: str | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Generated:
+        """Continue a text, with both roles in this process. The program must have been compiled
+        with ``generate=True``.
+
+        Each token is one step on ciphertexts, also each token of the prompt.
+
+        Args:
+            prompt: a text or token ids; None for a session that goes on.
+            tokens: tokens after the prompt; fewer if the model ends the text.
+            temperature: divides the logits before a token is drawn; None or 0: take the likeliest.
+            top_k: draw among so many of the likeliest tokens.
+            seed: seed of the draw.
+            session: a new folder for keys, text, and encrypted keys and values; or the folder of a
+                session, which then goes on. None keeps nothing.
+            target: a target to use instead of the one that the program was compiled for.
+            progress: called as ``progress(what, done, total)``.
+
+        Raises:
+            AtlasError: the program has no step; the prompt or the tokens do not fit it; the session
+                belongs to another program, prompt or sampling; or a step is refused.
+        """
+        with atlas_errors():
+            return generate(
+                self.bundle, prompt, tokens, sampling_of(temperature, top_k, seed),
+                session=None if session is None else Path(session), target=target or "",
+                steps=steps_of(progress),
+            )  # fmt: skip
+
     def check(
         self, inputs: object, progress: ProgressCallback | None = None, *, long: str = LONG[0]
     ) -> list[Verdict]:
@@ -284,62 +318,6 @@ class Program:
         return f"<table>{rows}</table>"
 
 
-def run_inputs(
-    bundle: Bundle,
-    inputs: Inputs,
-    target: str,
-    *,
-    project: Path | None = None,
-    strict: bool = False,
-    unchecked: bool = False,
-    steps: Steps = silent,
-    note: Note,
-) -> ProgramAnswers:
-    """Run a program as :meth:`Program.run`, with progress in steps and warnings as they occur.
-
-    Raises:
-        AtlasError: as :meth:`Program.run`.
-    """
-    built = _built(bundle, project, target)
-    target = target or bundle.target
-    if built is None:
-        find_target(target).check()
-    admitted = admit(bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
-    arrays = admitted.inputs.arrays
-    with steps("polynomials in the clear", total=len(admitted.inputs)) as step:
-        expected, model = session.simulate_both(bundle.client, bundle.poly, arrays, step.report)
-    if built is not None:
-        with steps(f"running on {built.module.engine}, in C++"):
-            answer = built.run(arrays, expected, unchecked)
-    else:
-        answer = session.run(
-            bundle, arrays, target, steps=steps, expected=expected, unchecked=unchecked
-        )
-    answer = replace(answer, model=model)
-    refused = dict(admitted.left_out) | {
-        admitted.rows[row]: f"{share:.1%} of its slots are far outside those seen in calibration"
-        for row, share in answer.refused.items()
-    }
-    return ProgramAnswers(
-        inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked,
-        _agreement(bundle, arrays, answer),
-    )  # fmt: skip
-
-
-def _agreement(
-    bundle: Bundle, arrays: Mapping[str, np.ndarray], answer: RunResult
-) -> tuple[float, ...] | None:
-    """How far each answer agrees with the model's, from 0 to 1; None if that is not known."""
-    promise = Promise.of(bundle.poly)
-    if promise is None or answer.model is None:
-        return None
-    beside = compared(promise, bundle.poly, arrays, answer.outputs, answer.model)
-    # These answers already contain the errors of encryption.
-    found = beside.agreement(replace(promise, noise=0.0))
-    found[list(answer.refused)] = 0.0
-    return tuple(found.tolist())
-
-
 def evaluate_inputs(
     bundle: Bundle, inputs: Inputs, *, steps: Steps = silent, note: Note, **options: Any
 ) -> Evaluation:
@@ -361,17 +339,3 @@ def collecting(warnings: list[str]) -> Callable[..., None]:
         warnings.append(f"{headline}\n{details}" if details else headline)
 
     return note
-
-
-def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
-    """The Python module that runs the program: of the named project, or of the bundle's own."""
-    if project is not None and target:
-        raise AtlasError(
-            "--project and --target exclude each other",
-            why="a project runs on the engine that it was built with",
-            remedy="leave one of them out",
-        )
-    own = bundle.folder / PROJECT
-    if project is None and not target and module_place(own) is not None:
-        project = own
-    return None if project is None else BuiltProgram(project, bundle)

@@ -5,6 +5,7 @@ manifest.json            format, model, target, parameters, security, digests of
 manifest.json.minisig    the maker's signature, if there is one (``atlasc sign``)
 report.html, front.*     the chosen settings and their costs
 evaluations.jsonl        all evaluations and trials of a search
+step/                    the bundle of a decoder's step (``compile --generate``)
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
 server/                  program.air, poly.air, weights.safetensors
 ```
@@ -49,6 +50,9 @@ from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 
+STEP = "step"
+"""Folder in a bundle for the bundle of a decoder's step."""
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -90,6 +94,28 @@ class Bundle:
     def poly(self) -> Module:
         """The program in the clear: the poly module that simulates its polynomials."""
         return self._module("server/poly", "server/weights")
+
+    @cached_property
+    def step(self) -> Bundle:
+        """The step of a decoder, with which text is generated.
+
+        Raises:
+            AtlasError: the bundle has none, or it is not the one that the manifest lists.
+        """
+        listed = self.manifest.files.get(f"{STEP}/{MANIFEST}")
+        if listed is None or not (self.folder / STEP).is_dir():
+            raise AtlasError(
+                f"{self.folder} has no step that generates text",
+                remedy="compile a causal decoder with --generate, and give the whole bundle",
+            )
+        step = load_bundle(self.folder / STEP)
+        if step.identity != listed:
+            raise AtlasError(
+                f"{step.folder} was changed after the bundle was compiled",
+                why="its manifest is not the one that the bundle lists",
+                remedy="compile the model again, or restore the folder",
+            )
+        return step
 
     def _module(self, name: str, arrays: str = "") -> Module:
         _require_part(self.folder, name.partition("/")[0])

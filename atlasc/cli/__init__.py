@@ -20,6 +20,7 @@ SECTIONS = {
     "Answer encrypted inputs": (
         "run:check_input",
         "run:run",
+        "generate:generate",
         "split:split",
         "evaluate:evaluate",
         "roles:keygen",

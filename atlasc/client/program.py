@@ -186,12 +186,16 @@ class ClientProgram:
 
 
 def client_program(embed: Module, program: Module) -> ClientProgram:
-    """The client's side of a lowered program."""
+    """The client's side of a lowered program, which does not see the server's state."""
     rewriter = Rewriter(program)
+    states = {op.attributes["name"] for op in program.inputs if op.attributes.get("state")}
     for op in program.ops:
-        if op.name in ("ckks.input", "ckks.public_input"):
+        own = op.attributes.get("name") not in states
+        if op.name in ("ckks.input", "ckks.public_input") and own:
             rewriter.copy(op)
     for op in program.outputs:
+        if op.attributes["name"] in states:
+            continue
         source = op.operands[0]
         stand_in = {
             "name": f"result.{op.attributes['name']}",

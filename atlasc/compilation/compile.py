@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
+from atlasc.bundle.folder import STEP, Bundle, load_bundle, write_bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.client.checks import MASK
@@ -19,7 +19,7 @@ from atlasc.client.verdict import verdicts
 from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
-from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module, lower_step
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
@@ -30,11 +30,12 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.pipeline import Lowered
 from atlasc.polynomials.description import carried_by
-from atlasc.program.costs import program_costs
 from atlasc.report.pages import report_html
-from atlasc.report.summary import costs_summary
+from atlasc.report.summary import program_facts
 from atlasc.search.front import Front
 from atlasc.search.points import Point
 from atlasc.search.search_problem import error_weights, output_error
@@ -52,7 +53,6 @@ from atlasc.simulation.watch import KNOWS_MODEL, both_answers
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import with_embedding
-from atlasc.targets.security import estimates_of
 from atlasc.version import __version__
 
 FEW = 4
@@ -124,6 +124,8 @@ def compile_model(
         batch=options.batch, tokenizer=tokenizer, processor=processor, note=note,
         journal=journal,
     )  # fmt: skip
+    if options.generate:
+        run_passes(prepared.module, [DecodeStep()])  # refuses other models before any work
     tried = len(prepared.source.validated)
     require_enough(tried, options.unsafe_at_most)
     chosen = choose(
@@ -136,6 +138,12 @@ def compile_model(
         options, steps,
         fastest="latency" in (options.cost, chosen.settings.get("cost")),
     )  # fmt: skip
+    step = None
+    if options.generate:
+        step = lower_step(
+            chosen.module, lowered.poly, options, steps,
+            fastest="latency" in (options.cost, chosen.settings.get("cost")),
+        )  # fmt: skip
     measure = measure_of(prepared.source.model, prepared.traced, options.measure)
     if chosen.front is not None:
         measure = chosen.front.measure
@@ -145,7 +153,7 @@ def compile_model(
     chosen.settings["statements"] = [one.to_dict() for one in found]
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
-            output, prepared.source, chosen, prepared.calibration, lowered, options, kept
+            output, prepared.source, chosen, prepared.calibration, lowered, options, kept, step
         )
     return Compiled(bundle, prepared, lowered)
 
@@ -200,14 +208,16 @@ def write_program(
     lowered: Lowered,
     options: TargetOptions,
     texts: Mapping[str, str] | None = None,
+    step: Lowered | None = None,
 ) -> Bundle:
     """Write a bundle with a report into a new folder, which appears whole or not at all.
 
     ``texts`` are further files: name -> content. For ``phantom`` the bundle contains a C++ project.
+    The ``step`` of a decoder is a bundle of its own in it.
     """
     parameters = cast(ParameterSet, lowered.parameters)
     module, target = chosen.module, find_target(options.target)
-    facts = {
+    facts: dict[str, Any] = {
         "atlasc": __version__,
         "model": {
             "name": source.model.name,
@@ -215,16 +225,12 @@ def write_program(
             "notes": ["\n".join(note) for note in source.model.notes],
         },
         "target": target.name,
-        "parameters": parameters.to_dict(),
-        "security_bits": parameters.security_bits,
-        "security": estimates_of(parameters.secrets),
-        "insecure": parameters.security_bits < 128,
         "batch": module.inputs[0].attributes["shape"][0],
         "sequence_length": source.length,
         "settings": chosen.settings,
         "data": {"inputs": len(source.inputs), "digest": source.inputs.digest()},
         "calibration": calibration.to_dict(),
-        "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
+        **program_facts(lowered.program, parameters, depth_of(module)),
     }
     # No search times: the same inputs give the same bundle.
     front = None if chosen.front is None else chosen.front.untimed()
@@ -235,13 +241,24 @@ def write_program(
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
-        program = with_embedding(lowered.program, lowered.client)
-        client = client_program(lowered.client, program)
-        write_bundle(draft, client, program, lowered.poly, source.model, facts)
+        if step is not None:
+            (draft / STEP).mkdir()
+            own = cast(ParameterSet, step.parameters)
+            facts_of_step = facts | program_facts(step.program, own, depth_of(module))
+            _write(draft / STEP, step, source, facts_of_step)
+        program = _write(draft, lowered, source, facts)
         if target.writes_project:
             # Users build the project in the bundle, so the manifest has no digests of its files.
             write_project(draft / PROJECT, program, parameters, target.runtime_engine)
     return load_bundle(output)
+
+
+def _write(draft: Path, lowered: Lowered, source: Source, facts: dict[str, Any]) -> Module:
+    """Fill the folder of a bundle; returns its program."""
+    program = with_embedding(lowered.program, lowered.client)
+    client = client_program(lowered.client, program)
+    write_bundle(draft, client, program, lowered.poly, source.model, facts)
+    return program
 
 
 def choose(

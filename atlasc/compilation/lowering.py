@@ -19,10 +19,19 @@ from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
+from atlasc.passes.pipeline import (
+    PACKINGS,
+    STEPS,
+    AfterEach,
+    Lowered,
+    client_module,
+    lower_nn,
+    lower_poly,
+)
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
@@ -66,8 +75,7 @@ def lower_module(
             and, among such placements, the least time.
     """
     options = options or TargetOptions()
-    target = find_target(options.target)
-    latency = target.latency(options.costs)
+    latency = find_target(options.target).latency(options.costs)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:
@@ -76,16 +84,60 @@ def lower_module(
                 module, latency.choose, inputs, after_each, costs, not fastest, packings
             )
 
-        def planned(lowered: Lowered) -> Lowered:
-            parameters = cast(ParameterSet, lowered.parameters)
-            budget = options.key_memory, options.device_memory
-            return replace(lowered, program=plan_keys(lowered.program, parameters, *budget))
-
-        lowered = _in_memory(lower, planned)
+        lowered = _planned_in_memory(lower, options)
         parameters = cast(ParameterSet, lowered.parameters)
         shape = EngineParameters.of(parameters)
         program = with_noise(lowered.program, parameters.noise_model(), shape)
-        return replace(lowered, program=with_parameters(program, target, parameters))
+        return replace(lowered, program=program)
+
+
+def lower_step(
+    module: Module,
+    window: Module,
+    options: TargetOptions | None = None,
+    steps: Steps = silent,
+    *,
+    fastest: bool = False,
+) -> Lowered:
+    """Lower the step of a decoder, which generates text token by token.
+
+    No bound on the errors of its answers is known, because these depend on the steps before.
+
+    Args:
+        module: nn module of a window, with approximations.
+        window: the folded poly module that was made of it.
+        options, steps, fastest: see :func:`lower_module`.
+
+    Raises:
+        AtlasError: the model is no causal decoder; or as :func:`lower_module`.
+    """
+    options = options or TargetOptions()
+    latency = find_target(options.target).latency(options.costs)
+    client = client_module(run_passes(module, [DecodeStep()]))
+    poly = run_passes(window, [DecodeStep()])
+    with steps("lowering the step of a token", len(STEPS)) as step, blas_threads(1):
+
+        def lower(packings: Sequence[bool]) -> Lowered:
+            after_each, costs = each_pass(step), latency.costs
+            found = lower_poly(poly, latency.choose, after_each, costs, not fastest, packings)
+            return Lowered(client, *found)
+
+        return _planned_in_memory(lower, options)
+
+
+def _planned_in_memory(
+    lower: Callable[[Sequence[bool]], Lowered], options: TargetOptions
+) -> Lowered:
+    """The program with its plan of keys, and a note of its target and parameters."""
+
+    def planned(lowered: Lowered) -> Lowered:
+        parameters = cast(ParameterSet, lowered.parameters)
+        budget = options.key_memory, options.device_memory
+        return replace(lowered, program=plan_keys(lowered.program, parameters, *budget))
+
+    lowered, target = _in_memory(lower, planned), find_target(options.target)
+    parameters = cast(ParameterSet, lowered.parameters)
+    return replace(lowered, program=with_parameters(lowered.program, target, parameters))
 
 
 def _in_memory(

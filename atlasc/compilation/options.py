@@ -364,9 +364,8 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
     recipe: str | None = option(
         "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
     )
-    front: Path | None = option(
-        "Folder that search -o wrote; pick a setting from it, without another search."
-    )
+    front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
+    generate: bool = switch("Also compile the step of a decoder, for atlasc generate.")
 
     @property
     def minimised(self) -> str:

@@ -66,11 +66,17 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         AtlasError: the engine does not exist, or cannot have these parameters; or the program has
             no plan of rotations.
     """
-    _require_engine(engine, parameters)
+    _require_engine(engine, program, parameters)
     return _sources(program, parameters, engine, *_recorded(program, parameters))
 
 
-def _require_engine(engine: str, parameters: ParameterSet) -> None:
+def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> None:
+    if any(op.attributes.get("state") for op in program.inputs):
+        raise AtlasError(
+            "the step of a decoder cannot be emitted yet",
+            why="client and server of a C++ project keep nothing from run to run",
+            remedy="use atlasc generate",
+        )
     if engine not in ENGINES:
         raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
     if engine != "sim" and not parameters.in_runtime:
@@ -135,7 +141,7 @@ def write_project(
     """
     from safetensors.numpy import save_file
 
-    _require_engine(engine, parameters)
+    _require_engine(engine, program, parameters)
     calls, arrays = _recorded(program, parameters)
     files = _sources(program, parameters, engine, calls, arrays)
     with new_folder(folder) as draft:

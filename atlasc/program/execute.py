@@ -24,9 +24,10 @@ from atlasc.program.record import Register
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
 
 _NAMED = (
-    linear.linear_transform, elementwise.add_plain, elementwise.bootstrap, elementwise.chebyshev,
-    elementwise.double, elementwise.drop, elementwise.gather, elementwise.mul_plain,
-    elementwise.rotate_sum, elementwise.select, elementwise.spread, elementwise.square,
+    linear.linear_transform, elementwise.add_plain, elementwise.at_tokens, elementwise.bootstrap,
+    elementwise.chebyshev, elementwise.double, elementwise.drop, elementwise.gather,
+    elementwise.mul_plain, elementwise.rotate_sum, elementwise.select, elementwise.spread,
+    elementwise.square,
     attention.ct_matmul_pv, attention.ct_matmul_qk, rotary.rotary,
     rows.replicate, rows.row_context, rows.row_scores,
 )  # fmt: skip

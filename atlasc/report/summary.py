@@ -7,14 +7,15 @@ from typing import Any
 
 from atlasc.analyses.observed import program_change
 from atlasc.client.sharing import safe_digits
-from atlasc.ir.module import Op
+from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.approximate import Depth
-from atlasc.program.costs import ProgramCosts
+from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.program.counting_engine import Counts
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.security import estimates_of
 
 _NAMES = {
     **dict.fromkeys(("ckks.linear_transform", "ckks.rotary"), "linear"),
@@ -33,6 +34,17 @@ def kind_of(op: Op) -> str:
         return "bootstrap"
     part = op.attributes.get("part")
     return str(part) if part else _NAMES.get(op.name, "other")
+
+
+def program_facts(program: Module, parameters: ParameterSet, depth: Depth) -> dict[str, Any]:
+    """What a manifest says of a program: parameters, security and costs."""
+    return {
+        "parameters": parameters.to_dict(),
+        "security_bits": parameters.security_bits,
+        "security": estimates_of(parameters.secrets),
+        "insecure": parameters.security_bits < 128,
+        "costs": costs_summary(program_costs(program), parameters, depth),
+    }
 
 
 def costs_summary(

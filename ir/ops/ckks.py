@@ -16,7 +16,7 @@ from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
 from atlasc.ir.ops import rules
 from atlasc.ir.ops.poly import chebyshev_levels
-from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, require_function
+from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, STATE, require_function
 from atlasc.ir.types import CiphertextType, TensorType
 
 ONLY_FIRST = A("only_first", "bool", "zero in unused slots: only their index 0 stays",
@@ -95,7 +95,7 @@ def _result(site: Site) -> CiphertextType:
 
 
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
-        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED,
+        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED, STATE,
         A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
 declare("ckks.result", "A result of the server, in the client's part of a program.", "", _result,
         A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
@@ -127,14 +127,14 @@ def _linear_transform(site: Site) -> Layout:
         require(fits, f"{weight} cannot be {features} features")
     rules.check_bias(site, outputs)
     if {"cos", "sin"} & set(site.attributes):
-        _check_rotary(site, layout)
+        _check_rotary(site, layout.extent("t"), layout)
     require(site.attributes["baby_steps"] >= 1, "baby_steps must be at least 1")
     return layout
 
 
-def _check_rotary(site: Site, layout: Layout) -> None:
+def _check_rotary(site: Site, rows: int, layout: Layout) -> None:
     tables = [site.constant_shape(name) for name in ("cos", "sin") if name in site.attributes]
-    both = tables == [(layout.extent("t"), layout.extent("d"))] * 2
+    both = tables == [(rows, layout.extent("d"))] * 2
     require(both, "a rotary embedding needs cos and sin, both [tokens, width of a head]")
 
 
@@ -153,13 +153,18 @@ declare_ckks("ckks.linear_transform",
 def _rotary(site: Site) -> Layout:
     layout = first_layout(site)
     require(layout.field("d") is not None, f"the operand's layout {layout} has no axis d")
-    _check_rotary(site, layout)
+    if len(site.types) == 1:
+        _check_rotary(site, layout.extent("t"), layout)
+        return layout
+    require(layout.field("t") is None, "a position is that of an operand of one token")
+    _check_rotary(site, rules.check_position(site, 1, layout.extent("b")), layout)
     return layout
 
 
 declare_ckks("ckks.rotary",
-             "Rotary position embedding x·cos + rotate_half(x)·sin, by rotations within a head.",
-             "x", _rotary, A("cos", "symbol", "rotary table [n, d]"),
+             "Rotary position embedding x·cos + rotate_half(x)·sin, by rotations within a head; "
+             "with a position, a public mask that keeps one token, that of this token.",
+             "x position?", _rotary, A("cos", "symbol", "rotary table [n, d]"),
              A("sin", "symbol", "rotary table [n, d]"), levels=1)  # fmt: skip
 
 
@@ -224,6 +229,18 @@ declare_ckks("ckks.mul_plain",
              A("layout", "layout", "of the result, where a replicated operand grows an axis",
                optional=True),
              levels=1)  # fmt: skip
+
+
+def _at_tokens(site: Site) -> Layout:
+    source, layout = first_layout(site), site.attributes["layout"]
+    require(layout == source or _covers(layout, source), f"layout {layout} does not cover {source}")
+    rules.check_mask(site.types[1], (layout.extent("b"), layout.extent("t")))
+    return layout
+
+
+declare_ckks("ckks.at_tokens",
+             "x at the tokens that a public mask keeps, 0 at the others; a single token is copied "
+             "to all that it keeps.", "x mask", _at_tokens, LAYOUT, levels=1)  # fmt: skip
 declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,
              A("coefficients", "floats or symbol",
                "[degree + 1] or [features, degree + 1], T₀ first"),

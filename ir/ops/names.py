@@ -44,6 +44,7 @@ OpName: TypeAlias = Literal[
     "nn.center",
     "nn.add_positions",
     "nn.repeat",
+    "nn.at_tokens",
     "nn.rotary",
     "nn.convolution",
     "nn.gather",
@@ -70,6 +71,7 @@ OpName: TypeAlias = Literal[
     "poly.center",
     "poly.add_positions",
     "poly.repeat",
+    "poly.at_tokens",
     "poly.rotary",
     "ckks.input",
     "ckks.result",
@@ -84,6 +86,7 @@ OpName: TypeAlias = Literal[
     "ckks.mul",
     "ckks.square",
     "ckks.mul_plain",
+    "ckks.at_tokens",
     "ckks.chebyshev",
     "ckks.rotate_sum",
     "ckks.select",
@@ -209,6 +212,8 @@ class Attributes(TypedDict, total=False):
     sin: Symbol
     # [heads]: times the visible keys before a key is added to its score; [heads]
     slopes: Symbol
+    # the server keeps it from run to run: the next run reads the output of this name
+    state: bool
     # step of the kernel along each axis
     stride: list[int]
     # [vocabulary, features]

@@ -110,6 +110,15 @@ def check_mask(mask: object, wanted: tuple[int, int]) -> None:
     require(fits, f"the mask must be a public tensor of shape {wanted}, not {mask}")
 
 
+def check_position(site: Site, operand: int, batch: int) -> int:
+    """The tokens of an operand that must be a public mask [batch, tokens]."""
+    mask = site.types[operand]
+    shape = mask.shape if isinstance(mask, TensorType) else ()
+    require(len(shape) == 2, f"a mask must be [batch, tokens], not {mask}")
+    check_mask(mask, (batch, shape[1]))
+    return int(shape[1])
+
+
 def keys_mask(site: Site) -> TensorType:
     """scores [B,H,queries,keys] with an optional public mask [B,keys]; type of the scores."""
     shape = site.shape()

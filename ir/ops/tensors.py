@@ -16,6 +16,8 @@ from atlasc.ir.ops.masks import positions, shares
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
+STATE = A("state", "bool", "the server keeps it from run to run: the next run reads the output of "
+          "this name", optional=True)  # fmt: skip
 CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis", optional=True)
 OUTPUT_MAP = (
     A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
@@ -31,6 +33,8 @@ def _input(site: Site) -> TensorType:
     require(known, f"side must be one of {SIDES} and dtype one of {DTYPES}")
     fits = shape and is_shape(shape)
     require(fits, "shape must have positive extents, and not too many elements")
+    kept = side == "server" or not site.attributes.get("state", False)
+    require(kept, "only what is encrypted on the server can be its state")
     return TensorType(tuple(shape), side, dtype)
 
 
@@ -38,7 +42,7 @@ declare(
     "nn.input poly.input", "A named input of the program.", "", _input,
     A("name", "name", "name in the data"), A("shape", "ints", "extents, batch first"),
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
-    FACTOR, CENTRED,
+    FACTOR, CENTRED, STATE,
 )  # fmt: skip
 
 
@@ -222,25 +226,63 @@ declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", _repea
             x, site.attributes["repeats"], axis=site.attributes["axis"]))  # fmt: skip
 
 
+def _at_tokens(site: Site) -> TensorType:
+    """x [batch, heads, 1 or tokens, width] with a public mask [batch, tokens]."""
+    shape = site.shape()
+    require(len(shape) == 4, f"the operand must be [batch, heads, tokens, width], not {shape}")
+    tokens = rules.check_position(site, 1, shape[0])
+    require(shape[2] in (1, tokens), f"{shape[2]} tokens cannot lie at {tokens} tokens")
+    return rules.tensor(site, (*shape[:2], tokens, shape[3]))
+
+
+declare("nn.at_tokens poly.at_tokens",
+        "x at the tokens that a public mask keeps, 0 at the others; a single token is copied to "
+        "all that it keeps.", "x mask", _at_tokens,
+        evaluate=lambda site, x, mask: x * mask.astype(bool)[:, None, :, None],
+        levels=1)  # fmt: skip
+
+
 def _rotary_type(site: Site) -> TensorType:
-    """x[..., n, d] with cos and sin tables [n, d]."""
+    """x[..., n, d] with cos and sin tables [n, d]; or x[batch, heads, 1, d] with a public position
+    [batch, n], and tables of all n.
+    """
     shape = site.shape()
     require(len(shape) >= 2, f"the operand must end in [tokens, features], it is {shape}")
+    wanted = tuple(shape[-2:])
+    if len(site.types) > 1:
+        one = len(shape) == 4 and shape[2] == 1
+        require(one, f"a position is that of one token [batch, heads, 1, width], not of {shape}")
+        wanted = (rules.check_position(site, 1, shape[0]), shape[-1])
     for name in ("cos", "sin"):
         table = site.constant_shape(name)
-        same = table == tuple(shape[-2:])
-        require(same, f"{name} has shape {table}, the operand ends in {shape[-2:]}")
+        require(table == wanted, f"{name} has shape {table}, not {wanted}")
     require(shape[-1] % 2 == 0, "rotary needs an even number of features")
     return rules.same_as_first(site)
 
 
-def _rotary(site: Site, x: np.ndarray) -> np.ndarray:
+def _rotary(site: Site, x: np.ndarray, position: np.ndarray | None = None) -> np.ndarray:
     """The halves convention of HuggingFace (Su et al. 2021)."""
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
-    return x * site.like("cos", x) + turned * site.like("sin", x)
+    cos, sin = rotary_tables(site, x, position)
+    return x * cos + turned * sin
 
 
-declare("nn.rotary poly.rotary", "Rotary position embedding.", "x", _rotary_type,
+def rotary_tables(
+    site: Site, like: np.ndarray, position: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The cosines and sines of an ``nn.rotary``, of the type of an array: [n, d], or of the token
+    that a position [batch, n] keeps, [batch, 1, 1, d].
+    """
+    cos, sin = site.like("cos", like), site.like("sin", like)
+    if position is None:
+        return cos, sin
+    rows = position.astype(like.dtype)[:, None, None]
+    return rows @ cos, rows @ sin
+
+
+declare("nn.rotary poly.rotary",
+        "Rotary position embedding; with a position, a public mask that keeps one token, that of "
+        "this token.", "x position?", _rotary_type,
         A("cos", "symbol", "[n, d]"), A("sin", "symbol", "[n, d]"),
         evaluate=_rotary, levels=1)  # fmt: skip

@@ -120,7 +120,7 @@ class ScaleRule:
 
 
 _UNSCALED = ("poly.double", "poly.row_sum", "poly.center", "poly.transpose", "poly.reshape",
-             "poly.select", "poly.repeat", "poly.rotary")  # fmt: skip
+             "poly.select", "poly.repeat", "poly.rotary", "poly.at_tokens")  # fmt: skip
 RULES: dict[str, ScaleRule] = {
     "poly.input": ScaleRule(_input, ("factor",), default=1.0),
     "poly.output": ScaleRule(None, by_ratio=("factor",), default=1.0),

@@ -96,14 +96,27 @@ def _input(packer: Packer, op: Op) -> Value:
     add = partial(packer.module.add, location=op.location, name=op.value.name)
     if op.attributes["side"] == "public":
         return add("ckks.public_input", [], {**facts, "shape": shape})
+    if packer.forms[op.value] is Form.HEADS:
+        shape = _unsplit(op.value)
     layout = packer.packing.hidden(shape[0], shape[1] if len(shape) == 3 else 1, shape[-1])
-    facts |= {"layout": layout, "shape": shape, **op.chosen("factor", "centred")}
+    if len(shape) == 2 and packer.packing.t:  # one token of several
+        layout = layout.one_row
+    facts |= {"layout": layout, "shape": shape, **op.chosen("factor", "centred", "state")}
     return add("ckks.input", [], facts)
 
 
+def _unsplit(value: Value) -> list[int]:
+    """The shape [batch, tokens, features] of heads [batch, heads, tokens, width]."""
+    batch, heads, tokens, width = value.tensor.shape
+    return [batch, tokens, heads * width]
+
+
 def _output(packer: Packer, op: Op) -> None:
-    attributes = {**op.attributes, "shape": list(op.operands[0].tensor.shape)}
-    packer.module.add("ckks.output", [packer.operand(op)], attributes, op.location)
+    value, result = op.operands[0], packer.operand(op)
+    heads = packer.forms[value] is Form.HEADS
+    shape = _unsplit(value) if heads else list(value.tensor.shape)
+    attributes = {**op.attributes, "shape": shape}
+    packer.module.add("ckks.output", [packer.as_read(result)], attributes, op.location)
 
 
 def _linear(packer: Packer, op: Op) -> Value:
@@ -120,13 +133,26 @@ def _linear(packer: Packer, op: Op) -> Value:
 def _rotary(packer: Packer, op: Op) -> Value:
     """Fold a rotary embedding into the linear layer that makes its operand. Behind another op it is
     an op of its own. So it is with features in the low bits: it depends on the token, and the
-    layer's diagonals would no longer repeat.
+    layer's diagonals would no longer repeat; and so it is at a position that is known only when the
+    program runs.
     """
     producer, tables = packer.operand(op).op, op.chosen("cos", "sin")
+    if len(op.operands) > 1:
+        operands = [packer.operand(op), packer.rewriter.values[op.operands[1]]]
+        return packer.emit(op, "ckks.rotary", *operands, **tables)
     linear = producer.name == "ckks.linear_transform" and "cos" not in producer.attributes
     if packer.packing.features_low or not linear:
         return packer.emit(op, "ckks.rotary", packer.operand(op), **tables)
     return packer.again(producer, *producer.operands, **tables)
+
+
+def _at_tokens(packer: Packer, op: Op) -> Value:
+    batch, tokens, features = _unsplit(op.value)
+    layout, row = packer.packing.hidden(batch, tokens, features), packer.operand(op)
+    if packer.layout(op).field("t") is None:
+        row = packer.query(row, layout, {}, op.location)
+    mask = packer.rewriter.values[op.operands[1]]
+    return packer.emit(op, "ckks.at_tokens", row, mask, layout=layout)
 
 
 def _binary(packer: Packer, op: Op) -> Value:
@@ -301,6 +327,7 @@ RULES: dict[str, Rule] = {
     "poly.output": _output,
     "poly.linear": _linear,
     "poly.rotary": _rotary,
+    "poly.at_tokens": _at_tokens,
     **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
     "poly.square": _as("ckks.square"),
     "poly.double": _as("ckks.double", times="times"),

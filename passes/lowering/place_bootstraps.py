@@ -242,12 +242,15 @@ class PlaceBootstraps(Pass):
                     value = set_level(operand.op, "ckks.drop", value, level)
             return value
 
+        states = {op.attributes["name"] for op in module.inputs if op.attributes.get("state")}
         for op in module.ops:
             if op.name == "ckks.input":  # encrypted at the highest level that a reader needs
                 entries = (placement.entry_levels[nodes[user]] for user in users[op.value])
                 rewriter.copy(op, [], {**op.attributes, "level": max(entries, default=0)})
             elif op not in nodes:
                 rewriter.copy(op)
+            elif op.name == "ckks.output" and op.attributes["name"] in states:
+                rewriter.copy(op)  # at the level of the sum, which is that of the state before
             else:
                 level = placement.entry_levels[nodes[op]]
                 rewriter.copy(op, [at(operand, level) for operand in op.operands])

@@ -17,6 +17,14 @@ from atlasc.passes.framework.pass_base import (
     Pass,
     Report,
 )
+from atlasc.passes.lowering.token_rows import (
+    CONSTANTS,
+    MASKS,
+    Axes,
+    axes_of,
+    kind_of,
+    row_shape,
+)
 
 
 @dataclass(frozen=True)
@@ -112,12 +120,12 @@ class _Early:
         """Axes of the operands' rows; None if a row must be selected from the whole result."""
         if None in self.wanted[op.result] and len(op.value.tensor.shape) == 3:
             return None
-        return _axes(op, row.axis)
+        return axes_of(op, row.axis)
 
     def _row(self, op: Op, row: TokenRow) -> Value:
         """The row of an op's result in the new module."""
         axes, add = self._axes(op, row), self.rewriter.module.add
-        shape = list(_row_shape(op.value.tensor.shape, row.axis))
+        shape = list(row_shape(op.value.tensor.shape, row.axis))
         if axes is None:
             whole = self.rewriter.values[op.value]
             seen = {name: value for name, value in op.attributes.items() if name in OBSERVED}
@@ -136,9 +144,9 @@ class _Early:
         attributes = dict(op.attributes)
         if op.name == "poly.reshape":
             attributes["shape"] = shape
-        elif op.name in _MASKS:
+        elif kind_of(op) in MASKS:
             attributes.setdefault("query", row.number)
-        for name in op.chosen(*_CONSTANTS.get(op.name, ())):
+        for name in op.chosen(*CONSTANTS.get(kind_of(op), ())):
             attributes[name] = self._constant(op, attributes[name], row)
         return add(op.name, operands, attributes, op.location)
 
@@ -155,57 +163,6 @@ class _Early:
         return self.rewriter.module.constant(f"{value.name}.row", one)
 
 
-Axes = list[int | None] | None
-"""For each operand, the axis of the row that a row of the result needs (None for all of it); None
-instead of the list if the op mixes tokens."""
-
-
-def _alike(op: Op, axis: int) -> Axes:
-    shape = op.value.tensor.shape[: axis + 1]
-    same = all(operand.tensor.shape[: axis + 1] == shape for operand in op.operands)
-    return [axis] * len(op.operands) if same else None
-
-
-def _reshape(op: Op, axis: int) -> Axes:
-    shape, source = op.value.tensor.shape, op.operands[0].tensor.shape
-    ranks = {len(shape), len(source)}
-    return [1] if axis == 1 and shape[:2] == source[:2] and ranks == {3, 4} else None
-
-
-def _queries(op: Op, axis: int) -> Axes:
-    """Axes for heads [batch, heads, tokens, ...]: all of the keys, the values and the masks."""
-    others = [None] * (len(op.operands) - 1)
-    return [axis, *others] if axis == 2 and len(op.value.tensor.shape) == 4 else None
-
-
-_EACH = ("poly.linear", "poly.square", "poly.double", "poly.row_sum", "poly.center",
-         "poly.chebyshev", "poly.add_constant", "poly.scale", "poly.affine")  # fmt: skip
-_MASKS = ("poly.mask_fill", "poly.mask_zero")
-RULES: dict[str, Callable[[Op, int], Axes]] = {
-    **dict.fromkeys(_EACH, lambda op, axis: [axis]),
-    **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _alike),
-    **dict.fromkeys(("poly.matmul", "poly.rotary", *_MASKS), _queries),
-    "poly.reshape": _reshape,
-    "poly.transpose": lambda op, axis: [op.attributes["permutation"][axis]],
-}
-"""Maps an op, and the axis of a row of its result, to the axes that it needs of its operands."""
-_CONSTANTS = {
-    "poly.add_constant": ("value",),
-    "poly.scale": ("factor",),
-    "poly.affine": ("scale", "shift"),
-    "poly.rotary": ("cos", "sin"),
-    "poly.mask_fill": ("bias",),
-}
-"""Attributes that may differ from token to token."""
-
-
-def _axes(op: Op, axis: int) -> Axes:
-    """See ``RULES``; a row of the last axis holds no whole token."""
-    rank = len(op.value.tensor.shape)
-    mixed = rank != 4 if op.name == "poly.transpose" else axis == rank - 1
-    return None if op.name not in RULES or mixed else RULES[op.name](op, axis)
-
-
 def _selected(op: Op) -> TokenRow | None:
     """The row that an op selects from a tensor [batch, tokens, features] of several tokens."""
     if op.name == "poly.select" and op.attributes["axis"] == 1:
@@ -213,8 +170,3 @@ def _selected(op: Op) -> TokenRow | None:
         if len(shape) == 3 and shape[1] > 1:
             return TokenRow(1, op.attributes["index"])
     return None
-
-
-def _row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    kept = (1,) if len(shape) == 4 else ()
-    return (*shape[:axis], *kept, *shape[axis + 1 :])

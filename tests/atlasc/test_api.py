@@ -290,6 +290,11 @@ def test_client_and_server_refuse(
         ({"cost": "depth", "max_seconds": 3}, "--max-seconds and --cost depth exclude each other"),
         ({"key_memory": "lots"}, "is not a size of memory"),
         ({"device_memory": "4G"}, "has no effect on the target sim"),
+        ({"generate": True, "batch": 2}, "--generate and --batch 2 exclude each other"),
+        (
+            {"generate": True, "target": "phantom"},
+            "--generate and --target phantom exclude each other",
+        ),
         (
             {"device_memory": "4G", "key_memory": "1G", "target": "phantom"},
             "--device-memory and --key-memory exclude each other",

@@ -18,7 +18,8 @@ from atlasc.ir.scalar_functions import ACTIVATIONS
 RANDOM = np.random.default_rng(3)
 F = torch.nn.functional
 Arrays = dict[str, np.ndarray]
-SHAPES = {"x": (2, 3, 4), "z": (2, 3, 4), "row": (2, 3, 1), "s": (2, 2, 3, 3), "h": (2, 2, 3, 4)}
+SHAPES = {"x": (2, 3, 4), "z": (2, 3, 4), "row": (2, 3, 1), "s": (2, 2, 3, 3), "h": (2, 2, 3, 4),
+          "one": (2, 2, 1, 4)}  # fmt: skip
 INPUTS: Arrays = {name: RANDOM.normal(size=shape) for name, shape in SHAPES.items()}
 INPUTS["mask"] = np.array([[1.0, 1, 0], [1, 0, 1]])
 SYMBOLS: Arrays = {
@@ -36,6 +37,11 @@ CAUSAL = np.tril(np.ones((3, 3), bool))
 def alibi(slopes: np.ndarray) -> np.ndarray:
     """By the visible keys before each key, for the two rows of the mask."""
     return slopes[:, None, None] * np.array([[0, 1, 1], [0, 0, 1]])[:, None, None, :]
+
+
+def at_mask(table: np.ndarray) -> np.ndarray:
+    """The sum of the rows that each row of the mask keeps."""
+    return np.stack([table[0] + table[1], table[0] + table[2]])[:, None, None]
 
 
 def raised(keep: np.ndarray, log_keys: float) -> np.ndarray:
@@ -88,6 +94,10 @@ BOTH: list[tuple[str, str, dict[str, Any], Reference]] = [
      torch_of(torch.repeat_interleave, "h", repeats=3, dim=1)),
     ("rotary", "h", {"cos": "@cos", "sin": "@sin"},
      lambda v: v["h"] * v["cos"] + rotate_half(v["h"]) * v["sin"]),
+    ("rotary", "one mask", {"cos": "@cos", "sin": "@sin"},
+     lambda v: v["one"] * at_mask(v["cos"]) + rotate_half(v["one"]) * at_mask(v["sin"])),
+    ("at_tokens", "h mask", {}, lambda v: np.where(KEYS[..., 0, :, None], v["h"], 0)),
+    ("at_tokens", "one mask", {}, lambda v: np.where(KEYS[..., 0, :, None], v["one"], 0)),
 ]  # fmt: skip
 NN: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("softmax", "s", {}, torch_of(torch.softmax, "s", dim=-1)),

@@ -126,3 +126,23 @@ def test_accessors_give_the_type_that_is_meant() -> None:
     assert packed.ciphertext.ciphertexts == 1
     with pytest.raises(AtlasError, match=r"is a ciphertext, not a tensor\n  where: layer.0"):
         _ = packed.tensor
+
+
+def test_state_needs_an_output_of_its_name_and_type() -> None:
+    module = Module("m", "poly")
+    entry = {"name": "s", "shape": [1, 2], "side": "server", "dtype": "f64", "state": True}
+    x = module.add("poly.input", [], entry)
+    y = module.add("poly.square", [x])
+    module.add("poly.output", [y], {"name": "t"})
+    assert fault(module).what == "the state 's' has no output of its name and type"
+    z = module.add("poly.row_sum", [x])
+    module.add("poly.output", [z], {"name": "s"})
+    assert "tensor<1x2xf64, server>, the output tensor<1x1xf64" in fault(module).why
+    module.ops[-1].operands = (y,)
+    verify(module)
+
+
+def test_only_the_server_keeps_state() -> None:
+    entry = {"name": "s", "shape": [1, 2], "side": "client", "dtype": "f64", "state": True}
+    with pytest.raises(AtlasError, match="only what is encrypted"):
+        Module("m", "nn").add("nn.input", [], entry)

@@ -116,7 +116,7 @@ def run(
     Inputs whose answers would be wrong are left out; the others are answered. Exit code 3 says that
     an input has no answer.
     """
-    from atlasc.api.program import run_inputs
+    from atlasc.api.running import run_inputs
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_file_place, save_arrays, write_text
     from atlasc.run.timing import timing_place

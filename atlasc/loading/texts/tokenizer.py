@@ -86,6 +86,11 @@ class ProgramTokenizer:
         columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
         return {name: column for name, column in columns.items() if name in self.facts.names}
 
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """The text of token ids."""
+        found: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return found
+
 
 def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
     """The tokenizer that :func:`write_tokenizer` wrote; None if there is none.

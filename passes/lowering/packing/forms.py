@@ -70,11 +70,19 @@ def _shape(value: Value) -> tuple[int, ...]:
 def _input(op: Op, forms: list[Form]) -> Form | None:
     if op.attributes["side"] == "public":
         return Form.PUBLIC
+    if op.attributes.get("state"):
+        return {4: Form.HEADS}.get(len(op.attributes["shape"]))
     return {2: Form.VECTOR, 3: Form.HIDDEN}.get(len(op.attributes["shape"]))
 
 
 def _only(*allowed: Form) -> Callable[[Op, list[Form]], Form | None]:
     return lambda op, forms: forms[0] if forms[0] in allowed else None
+
+
+def _output(op: Op, forms: list[Form]) -> Form | None:
+    """Heads leave the program only as its state, which no client unpacks."""
+    state = forms[0] is Form.HEADS and not {"factor", "shift", "function"} & set(op.attributes)
+    return forms[0] if state or forms[0] in FEATURES else None
 
 
 def _any(op: Op, forms: list[Form]) -> Form | None:
@@ -203,7 +211,8 @@ def _refused(op: Op, forms: list[Form]) -> AtlasError:
 
 RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     "poly.input": _input,
-    **dict.fromkeys(("poly.output", "poly.linear", "poly.center"), _only(*FEATURES)),
+    "poly.output": _output,
+    **dict.fromkeys(("poly.linear", "poly.center"), _only(*FEATURES)),
     **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
     **dict.fromkeys(("poly.square", "poly.double"), _any),
     **dict.fromkeys(("poly.add_constant", "poly.chebyshev"), _shifted),
@@ -212,7 +221,7 @@ RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     **dict.fromkeys(("poly.mean", "poly.select"), _over_tokens),
     "poly.reshape": _reshape,
     "poly.transpose": _transpose,
-    "poly.rotary": _only(Form.HEADS),
+    **dict.fromkeys(("poly.rotary", "poly.at_tokens"), _only(Form.HEADS)),
     "poly.matmul": _matmul,
     **dict.fromkeys(("poly.mask_fill", "poly.mask_zero"), _only(Form.SCORES)),
 }

@@ -103,13 +103,15 @@ def _too_large(batch: int, tokens: int, width: int, slots: int) -> AtlasError:
 
 def _extents(module: Module) -> tuple[int, int, int, int]:
     """Batch, tokens, greatest number of features, and features of an attention head."""
-    shapes = [op.attributes["shape"] for op in module.inputs if op.attributes["side"] == "server"]
+    given = [op.attributes for op in module.inputs if op.attributes["side"] == "server"]
+    shapes = [one["shape"] for one in given if not one.get("state")]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
         raise AtlasError(
             "the program needs one encrypted input [batch, tokens, features] or [batch, features]",
             why=f"its encrypted inputs have shapes {shapes}",
         )
-    tokens = max(shape[1] if len(shape) == 3 else 1 for shape in shapes)
+    kept = [one["shape"][2] for one in given if one.get("state")]  # [batch, heads, tokens, width]
+    tokens = max([*kept, *(shape[1] if len(shape) == 3 else 1 for shape in shapes)])
     features = [shape[-1] for shape in shapes]
     heads = set()
     for op in module.ops:

@@ -38,7 +38,7 @@ _ON_NUMBERS: dict[str, Callable[..., float]] = {
 
 _EACH_HEAD = ("ckks.add", "ckks.sub", "ckks.mul", "ckks.square", "ckks.double", "ckks.chebyshev",
               "ckks.rotary", "ckks.add_plain", "ckks.mul_plain", "ckks.rotate_sum",
-              "ckks.replicate")  # fmt: skip
+              "ckks.replicate", "ckks.at_tokens")  # fmt: skip
 """Ops that do the same to each head."""
 
 
@@ -155,7 +155,7 @@ class Packer:
                 return 0.0
             case "ckks.mul_plain" if constant.shape[-1:] > (1,):
                 return None if op.attributes.get("copy_padding", False) else 0.0
-            case "ckks.mul_plain" if has_mask(op):  # the weight differs by token
+            case "ckks.mul_plain" | "ckks.at_tokens" if has_mask(op):  # the weight differs by token
                 return 0.0 if 0.0 in known else None
         if len(known) < len(held):
             return None
@@ -205,7 +205,10 @@ class Packer:
             return value
         if producer.name == "ckks.linear_transform":
             return self.again(producer, *producer.operands, copy_padding=True)
-        if producer.name not in _EACH_HEAD or has_mask(producer):
+        if producer.attributes.get("state"):  # the rows that were added to it are copied there
+            return value
+        weighted = producer.name == "ckks.mul_plain" and has_mask(producer)
+        if producer.name not in _EACH_HEAD or weighted:
             raise AtlasError(
                 "queries and keys of attention must come from a linear layer",
                 where=op.location,
@@ -213,12 +216,19 @@ class Packer:
                 "heads a polynomial would leave its range",
                 remedy=FROM_LINEAR,
             )
-        operands = [self.with_copied_heads(op, operand) for operand in producer.operands]
+        operands = [
+            self.with_copied_heads(op, operand) if operand.encrypted else operand
+            for operand in producer.operands
+        ]
         constant = producer.name in ("ckks.add_plain", "ckks.mul_plain")
         if constant and isinstance(producer.attributes["value"], Symbol):
             return self.again(producer, *operands, copy_padding=True)
         same = operands == list(producer.operands)
         return value if same else self.again(producer, *operands)
+
+    def as_read(self, value: Value) -> Value:
+        """The value with copied heads, if some op reads it with these."""
+        return self._with_copies.get(value, value)
 
     def one_row(self, value: Value) -> Value:
         """The value in one row; a value in all tokens or in one row already is returned as it
@@ -259,7 +269,8 @@ class Packer:
         """
         op, layout = value.op, keys.without(("t",), REPLICATED)
         if op.name == "ckks.rotary":
-            return self.again(op, self.query(op.operands[0], keys, flags, where))
+            query = self.query(op.operands[0], keys, flags, where)
+            return self.again(op, query, *op.operands[1:])
         if op.name == "ckks.add_plain":
             return self.again(op, self.query(op.operands[0], keys, flags, where), **flags)
         if op.name in _EACH_HEAD and layout_of(value) == layout:  # behind a norm

@@ -228,7 +228,10 @@ Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked)
     for (std::size_t at = 0; at < tensors.size(); ++at) {
         const EncryptedInput& input = interface.inputs[at];
         Tensor& tensor = tensors[at];
-        tensor.shape = {tensor.shape[0], input.layout.extent('t'), tensor.shape.back()};
+        // [batch, tokens, g, d], or [batch, g, d] for the row of one token that is copied to all.
+        const bool rows = input.layout.shape().size() == 4;
+        tensor.shape = rows ? Shape{tensor.shape[0], input.layout.extent('t'), tensor.shape.back()}
+                            : Shape{tensor.shape[0], tensor.shape.back()};
         result.slots[input.name] = input.layout.pack(blocked(tensor, input.layout), row_axes);
     }
     return result;

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from atlasc.analyses import observed
 from atlasc.ir.module import ops_of
-from atlasc.passes.lowering import assign_scales, pack, select_early
+from atlasc.passes.lowering import assign_scales, pack, token_rows
 from atlasc.passes.lowering.packing import forms
 
-TABLES: Mapping[str, Mapping[str, Any]] = {
+TABLES: Mapping[str, Collection[str]] = {
     "derivative": observed.RULES,  # by the operands, for noise gains
     "scale": assign_scales.RULES,  # how factors take part
-    "row": select_early.RULES,  # what a row of the result needs
+    "row": {f"poly.{kind}" for kind in token_rows.RULES},  # what a row of the result needs
     "form": forms.RULES,  # what the axes mean
     "pack": pack.RULES,  # the packed ops
 }
@@ -22,10 +21,11 @@ LACKING: dict[str, set[str]] = {
     "poly.input": {"derivative", "row"},  # nothing comes before it
     "poly.output": {"derivative", "row"},  # where derivatives start; it has no result
     "poly.affine": {"scale", "form", "pack"},  # normalise-affine splits it
-    "poly.repeat": {"row", "form", "pack"},  # canonicalise repeats weights instead
-    "poly.add_positions": {"row", "form", "pack"},  # normalise-affine joins it with mask_fill
+    "poly.repeat": {"form", "pack"},  # canonicalise repeats weights instead
+    "poly.add_positions": {"form", "pack"},  # normalise-affine joins it with mask_fill
     "poly.select": {"row"},  # it is what select-early moves
     "poly.mean": {"row"},  # it reads all tokens
+    "poly.at_tokens": {"row"},  # decode-step makes it, for a value that is a row already
 }
 
 
@@ -38,4 +38,5 @@ def test_ops_have_all_rules_or_a_reason() -> None:
 
 def test_rules_are_of_ops_that_exist() -> None:
     for kind, table in TABLES.items():
-        assert set(table) <= set(ops_of("poly")), kind
+        known = {*ops_of("poly"), *(f"poly.{op.partition('.')[2]}" for op in ops_of("nn"))}
+        assert set(table) <= (known if kind == "row" else set(ops_of("poly"))), kind

@@ -1,0 +1,54 @@
+"""``atlasc generate``: text after a prompt, token by token on ciphertexts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasc.cli.output import print_json
+from atlasc.cli.parameters import JSON, TARGET, BundleFolder
+from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
+
+Prompt = Annotated[
+    str, typer.Argument(metavar="[PROMPT]", help="Text to continue; not needed to go on.")
+]
+
+
+def generate(
+    bundle: BundleFolder,
+    prompt: Prompt = "",
+    tokens: int = option("Tokens after the prompt.", minimum=1, default=32),
+    temperature: float | None = option(
+        "Draw tokens by their logits divided by this number [default: take the likeliest].",
+        minimum=0,
+    ),
+    top_k: int | None = option("Draw among so many of the likeliest tokens.", minimum=1),
+    seed: int | None = option("Seed of the draw.", minimum=0),
+    session: Path | None = option(
+        "Folder of a session: a new one, or one that goes on after an interrupt."
+    ),
+    target: str = TARGET,
+    as_json: bool = JSON,
+) -> None:
+    """Continue a text with a decoder that was compiled with --generate.
+
+    Each token is one step on ciphertexts, also each token of the prompt. The keys and values of
+    earlier tokens stay encrypted. The command is client and server in one process. With --session,
+    the same command goes on after an interrupt, at the same token. The folder then holds the secret
+    key and the text in the clear.
+    """
+    from atlasc.api.generation import generate as generated
+    from atlasc.api.generation import sampling_of
+    from atlasc.bundle.folder import load_bundle
+
+    result = generated(
+        load_bundle(bundle), prompt or None, tokens, sampling_of(temperature, top_k, seed),
+        session=session, target=target, steps=progress,
+    )  # fmt: skip
+    if as_json:
+        print_json(result._asdict())
+    else:
+        print(" ".join(map(str, result.ids)) if result.text is None else result.text)

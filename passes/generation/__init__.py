@@ -1,0 +1,1 @@
+"""The step of a decoder that generates text token by token."""

@@ -1,0 +1,233 @@
+"""``decode-step``: the program of one token, beside keys and values that the server keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
+from atlasc.ir.module import Module, Op, Value, op_name
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.lowering.token_rows import CONSTANTS, MASKS, axes_of, kind_of, row_shape
+
+POSITION = "position"
+"""Public input [batch, tokens]: 1 at the token of the step, 0 elsewhere."""
+
+
+@dataclass(frozen=True)
+class DecodeStep(Pass):
+    """Turn a causal decoder of a window of tokens into the step of one of its tokens.
+
+    Each op that works on each token alone works on one row. Keys and values become state: inputs
+    ``keys.0``, ``values.0``, ... [batch, heads, tokens, width] that are zero at later tokens, and
+    outputs of the same names with the row of this token added. The public input ``position`` marks
+    the token. The public mask of the decoder marks the tokens up to it: the query sees their keys.
+    The client embeds a whole window and encrypts the row at the position.
+
+    The polynomials are those of the window, whose ranges were calibrated on all tokens: the step
+    computes the same numbers. So a magnitude stays an upper bound.
+    """
+
+    name = "decode-step"
+    takes = ("nn", "poly")
+    keeps = (MAGNITUDES, NOISE_GAINS)
+
+    def run(self, module: Module, report: Report) -> Module:
+        """Nn or poly module of a window to a module of the same level.
+
+        Raises:
+            AtlasError: the module is no causal decoder with a public mask, or an op mixes tokens in
+                another way than attention does.
+        """
+        step = _Step(module)
+        result = without_dead_ops(step.run())
+        caches = len(step.caches)
+        report.say(f"one token of {step.tokens}; {caches} tensors of keys and values are kept")
+        return result
+
+
+class _Step:
+    """Rewrites a module.
+
+    Attributes:
+        tokens: tokens of the window.
+        axes: value of the window -> its axis of the tokens, where one row of it is computed.
+        caches: keys or values of the window -> keys or values up to this token.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.rewriter, self.tokens = Rewriter(module), 0
+        self.axes: dict[Value, int] = {}
+        self.caches: dict[Value, Value] = {}
+        self._outputs: list[tuple[Op, str, Value]] = []
+        self._counts = {"keys": 0, "values": 0}
+        self._position: Value | None = None
+
+    def run(self) -> Module:
+        module = self.rewriter.source
+        for op in module.ops:
+            if self._begins(op):
+                self._first_row(op)
+            elif op.result is not None and op.value.tensor.side != "server":
+                self.rewriter.copy(op)
+            elif op.result is None:
+                self._output(op)
+            else:
+                self._row(op)
+        for like, name, value in self._outputs:
+            self._add(like, "output", [value], {"name": name})
+        if not self.caches:
+            raise AtlasError(
+                f"@{module.name} has no attention to keep keys and values of",
+                remedy="generation is for decoders",
+            )
+        result = self.rewriter.module
+        result.ops.sort(key=lambda op: kind_of(op) != "input")  # stable: inputs come first
+        return result
+
+    def _add(
+        self,
+        like: Op,
+        kind: str,
+        operands: list[Value],
+        attributes: dict[str, Any],
+        name: str | None = None,
+    ) -> Value:
+        """A new op. Its result has a name of its own, so that others keep theirs."""
+        op = op_name(f"{self.rewriter.source.level}.{kind}")
+        return self.rewriter.module.add(op, operands, attributes, like.location, name)
+
+    def _begins(self, op: Op) -> bool:
+        """Whether an op makes what the client encrypts."""
+        given = kind_of(op) == "input" and op.attributes["side"] == "server"
+        return given or op.name == "nn.encrypt"
+
+    def _first_row(self, op: Op) -> None:
+        shape = op.value.tensor.shape
+        if len(shape) != 3 or self.tokens not in (0, shape[1]):
+            raise AtlasError(
+                f"the encrypted input {op.value.name} has shape {shape}",
+                where=op.location,
+                why="a step takes one token of [batch, tokens, features]",
+            )
+        self.tokens = shape[1]
+        if op.name == "nn.encrypt":
+            window = self.rewriter.values[op.operands[0]]
+            position = self._token(op, shape[0])
+            row = self._add(op, "mean", [window, position], {"axis": 1}, "row")
+            self.rewriter.copy(op, [row])
+        else:
+            self.rewriter.copy(op, [], {**op.attributes, "shape": [shape[0], shape[2]]})
+        self.axes[op.value] = 1
+
+    def _token(self, like: Op, batch: int) -> Value:
+        """The public input that marks the token of the step."""
+        if self._position is None:
+            taken = {op.attributes["name"] for op in self.rewriter.source.inputs}
+            if POSITION in taken:
+                raise AtlasError(f"the model has an input {POSITION} of its own")
+            attributes = {
+                "name": POSITION, "shape": [batch, self.tokens], "side": "public", "dtype": "i64"
+            }  # fmt: skip
+            self._position = self._add(like, "input", [], attributes, POSITION)
+        return self._position
+
+    def _output(self, op: Op) -> None:
+        rank, attributes = len(op.operands[0].tensor.shape), dict(op.attributes)
+        for name in op.chosen("factor", "shift"):
+            attributes[name] = self._constant(op, attributes[name], rank, 1)
+        self.rewriter.copy(op, None, attributes)
+
+    def _row(self, op: Op) -> None:
+        axis, axes = self._axes(op)
+        # Which values are bootstrapped is that of another program.
+        kind = kind_of(op)
+        attributes = {name: value for name, value in op.attributes.items() if name != "bound"}
+        operands = [
+            self._kept(op, operand) if at is None else self.rewriter.values[operand]
+            for operand, at in zip(op.operands, axes, strict=True)
+        ]
+        if kind == "reshape":
+            attributes["shape"] = list(row_shape(op.value.tensor.shape, axis))
+        elif kind == "rotary":
+            operands.append(self._token(op, op.value.tensor.shape[0]))
+        elif kind in ("softmax", *MASKS):
+            attributes = self._visible(op, attributes)
+        for name in op.chosen(*CONSTANTS.get(kind, ())) if kind != "rotary" else ():
+            rank = len(op.value.tensor.shape)
+            attributes[name] = self._constant(op, attributes[name], rank, axis)
+        self.axes[op.value] = axis
+        self.rewriter.values[op.value] = self.rewriter.module.add(
+            op.name, operands, attributes, op.location, op.value.name
+        )
+
+    def _axes(self, op: Op) -> tuple[int, list[int | None]]:
+        """Axis of the tokens of a result, and of the operands of which one row is read."""
+        for axis in (1, 2):
+            axes = axes_of(op, axis) if axis < len(op.value.tensor.shape) else None
+            if axes is None:
+                continue
+            rows = zip(op.operands, axes, strict=True)
+            if all(at is None or self.axes.get(operand) == at for operand, at in rows):
+                return axis, axes
+        raise AtlasError(
+            f"{op.name} cannot be computed for one token",
+            where=op.location,
+            why="it reads several tokens, and no keys and values of attention",
+            remedy="generation is for causal decoders whose output is one of each token",
+        )
+
+    def _visible(self, op: Op, attributes: dict[str, Any]) -> dict[str, Any]:
+        """The attributes of masked attention, whose mask says which keys the query sees."""
+        if len(op.operands) < 2 or not attributes.get("causal") or "window" in attributes:
+            raise AtlasError(
+                "the attention cannot be computed for one token",
+                where=op.location,
+                why="it is not causal, has a window, or was traced without a public mask",
+                remedy="generation is for causal decoders whose tokens see all earlier ones",
+            )
+        return attributes | {"causal": False}
+
+    def _constant(self, op: Op, value: Any, rank: int, axis: int) -> Any:
+        """The part of a constant, which broadcasts to ``rank`` axes, for one token. Refuses one
+        that differs from token to token.
+        """
+        if not isinstance(value, Symbol):
+            return value
+        array = self.rewriter.source.symbols[value.name]
+        at = axis - (rank - array.ndim)
+        if at < 0:
+            return value
+        if array.shape[at] > 1:
+            raise AtlasError(
+                f"{op.name} has a constant that differs from token to token",
+                where=op.location,
+                why=f"{value} has shape {array.shape}; the position is known only when it runs",
+                remedy="use a model whose server part has rotary embeddings or none",
+            )
+        if rank == 4:
+            return value
+        return self.rewriter.module.constant(f"{value.name}.row", array.squeeze(at))
+
+    def _kept(self, op: Op, value: Value) -> Value:
+        """All of a value: a public mask; keys or values up to this token."""
+        if value.tensor.side != "server":
+            return self.rewriter.values[value]
+        if value not in self.caches:
+            kind = "keys" if op.attributes["transpose_b"] else "values"
+            name = f"{kind}.{self._counts[kind]}"
+            self._counts[kind] += 1
+            shape, seen = value.tensor.shape, observed(value.op)
+            seen.pop("bound", None)
+            state = {"name": name, "shape": list(shape), "side": "server", "dtype": "f64",
+                     "state": True}  # fmt: skip
+            before = self._add(value.op, "input", [], state | seen, name)
+            position = self._token(op, shape[0])
+            operands = [self.rewriter.values[value], position]
+            row = self._add(value.op, "at_tokens", operands, seen, f"{name}.row")
+            self.caches[value] = self._add(value.op, "add", [before, row], seen, f"{name}.now")
+            self._outputs.append((value.op, name, self.caches[value]))
+        return self.caches[value]

@@ -1,0 +1,49 @@
+"""A small decoder with random weights, compiled with its step for the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from atlasc.bundle.folder import Bundle
+from atlasc.compilation.compile import compile_model
+from atlasc.compilation.options import CompileOptions
+
+TOKENS, VOCABULARY = 8, 40
+
+
+def model() -> LlamaForCausalLM:
+    """The decoder; its weights are large enough for its tokens to matter."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, vocab_size=VOCABULARY, max_position_embeddings=16,
+        bos_token_id=0, eos_token_id=VOCABULARY - 1,
+    )  # fmt: skip
+    made = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for weight in made.parameters():
+            if weight.ndim > 1:
+                weight.mul_(8)
+    return made
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Words w0, w1, ..."""
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    found = Tokenizer(models.WordLevel(words, "w0"))
+    found.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="w0")
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("decoder")
+    ids = random.integers(1, VOCABULARY, (24, TOKENS))
+    data = [" ".join(f"w{one}" for one in text) for text in ids]
+    options = CompileOptions(recipe="is", target="sim", generate=True, sequence_length=TOKENS)
+    made = compile_model(model(), data, folder / "bundle", options, tokenizer=tokenizer())
+    return made.bundle

@@ -1,0 +1,229 @@
+"""Sessions on the simulator: the model's own text, whatever interrupts them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from atlasc.api.generation import generate, sampling_of
+from atlasc.api.program import Program
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.compilation.compile import compile_model
+from atlasc.compilation.options import CompileOptions
+from atlasc.generation import session as sessions
+from atlasc.generation.sampling import Sampling
+from atlasc.generation.server import StepServer
+from atlasc.generation.session import CACHE, RECORD, Session
+from atlasc.ir.errors import AtlasError
+from tests.atlasc.cli.command import refused, run
+from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, model
+
+PROMPT = [3, 17, 5]
+
+
+def words(ids: list[int]) -> str:
+    """The text of ids."""
+    return " ".join(f"w{one}" for one in ids)
+
+
+def greedy(prompt: list[int], count: int) -> list[int]:
+    """HuggingFace's own text."""
+    with torch.no_grad():
+        found = model().generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False)
+    return found[0, len(prompt) :].tolist()
+
+
+def test_the_text_is_that_of_the_model(bundle: Bundle) -> None:
+    most = TOKENS - len(PROMPT) + 1
+    result = Program(bundle).generate(PROMPT, tokens=most)
+    assert result.ids == greedy(PROMPT, most)
+    assert len(set(result.ids)) > 1
+    assert result.prompt == PROMPT
+    assert result.text == words(result.ids)
+
+
+def test_the_command_goes_on_with_a_session(bundle: Bundle, tmp_path: Path) -> None:
+    wanted, session = greedy(PROMPT, 4), ("--session", tmp_path / "s")
+    first = run("generate", bundle.folder, words(PROMPT), "--tokens", 2, *session)
+    assert first.out == words(wanted[:2]) + "\n"
+    second = json.loads(run("generate", bundle.folder, "--tokens", 4, *session, "--json").out)
+    assert second == {"prompt": PROMPT, "ids": wanted, "text": words(wanted)}
+    assert "needs a prompt" in refused("generate", bundle.folder)
+    assert "need a temperature" in refused("generate", bundle.folder, "w3", "--top-k", 3)
+
+
+def test_a_model_that_is_no_decoder_is_refused_before_any_work(tmp_path: Path) -> None:
+    config = BertConfig(
+        vocab_size=VOCABULARY, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=16,
+    )  # fmt: skip
+    data = {"input_ids": np.random.default_rng(0).integers(0, VOCABULARY, (8, TOKENS))}
+    options = CompileOptions(target="sim", generate=True, sequence_length=TOKENS)
+    with pytest.raises(AtlasError, match="attention cannot be computed for one token"):
+        compile_model(BertModel(config, add_pooling_layer=False), data, tmp_path / "b", options)
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_step_alone_is_not_emitted(bundle: Bundle, tmp_path: Path) -> None:
+    said = refused("emit", bundle.folder / "step", "-o", tmp_path / "project")
+    assert "the step of a decoder cannot be emitted yet" in said
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+def killed_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, calls: int) -> None:
+    """Let a method fail, before it does anything, when it is called for the last time."""
+    whole: Callable[..., object] = getattr(owner, name)
+    left = [calls]
+
+    def dying(*args: object, **options: object) -> object:
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+        return whole(*args, **options)
+
+    monkeypatch.setattr(owner, name, dying)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "calls"),
+    [(StepServer, "step", 4), (Session, "_save", 2), (StepServer, "keep", 4)],
+    ids=["before a step", "before the client writes", "before the server writes"],
+)
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=2.0, top_k=9, seed=4)])
+def test_a_killed_session_goes_on_at_the_same_token(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str,
+    calls: int, sampling: Sampling | None,
+) -> None:  # fmt: skip
+    wanted = generate(bundle, PROMPT, 4, sampling)
+    with monkeypatch.context() as patched:
+        killed_in(patched, owner, name, calls)
+        with pytest.raises(Killed):
+            generate(bundle, PROMPT, 4, sampling, session=tmp_path / "s")
+    kept = Session(bundle, tmp_path / "s").record
+    assert len(kept.ids) < len(PROMPT) + 4
+    assert generate(bundle, None, 4, session=tmp_path / "s") == wanted
+
+
+def test_a_session_can_be_made_longer(bundle: Bundle, tmp_path: Path) -> None:
+    generate(bundle, PROMPT, 2, session=tmp_path / "s")
+    longer = generate(bundle, PROMPT, 5, session=tmp_path / "s")
+    assert longer == generate(bundle, PROMPT, 5)
+
+
+def test_the_text_ends_where_the_model_ends_it(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = greedy(PROMPT, 4)
+    monkeypatch.setattr(bundle.model.config, "eos_token_id", [ids[1]])
+    found = generate(bundle, PROMPT, 4).ids
+    assert found == ids[: ids.index(ids[1]) + 1]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens", "what"),
+    [
+        ([], 1, "the prompt has 0 tokens"),
+        (list(range(1, TOKENS + 2)), 1, f"the prompt has {TOKENS + 1} tokens"),
+        (PROMPT, TOKENS - 1, f"{TOKENS - 1} tokens after a prompt of 3 do not fit"),
+        (PROMPT, 0, "0 tokens cannot be generated"),
+        (None, 1, "a new session needs a prompt"),
+        ([999], 1, "outside the vocabulary"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    bundle: Bundle, prompt: list[int] | str | None, tokens: int, what: str
+) -> None:
+    with pytest.raises(AtlasError, match=what):
+        generate(bundle, prompt, tokens)
+
+
+def test_sessions_of_something_else_are_refused(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "s"
+    generate(bundle, PROMPT, 1, session=place)
+    for other, what in (
+        ({"prompt": [4]}, "another prompt"),
+        ({"sampling": Sampling(temperature=1.0)}, "another way to choose tokens"),
+    ):
+        with pytest.raises(AtlasError, match=what):
+            Session(bundle, place, **other)
+    text = (place / RECORD).read_text()
+    (place / RECORD).write_text(text.replace(bundle.step.manifest.program, "0" * 64))
+    with pytest.raises(AtlasError, match="another program"):
+        Session(bundle, place)
+
+
+def test_keys_and_values_of_something_else_are_refused(bundle: Bundle, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for place in (one, other):
+        generate(bundle, PROMPT, 1, session=place)
+    held = dict(np.load(other / CACHE))
+    shutil.copyfile(one / CACHE, other / CACHE)
+    with pytest.raises(AtlasError, match="made with other keys"):
+        Session(bundle, other)
+    for change, what in (
+        ({"program": np.zeros(64, np.uint8)}, "another program"),
+        ({"tokens": np.array([1, 2])}, "damaged"),
+        ({"keys.9/0": np.zeros(3, np.uint8)}, "damaged"),
+        ({"tokens": np.array(99)}, "ahead"),
+        ({"keys.0/0": held["keys.0/0"][:-5]}, "ciphertext"),
+    ):
+        np.savez(other / CACHE, **{**held, **change})
+        with pytest.raises(AtlasError, match=what):
+            Session(bundle, other)
+    (other / CACHE).write_bytes(b"no archive")
+    with pytest.raises(AtlasError, match="cannot be read"):
+        Session(bundle, other)
+
+
+def test_the_step_is_the_one_that_the_bundle_lists(bundle: Bundle, tmp_path: Path) -> None:
+    shutil.copytree(bundle.folder, tmp_path / "b")
+    manifest = tmp_path / "b" / "step" / "manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    with pytest.raises(AtlasError, match="changed after the bundle was compiled"):
+        _ = load_bundle(tmp_path / "b").step
+    shutil.rmtree(tmp_path / "b" / "step")
+    with pytest.raises(AtlasError, match="no step that generates text"):
+        _ = load_bundle(tmp_path / "b").step
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"top_k": 3}, "need a temperature"),
+        ({"temperature": 0.0, "seed": 3}, "need a temperature"),
+        ({"temperature": -1.0}, "cannot be chosen"),
+        ({"temperature": 1.0, "top_k": 0}, "cannot be chosen"),
+    ],
+)
+def test_ways_to_choose_tokens_that_are_refused(given: dict, what: str) -> None:
+    with pytest.raises(AtlasError, match=what):
+        sampling_of(**given)
+
+
+def test_tokens_are_drawn_by_their_weights() -> None:
+    logits = np.log(np.array([1.0, 4.0, 3.0, 2.0]))
+    drawn = [Sampling(temperature=1.0, top_k=3, seed=1).choose(logits, n) for n in range(4000)]
+    shares = np.bincount(drawn, minlength=4) / len(drawn)
+    np.testing.assert_allclose(shares, [0, 4 / 9, 3 / 9, 2 / 9], atol=0.03)
+    assert Sampling().choose(logits, 7) == 1
+    cold = [Sampling(temperature=0.01, seed=2).choose(logits, n) for n in range(50)]
+    assert set(cold) == {1}
+
+
+def test_the_folder_is_private(bundle: Bundle, tmp_path: Path) -> None:
+    generate(bundle, PROMPT, 1, session=tmp_path / "s")
+    for place in (tmp_path / "s", *(tmp_path / "s" / name for name in (RECORD, CACHE))):
+        assert place.stat().st_mode & 0o077 == 0, place
+    assert sessions.KEYS in {one.name for one in (tmp_path / "s").iterdir()}

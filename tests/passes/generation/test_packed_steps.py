@@ -1,0 +1,156 @@
+"""Steps of a decoder as polynomials and packed: what the whole window gives at each token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from packed import unpack_tensor
+from short_text import entry, poly
+from small_transformers import SHAPES, Builder, approximate, inputs_for
+
+from atlasc.compilation.lowering import plan_keys
+from atlasc.ir.interpreter import Interpreter, encrypted_input, interpret, output
+from atlasc.ir.module import Module
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.passes.pipeline import levels_and_slots, to_poly
+from atlasc.program.engine import Engine
+from atlasc.program.execute import execute
+from atlasc.program.kernels.context import ROWS, blocked, layout_of
+from atlasc.targets.base import no_progress
+from atlasc.targets.cpu.engine import CpuEngine
+from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.sim import SimEngine
+
+LEVELS = 14
+RANDOM = np.random.default_rng(0)
+SPLIT = "{shape = [1, 5, 2, 2]}"
+HEADS = "{permutation = [0, 2, 1, 3]}"
+BLOCK = f"""%q = poly.linear %x {{weight = @q}}
+    %qs = poly.reshape %q {SPLIT}
+    %qh = poly.transpose %qs {HEADS}
+    %qr = poly.rotary %qh {{cos = @cos, sin = @sin}}
+    %k = poly.linear %x {{weight = @k}}
+    %ks = poly.reshape %k {SPLIT}
+    %kh = poly.transpose %ks {HEADS}
+    %kr = poly.rotary %kh {{cos = @cos, sin = @sin}}
+    %v = poly.linear %x {{weight = @v}}
+    %vs = poly.reshape %v {SPLIT}
+    %vh = poly.transpose %vs {HEADS}
+    %s = poly.matmul %qr, %kr {{transpose_b = true}}
+    %f = poly.mask_fill %s, %mask {{causal = true, fill = 0.5, log_keys = 0.3}}
+    %e = poly.square %f
+    %z = poly.mask_zero %e, %mask {{causal = true, value = 0.25}}
+    %c = poly.matmul %z, %vh {{transpose_b = false}}
+    %t = poly.transpose %c {HEADS}
+    %m = poly.reshape %t {{shape = [1, 5, 4]}}
+    %o = poly.linear %m {{weight = @o}}
+    %a = poly.add %o, %x
+    poly.output %a {{name = "y"}}"""
+
+
+class Decoder(NamedTuple):
+    """A small decoder.
+
+    Attributes:
+        step: poly module of a step.
+        rows: embedded tokens [batch, tokens, features].
+        wanted: outputs of the whole window, [batch, tokens, features].
+    """
+
+    step: Module
+    rows: np.ndarray
+    wanted: np.ndarray
+
+    def public(self, token: int) -> dict[str, np.ndarray]:
+        """The public inputs of the step of a token."""
+        batch, tokens, _ = self.rows.shape
+        places = np.broadcast_to(np.arange(tokens), (batch, tokens))
+        return {"position": 1.0 * (places == token), "mask": 1.0 * (places <= token)}
+
+
+@cache
+def decoder(batch: int, heads: int) -> Decoder:
+    shape = replace(SHAPES["decoder"], batch=batch, heads=heads)
+    module, inputs = Builder(shape, 0).build(), inputs_for(shape, 0)
+    inputs["mask"] = np.ones((shape.batch, shape.tokens))
+    approximate(module, inputs)
+    client, poly = to_poly(module, inputs)
+    embedded = interpret(client, inputs)
+    wanted = interpret(poly, {**inputs, **embedded})["y"]
+    return Decoder(run_passes(poly, [DecodeStep()]), embedded["embedded"], wanted)
+
+
+def states(module: Module) -> list[dict]:
+    return [dict(op.attributes) for op in module.inputs if op.attributes.get("state")]
+
+
+@pytest.mark.parametrize(("batch", "heads"), [(1, 2), (3, 3)])
+def test_polynomial_steps_are_the_window(batch: int, heads: int) -> None:
+    found = decoder(batch, heads)
+    run = Interpreter(found.step)
+    kept = {one["name"]: np.zeros(one["shape"]) for one in states(found.step)}
+    for token in range(found.rows.shape[1]):
+        kept = run.run({"embedded": found.rows[:, token], **found.public(token), **kept})
+        np.testing.assert_allclose(kept.pop("y"), found.wanted[:, token], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("low", [False, True], ids=["tokens low", "features low"])
+@pytest.mark.parametrize(("batch", "heads", "more"), [(1, 2, 1), (1, 2, 4), (3, 3, 1), (3, 3, 8)])
+def test_packed_steps_are_the_polynomials(batch: int, heads: int, more: int, low: bool) -> None:
+    """With several ciphertexts of keys, padding heads, spare places of the batch, and bootstraps
+    before and after the append.
+    """
+    found = decoder(batch, heads)
+    slots = more * least_slots(found.step)
+    program = run_passes(found.step, [Pack(slots, low), PlaceBootstraps(LEVELS, True, 2)])
+    check(found, program, SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2), 1e-9)
+
+
+@pytest.mark.parametrize("low", [False, True], ids=["tokens low", "features low"])
+def test_steps_on_ciphertexts(low: bool) -> None:
+    """A block with squares in the place of other functions, which needs no bootstraps."""
+    arrays = {name: 0.4 * RANDOM.normal(size=(4, 4)) for name in "qkvo"}
+    arrays |= {"cos": RANDOM.normal(size=(5, 2)), "sin": RANDOM.normal(size=(5, 2))}
+    window = poly(f"{entry('mask', (1, 5), 'public')}\n{BLOCK}", arrays, (1, 5, 4))
+    rows, mask = RANDOM.normal(size=(1, 5, 4)), np.ones((1, 5))
+    wanted = interpret(window, {"x": rows, "mask": mask})["y"]
+    found = Decoder(run_passes(window, [DecodeStep()]), rows, wanted)
+    levels, slots = levels_and_slots(found.step, low)
+    parameters = CpuParameters.choose(levels, slots)
+    steps = [Pack(parameters.slots, low), PlaceBootstraps(levels, False)]
+    program = plan_keys(run_passes(found.step, steps), parameters)
+    engine = CpuEngine.fresh(parameters, key_plan(program), no_progress)
+    check(found, program, engine, 1e-5)
+
+
+def check(found: Decoder, program: Module, engine: Engine, tolerance: float) -> None:
+    """Every step on an engine is what the window gives at its token."""
+    batch, features = len(found.rows), found.wanted.shape[-1]
+    (row,) = (op for op in program.inputs if not op.attributes.get("state"))
+    (logits,) = (op for op in program.outputs if op.attributes["name"] == "y")
+    layout, level = row.attributes["layout"], row.attributes["level"]
+    kept = {
+        one["name"]: [
+            engine.encrypt(np.zeros(engine.slots), one["level"])
+            for _ in range(one["layout"].ciphertexts)
+        ]
+        for one in states(program)
+    }
+    for token in range(found.rows.shape[1]):
+        tensor = encrypted_input(row.site({}), found.rows[:, token])
+        packed = layout.pack(blocked(tensor, layout), repeat=ROWS)
+        given = {row.attributes["name"]: [engine.encrypt(one, level) for one in packed], **kept}
+        kept = execute(engine, program, given, found.public(token))
+        made = np.stack([engine.decrypt(one) for one in kept.pop("y")])
+        numbers = unpack_tensor(layout_of(logits.operands[0]), made, features)
+        result = output(logits.site(program.symbols), numbers.reshape(batch, features))
+        np.testing.assert_allclose(result, found.wanted[:, token], rtol=0, atol=tolerance)
