@@ -31,7 +31,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="HuggingFace directory or name in the local cache, .pt2 archive or .pt file.",
+        help="HuggingFace directory or name in the local cache, .gguf file, .pt2 archive or .pt "
+        "file.",
     ),
 ]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder that compile wrote.")]
