@@ -233,8 +233,8 @@ def model_of(
     Args:
         model: see `load_model`, or a module.
         tokenizer, processor: HuggingFace objects with ``save_pretrained``; only for a module in
-            memory. The processor of a model that reads images is its image processor, or a whole
-            processor with an image processor in it.
+            memory. The processor of a model that reads images or recordings is its image
+            processor or feature extractor, or a whole processor that has one.
         trust_pickle: see `load_model`.
         note: called when a wrapper is replaced by the model inside.
 
