@@ -54,7 +54,7 @@ def compile(
             of images; the output of a tokenizer; a DataFrame; a data set; a loader; an array or a
             tensor; a mapping from input names to arrays; or the path of a file.
         tokenizer: the tokenizer of a text model in memory.
-        processor: the image processor of an image model in memory.
+        processor: the image processor or feature extractor of a model in memory.
         options: see :class:`CompileOptions`.
         progress: called as ``progress(what, done, total)``.
         changes: single options by name: ``sequence_length=64``, ``target="sim"``,

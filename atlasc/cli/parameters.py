@@ -31,11 +31,15 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="HuggingFace directory or name in the local cache, .pt2 archive or .pt file.",
+        help="HuggingFace directory or name in the local cache, .gguf file, .pt2 archive or .pt "
+        "file.",
     ),
 ]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder that compile wrote.")]
-INPUT_FILES = ".txt, .jsonl, .csv, .tsv, .parquet, .npz, a datasets folder, an image or a folder of"
+INPUT_FILES = (
+    ".txt, .jsonl, .csv, .tsv, .parquet, .npz, a datasets folder, an image, a recording (.wav, "
+    ".flac), or a folder of"
+)
 
 
 def required(help: str, *flags: str) -> Any:
@@ -43,7 +47,7 @@ def required(help: str, *flags: str) -> Any:
     return option(help, *flags, default=MISSING)
 
 
-DATA = required(f"Inputs: {INPUT_FILES} images.")
+DATA = required(f"Inputs: {INPUT_FILES} them.")
 FOLDER = required("New folder to write.", "--output", "-o")
 FILE = required("New file to write.", "--output", "-o")
 TARGET = option("Target to use instead of the one that the bundle was compiled for.", default="")

@@ -16,6 +16,8 @@ import numpy as np
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
 from atlasc.loading import IDS, LONG, MASK, SEGMENTS
+from atlasc.loading.audio import reading as recordings
+from atlasc.loading.audio.inputs import AUDIO, audio_in_memory, audio_of_rows, load_audio
 from atlasc.loading.images.inputs import images_in_memory, load_images
 from atlasc.loading.images.reading import SUFFIXES
 from atlasc.loading.inputs import Inputs, checked
@@ -50,11 +52,13 @@ def inputs_of(
             - a path: `.txt` (a text a line); `.jsonl`, `.csv`, `.tsv`, `.parquet` or a folder that
               `datasets` wrote (rows of `text`, of the two texts of a pair, see ``rows.TEXTS``, or
               of `input_ids` and further inputs of the model, each with an optional `label`);
-              `.npz` (arrays named like the model's inputs, with optional `labels`); an image, or a
-              folder of images (in a folder for each label, or in one);
+              `.npz` (arrays named like the model's inputs, with optional `labels`); an image or a
+              recording, or a folder of them (in a folder for each label, or in one); rows with the
+              paths of recordings, see ``audio_of_rows``;
             - a sequence of texts, of pairs of texts, of lists of token ids, or of mappings like the
               lines of `.jsonl`;
             - one or several images: see :func:`atlasc.loading.images.inputs.images_in_memory`;
+            - one or several recordings: see :func:`atlasc.loading.audio.inputs.audio_in_memory`;
             - the output of a tokenizer, or other columns by name; a DataFrame or a Series, a data
               set of `datasets`, a loader or another iterable of rows or of batches;
             - an array or a tensor of the model's main input, or a mapping by input name as in
@@ -82,6 +86,10 @@ def inputs_of(
     main = model.input_names[0]
     if main == "pixel_values":
         found = images_in_memory(data, model)
+        if found is not None:
+            return checked(found, model)
+    if main in AUDIO:
+        found = audio_in_memory(data, model, long)
         if found is not None:
             return checked(found, model)
     known = memory.plain(data)
@@ -129,7 +137,11 @@ def _from_file(
         arrays = read_npz(source, MAX_ARRAYS, what="data")
         return _chosen(_from_arrays(arrays, model, lengths, str(source)), choice)
     dataset = source.is_dir() and tables.is_dataset(source)
-    if dataset or (suffix in tables.READERS and not source.is_dir()):
+    table = dataset or (suffix in tables.READERS and not source.is_dir())
+    audio = main in AUDIO and (table or source.is_dir()) and suffix != ".txt"
+    if suffix in recordings.SUFFIXES or audio:
+        have, needed = "recordings", main if main in AUDIO else AUDIO[0]
+    elif table:
         have, needed = "texts" if suffix == ".txt" else "texts or ids", IDS
     elif source.is_dir() or suffix in SUFFIXES:
         have, needed = "images", "pixel_values"
@@ -137,7 +149,7 @@ def _from_file(
         raise AtlasError(
             f"data {source} has an unknown format",
             remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an image "
-            f"or a folder of them: {', '.join(SUFFIXES)}",
+            f"or a recording or a folder of them: {', '.join(SUFFIXES + recordings.SUFFIXES)}",
         )
     if main != needed:
         raise AtlasError(
@@ -146,11 +158,17 @@ def _from_file(
         )
     if have == "images":
         return checked(load_images(source, model, choice), model)
+    if have == "recordings" and not table:
+        return checked(load_audio(source, model, lengths[1], choice), model)
     rows, notes = tables.read_rows(source)
     named, wanted = list(rows.items()), list(choice(len(rows)))
     distinct = list(dict.fromkeys(wanted))
     rows = dict(named[number] for number in distinct)
-    inputs = _from_rows(rows, model, lengths, partial, notes)
+    if have == "recordings":
+        inputs = checked(audio_of_rows(rows, source.parent, model, lengths[1]), model)
+        inputs = replace(inputs, notes=(*notes, *inputs.notes))
+    else:
+        inputs = _from_rows(rows, model, lengths, partial, notes)
     return inputs if distinct == wanted else inputs.take([distinct.index(n) for n in wanted])
 
 

@@ -1,7 +1,7 @@
 """Loading of pretrained models. Nothing in a model's files is executed, and nothing is fetched.
 
 A model is a HuggingFace directory (or the name of one in the local HuggingFace cache), a directory
-with only a `config.json`, a `.pt2` archive of `torch.export`, or a `.pt` file.
+with only a `config.json`, a `.gguf` file, a `.pt2` archive of `torch.export`, or a `.pt` file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
 from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.model_files.adapters import check_adapter
-from atlasc.loading.model_files.directories import model_directory
+from atlasc.loading.model_files.directories import GGUF, ONNX, gguf_file, model_directory
+from atlasc.loading.model_files.gguf_files import load_gguf
 from atlasc.loading.model_files.huggingface import (
     SAVE_REMEDY,
     build,
@@ -32,6 +33,7 @@ from atlasc.loading.model_files.huggingface import (
     tokenizer_errors,
 )
 from atlasc.loading.model_files.parts import encoder_of, sentence_encoder
+from atlasc.loading.model_files.saved import saved_parts
 from atlasc.loading.model_files.sentence import Sentences, sentences_of
 from atlasc.loading.model_files.torch_files import Shape, load_exported_program, load_pt
 from atlasc.loading.model_files.weights import load_weights
@@ -231,8 +233,8 @@ def model_of(
     Args:
         model: see `load_model`, or a module.
         tokenizer, processor: HuggingFace objects with ``save_pretrained``; only for a module in
-            memory. The processor of a model that reads images is its image processor, or a whole
-            processor with an image processor in it.
+            memory. The processor of a model that reads images or recordings is its image
+            processor or feature extractor, or a whole processor that has one.
         trust_pickle: see `load_model`.
         note: called when a wrapper is replaced by the model inside.
 
@@ -257,8 +259,8 @@ def model_of(
             return load_model(model, trust_pickle=trust_pickle, note=note)
         raise AtlasError(
             f"a {type(model).__name__} is not a model",
-            remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .pt2 or a "
-            ".pt",
+            remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .gguf, a "
+            ".pt2 or a .pt",
         )
     model, left = encoder_of(unwrapped(model, note))
     tensors = (*model.parameters(), *model.buffers())
@@ -271,17 +273,8 @@ def model_of(
     config: Any = getattr(module, "config", None)
     config = config if hasattr(config, "save_pretrained") else None
     known = str(getattr(config, "name_or_path", "") or "").rstrip("/")
-    name = Path(known).name or type(module).__name__
-    kept = TemporaryDirectory(prefix="atlasc-model-")
-    folder = Path(kept.name) / (re.sub(r"[^\w-]+", "_", name, flags=re.ASCII) or "model")
-    folder.mkdir()
     parts = {"config": config, "tokenizer": tokenizer, "processor": processor}
-    for what, part in parts.items():
-        if part is not None:
-            remedy = f"give the {what} of a HuggingFace model, which has save_pretrained"
-            whole = f"the {what} cannot be saved for the clients of the program"
-            with explained(whole, remedy=remedy), quiet_transformers():
-                part.save_pretrained(str(folder))
+    kept, folder = saved_parts(Path(known).name or type(module).__name__, parts)
     return LoadedModel(module, _kind(config), config, folder, kept=kept, notes=tuple(left))
 
 
@@ -295,12 +288,12 @@ def load_model(
     """Load a model in float32 on the CPU, without running code from its files.
 
     Args:
-        reference: a HuggingFace directory, a name in the local HuggingFace cache, a `.pt2`
-            archive, or a `.pt` file: a state dictionary with a config.json beside it, or a trusted
-            pickle.
+        reference: a HuggingFace directory, a name in the local HuggingFace cache, a `.gguf` file
+            or a folder with one, a `.pt2` archive, or a `.pt` file: a state dictionary with a
+            config.json beside it, or a trusted pickle.
         trust_pickle: unpickle a `.pt` file, although this can run any code.
-        weights: False builds the architecture from `config.json` alone, on the `meta` device,
-            without memory for the weights.
+        weights: False builds the architecture from `config.json`, or from the header of a `.gguf`
+            file, on the `meta` device, without memory for the weights.
         note: called with notes on files of the model that are not read.
 
     Raises:
@@ -311,13 +304,19 @@ def load_model(
     path = Path(reference).expanduser()
     suffix = "" if path.is_dir() else path.suffix
     is_pickle = suffix in (".pt", ".pth", ".bin")
-    if (is_pickle or suffix == ".pt2") and not path.is_file():
+    if (is_pickle or suffix in (".pt2", GGUF, ONNX)) and not path.is_file():
         raise AtlasError(
             f"model file {path} does not exist", remedy="check the path for a misspelling"
         )
     if suffix == ".pt2":
         program, module, shapes = load_exported_program(path)
         return LoadedModel(module, "exported", None, path, exported=program, shapes=shapes)
+    if (gguf := gguf_file(path)) is not None:
+        whole, folder, kept, notes = load_gguf(gguf, weights=weights)
+        part, left = encoder_of(whole)
+        kind = _kind(whole.config)
+        notes += left
+        return LoadedModel(part.eval(), kind, whole.config, folder, kept=kept, notes=tuple(notes))
     tensors = load_pt(path, trust_pickle=trust_pickle) if is_pickle else None
     if isinstance(tensors, torch.nn.Module):
         config: Any = getattr(tensors, "config", None)

@@ -75,7 +75,7 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
     for member, (what, remedy) in REFUSED.items():
         if member in raw:
             raise AtlasError(what, where=f"{path}: {member}", remedy=remedy)
-    _check_sizes(raw, path)
+    check_sizes(raw, path)
     named = raw.get("architectures") or []
     names = named if isinstance(named, list) else [named]
     if raw["model_type"] not in transformers.CONFIG_MAPPING:
@@ -85,13 +85,13 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
         if contradictory_labels(raw):  # like transformers before version 5
             config.id2label = {int(number): name for number, name in raw["id2label"].items()}
     base = transformers.AutoModel._model_mapping.get(type(config), None)
-    model_class = _class_named(str(names[0]), config) if names else base
+    model_class = class_named(str(names[0]), config) if names else base
     if model_class is None:
         raise _unknown_architecture(f"architecture {names[0] if names else 'none'}", path)
     return config, model_class
 
 
-def _class_named(name: str, config: PretrainedConfig) -> Any:
+def class_named(name: str, config: PretrainedConfig) -> Any:
     """The class of a model for a config, or None.
 
     Many parts of models, such as the encoder of an encoder-decoder, are classes of a model's own
@@ -135,21 +135,22 @@ def labels_note(directory: Path, counts: tuple[int, int], found: int) -> tuple[s
     )
 
 
-def _check_sizes(raw: dict[str, Any], path: Path) -> None:
+def check_sizes(raw: dict[str, Any], path: Path) -> None:
+    """Raise AtlasError if a config has a size that no model has."""
     for name, value in leaves(raw):
         if type(value) is not int:
             continue
         limit = next(limit for pattern, limit in LIMITS if pattern.search(name))
         if not IDS.search(name) and abs(value) > limit:
             raise AtlasError(
-                f"config.json has a size that is too large: {name} is {value}",
+                f"{path.name} has a size that is too large: {name} is {value}",
                 where=str(path),
                 why=f"at most {limit} is allowed",
                 remedy=SAVE_REMEDY,
             )
         if value < -1 and COUNTS.search(name):  # some models write -1 for "no limit"
             raise AtlasError(
-                f"config.json has a negative size: {name} is {value}",
+                f"{path.name} has a negative size: {name} is {value}",
                 where=str(path),
                 remedy=SAVE_REMEDY,
             )

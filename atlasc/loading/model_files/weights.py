@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from atlasc.ir.errors import AtlasError, explained, first_line, named
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
 from atlasc.loading.model_files.adapters import without_adapter
+from atlasc.loading.model_files.directories import WEIGHTS
 from atlasc.loading.model_files.huggingface import (
     LOCAL,
     attention_of,
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig
 
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
-"""Files of weights; the first that exists counts. An index names several files."""
 MAX_INDEX = 64 * MIB
 SLACK = 1 << 26
 """Numbers of a model that its weight files leave out: masks, positions."""

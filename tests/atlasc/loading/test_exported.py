@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_files import pickled, tiny_bert
+from small_files import TINY, pickled, tiny_bert
 
 import atlasc
 from atlasc.ir.errors import AtlasError
@@ -340,3 +340,70 @@ def test_a_dropout_and_casts_in_an_archive(tmp_path: Path) -> None:
             wanted = model(torch.from_numpy(data["x"][:1])).numpy()
         found = compiled.run({"x": data["x"][:1]}).outputs["output"]
         np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+class Logits(torch.nn.Module):
+    """A model of transformers whose only output is an array, as `torch.export` likes it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(input_ids, attention_mask).logits
+        return logits
+
+
+def decoder() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "max_position_embeddings": 16, "use_cache": False}
+    return LlamaForCausalLM(LlamaConfig(**TINY, **sizes, num_key_value_heads=1)).eval()
+
+
+@pytest.mark.parametrize("make", [tiny_bert, decoder])
+@pytest.mark.parametrize("size", ["named", "auto"])
+def test_dynamic_batch_and_length(tmp_path: Path, make: Callable[[], Any], size: str) -> None:
+    """Of one archive, programs of several lengths and batches; each answers as the model."""
+    model = Logits(make())
+    ids = torch.ones(2, 6, dtype=torch.long)
+    dim = torch.export.Dim
+    sizes = {0: dim("batch", max=64), 1: dim("length", max=16)}
+    dynamic = sizes if size == "named" else {0: dim.AUTO, 1: dim.AUTO}
+    program = torch.export.export(
+        model, (ids, torch.ones_like(ids)), dynamic_shapes=(dynamic, dynamic), strict=False
+    )
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = load_model(tmp_path / "model.pt2")
+    assert set(loaded.shapes.values()) == {(None, None)}
+    many = np.random.default_rng(0).integers(3, 50, (24, 6)).tolist()
+    rows = [{"input_ids": row[: 3 + at % 4]} for at, row in enumerate(many)]
+    for length, batch in ((6, 1), (9, 2)):
+        compiled = atlasc.compile(
+            tmp_path / "model.pt2", data=rows, sequence_length=length, batch=batch, recipe="is",
+            target="sim",
+        )  # fmt: skip
+        found = compiled.run(rows[:4])
+        arrays = {name: torch.as_tensor(array) for name, array in found.inputs.arrays.items()}
+        assert arrays["input_ids"].shape == (4, length)
+        with torch.no_grad():
+            expected = model(**arrays)
+        answer = torch.as_tensor(found.outputs["output"])
+        if answer.ndim == 3:  # what stands at padding means nothing
+            kept = arrays["attention_mask"][..., None].bool()
+            answer, expected = answer * kept, expected * kept
+        torch.testing.assert_close(answer, expected, atol=1e-2, rtol=0, check_dtype=False)
+    if size == "named":
+        with pytest.raises(AtlasError, match=r"not exported for input_ids \[1, 40\](.|\n)*<= 16"):
+            atlasc.compile(tmp_path / "model.pt2", data=rows, sequence_length=40, recipe="is")
+
+
+def test_a_size_that_is_not_dynamic_is_named(tmp_path: Path) -> None:
+    rows = [{"input_ids": [3, 4, 5 + row]} for row in range(4)]
+    dynamic = export(tmp_path / "batch.pt2", dynamic=True)
+    with pytest.raises(AtlasError, match="length 12 does not fit(.|\n)*was exported for 8"):
+        atlasc.compile(dynamic, data=rows, sequence_length=12, recipe="is")
+    fixed = export(tmp_path / "fixed.pt2")
+    with pytest.raises(AtlasError, match=r"exported for(.|\n)*--batch chooses the first extent"):
+        atlasc.compile(fixed, data=rows, recipe="is")

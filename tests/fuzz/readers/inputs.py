@@ -86,6 +86,21 @@ def _read(path: Path) -> object:
     return inputs_of(path, model, None if model is IMAGES else 8).digest()
 
 
+def _recordings(folder: Path) -> list[Path]:
+    import soundfile
+
+    samples = np.sin(np.arange(900) / 5) / 2
+    for name in ("a.wav", "b.flac"):
+        soundfile.write(folder / name, samples, 16_000)
+    return [folder / name for name in ("a.wav", "b.flac")]
+
+
+def _recorded(path: Path) -> object:
+    from atlasc.loading.audio.reading import read_recording
+
+    return len(read_recording(path, path.name, 16_000, [].append))
+
+
 def _scaled(folder: Path) -> object:
     return inputs_of(folder / "a.png", _model("pixel_values", "1, 8, 8", "f64", folder)).digest()
 
@@ -114,5 +129,6 @@ READERS = [
     Reader("parquet", _parquet, _read, 500),
     Reader("txt", files({"texts.txt": "a cat sat\n\nthe mat\n1 2 3\n"}), _read, 3000),
     Reader("image", _image_files, _read, 1500),
+    Reader("audio", _recordings, _recorded, 1500),
     Reader("preprocessor", _scaling, _scaled, 1000),
 ]

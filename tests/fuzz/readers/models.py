@@ -67,9 +67,21 @@ def _torch_file(path: Path) -> object:
     return sorted(map(str, load_pt(path)))
 
 
+def _ggufs(folder: Path) -> list[Path]:
+    from tests.atlasc.loading.small_gguf import small_llama, write_gguf
+
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    return [write_gguf(folder / "m.gguf", small_llama(**sizes, num_key_value_heads=1))]
+
+
+def _gguf(path: Path) -> object:
+    return load_model(path).kind
+
+
 READERS = [
     Reader("config", _configs, _config, 15),
     Reader("model-directory", _directories, _directory, 10),
     Reader("pt2", _archives, _archive, 5),
     Reader("pt", _torch_files, _torch_file, 100),
+    Reader("gguf", _ggufs, _gguf, 50),
 ]

@@ -1,0 +1,1 @@
+"""Recordings as inputs, through the feature extractors of transformers."""
