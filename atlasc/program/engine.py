@@ -265,8 +265,8 @@ class Engine(ABC, Generic[Ct]):
             ciphertext: at level 0.
             level: of the result, from the first one of CoeffsToSlots to the top. The slots are
                 coefficients over the scale of this level, which is q0 at the top.
-            copies: the result is the sum of its rotations by all multiples of slots / copies; 1, or
-                ``LEAST_COPIES``.
+            copies: 1, or ``LEAST_COPIES``. The result is the mean of its rotations by all multiples
+                of slots / copies.
         """
         self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
 

@@ -332,7 +332,7 @@ Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level, std::size_t
     }
     const std::size_t limbs = limbs_of(level);
     auto polys = std::make_shared<Polys>(
-        (copies == 1 ? raised : raised_sum)(ring_, *canonical(x).polys, role_.keys, limbs));
+        (copies == 1 ? raised : raised_mean)(ring_, *canonical(x).polys, role_.keys, limbs));
     return held(std::move(polys), level, limbs, scale_of(level));
 }
 

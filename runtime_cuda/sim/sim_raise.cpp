@@ -77,15 +77,15 @@ Ciphertext SimEngine::raise_modulus(const Ciphertext& x, int level, std::size_t 
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     const ComplexVector one = slots_of(raised(message, moduli.primes[0], unit, random_));
-    ComplexVector sum(one.size(), 0.0);
+    ComplexVector mean(one.size(), 0.0);
     const std::size_t period = slots() / copies;
     for (std::size_t slot = 0; slot < slots(); ++slot) {
-        sum[slot % period] += one[slot];
+        mean[slot % period] += one[slot] / static_cast<double>(copies);
     }
     for (std::size_t slot = period; slot < slots(); ++slot) {
-        sum[slot] = sum[slot - period];
+        mean[slot] = mean[slot - period];
     }
-    return std::make_shared<Slots>(std::move(sum), level);
+    return std::make_shared<Slots>(std::move(mean), level);
 }
 
 }  // namespace atlasc::sim

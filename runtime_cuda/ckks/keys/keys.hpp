@@ -24,7 +24,7 @@ struct EvaluationKeys {
     /// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux
     /// 2022, section 3): from the dense secret to a sparse one, modulo q_0 and the first special
     /// prime alone, and back at the top level, where what was raised is still as small as a digit.
-    /// And back for the sum of copies, whose digits are the parts that raise.hpp names.
+    /// And back for the mean of copies, whose digits are the parts that raise.hpp names.
     std::optional<SwitchKey> to_sparse;
     std::optional<SwitchKey> to_dense;
     std::optional<SwitchKey> copies_to_dense;

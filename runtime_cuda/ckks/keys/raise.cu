@@ -34,8 +34,8 @@ struct SmallProduct {
     }
 };
 
-/// raised_copies times what coefficients modulo q_0 have of powers of X^raised_copies.
-struct SumOfCopies {
+/// What coefficients modulo q_0 have of powers of X^raised_copies.
+struct MeanOfCopies {
     int log_degree;
     const Prime* primes;
     const Word* coefficients;
@@ -43,10 +43,9 @@ struct SumOfCopies {
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t place = at & ((std::size_t{1} << log_degree) - 1);
-        const Prime& q = primes[at >> log_degree];
         out[at] = (place & (raised_copies - 1)) != 0
                       ? 0
-                      : multiply(lift(coefficients[place], primes[0], q), raised_copies, q);
+                      : lift(coefficients[place], primes[0], primes[at >> log_degree]);
     }
 };
 
@@ -74,7 +73,7 @@ struct DigitsOfCopies {
         const bool wraps = place < digit;  // X^N = -1
         const std::size_t from = wraps ? place + (std::size_t{1} << log_degree) - digit
                                        : place - digit;
-        const Word x = multiply(lift(coefficients[from], primes[0], q), raised_copies, q);
+        const Word x = lift(coefficients[from], primes[0], q);
         out[at] = wraps ? negate(x, q) : x;
     }
 };
@@ -134,7 +133,7 @@ Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::
                     times_special(ring, first.get(), nullptr, limbs));
 }
 
-Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
+Polys raised_mean(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
     const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
     const std::size_t extended = limbs + ring.size_p();
     const int log_run = std::min(log_raised_copies, most_log_run(ring.log_degree()));
@@ -143,8 +142,8 @@ Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, s
     const Words first = ring.polynomial(limbs);
     ring.backward(coefficients.get(), sparse.part(0), 1);
     launch(first.size(),
-           SumOfCopies{ring.log_degree(), ring.primes(), coefficients.get(), first.get()},
-           "sum of copies");
+           MeanOfCopies{ring.log_degree(), ring.primes(), coefficients.get(), first.get()},
+           "mean of copies");
     ring.forward(first.get(), limbs);
     const Digits digits{limbs, raised_copies, raised_copies * size,
                         Words(ring.memory(), raised_copies * size), log_run};
@@ -152,7 +151,7 @@ Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, s
     launch(digits.words.size(),
            DigitsOfCopies{ring.log_degree(), log_run, limbs, extended, ring.size_q(), ring.primes(),
                           coefficients.get(), digits.words.get()},
-           "digits of a sum of copies");
+           "digits of a mean of copies");
     for (std::size_t digit = 0; digit < raised_copies;) {
         Limbs values{extended, 0, limbs, log_run};
         while (digit < raised_copies && values.polynomials < together()) {

@@ -10,11 +10,11 @@ namespace atlasc::ckks {
 /// read as integers. docs/bootstrapping.md.
 Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs);
 
-/// The sum of its rotations by all multiples of slots / k, for k = raised_copies. The sum of the
-/// rotations of a polynomial f is k times what f has of powers of X^k: k [f]. With the sparse secret
-/// as the sum of X^j t_j(X^k), that of c0 + c1 s is k [c0] + the sum of k [c1 X^j] t_j(X^k). So the
-/// digits are k [c1 X^j], with no key switch for a rotation. They are polynomials in X^k, and their
-/// transforms short where a device has short ones.
-Polys raised_sum(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs);
+/// The mean of its rotations by all multiples of slots / k, for k = raised_copies. The mean of the
+/// rotations of a polynomial f is what f has of powers of X^k: [f]. With the sparse secret as the sum
+/// of X^j t_j(X^k), that of c0 + c1 s is [c0] + the sum of [c1 X^j] t_j(X^k). So the digits are
+/// [c1 X^j], with no key switch for a rotation. They are polynomials in X^k, and their transforms
+/// short where a device has short ones.
+Polys raised_mean(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs);
 
 }  // namespace atlasc::ckks

@@ -1,6 +1,6 @@
-// Products of digits and keys, a limb at a time.
+#include "devices/host/inner_products.hpp"
+
 #include <algorithm>
-#include <vector>
 
 #include "devices/host/fast_kernels.hpp"
 #include "atlasc/base/threads.hpp"
@@ -10,7 +10,7 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr std::size_t most_places = 4096;  ///< numbers of a limb that are computed at a time
+constexpr std::size_t most_spread = 512;  ///< places whose runs are spread at a time
 
 /// Neighbours of which one of each run is stored.
 void spread_runs(const Word* in, int log_run, std::size_t length, Word* out) {
@@ -19,92 +19,115 @@ void spread_runs(const Word* in, int log_run, std::size_t length, Word* out) {
     }
 }
 
-/// What a thread computes before X^galois, and digits whose runs are spread.
-struct Scratch {
-    std::vector<Word> straight;
-    std::vector<Word> spread;
-};
-
-/// A limb, which X^galois mixes. `from` is the permutation, or empty where there is none.
-void multiply_limb(const InnerProduct& kernel, std::size_t limb,
-                   const std::vector<std::uint32_t>& from, Scratch& scratch) {
-    const std::size_t degree = std::size_t{1} << kernel.log_degree;
+/// Both parts of a product before X^galois, at places of a limb.
+void straight_product(const InnerProduct& kernel, std::size_t limb, std::size_t first,
+                      std::size_t length, Word* b, Word* a, const Prime& q) {
+    static thread_local std::vector<Word> spread;
     const std::size_t extended = (kernel.limbs + kernel.size_p) << kernel.log_degree;
     const bool runs = kernel.log_run != 0;
-    const std::size_t room = std::min(runs ? most_places / 8 : most_places, degree);
-    const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
-    const std::size_t start = limb << kernel.log_degree;
-    if (cpu_for(q.value) == Cpu::portable) {
-        for (std::size_t at = start; at < start + degree; ++at) {
-            kernel(at);
-        }
-        return;
-    }
-    scratch.straight.resize(2 * degree);
-    scratch.spread.resize(runs ? kernel.digits * room : 0);
-    Word* straight = scratch.straight.data();
-    Word* spread = scratch.spread.data();
+    const std::size_t room = runs ? std::min(most_spread, length) : length;
+    spread.resize(runs ? kernel.digits * room : 0);
     const std::size_t key_limb =
         limb < kernel.limbs ? limb : kernel.packing.limbs + limb - kernel.limbs;
     const Word* key =
         kernel.digits == 0 ? nullptr : kernel.key_words + kernel.packing.start(key_limb);
     const Addends& addends = kernel.addends;
     const bool added = limb < addends.limbs;
-    for (std::size_t first = 0; first < degree; first += room) {
-        const std::size_t at = start + first;
+    for (std::size_t done = 0; done < length; done += room) {
+        const std::size_t at = (limb << kernel.log_degree) + first + done;
         for (std::size_t digit = 0; digit < (runs ? kernel.digits : 0); ++digit) {
             spread_runs(kernel.digit_words + ((digit * extended + at) >> kernel.log_run),
-                        kernel.log_run, room, spread + digit * room);
+                        kernel.log_run, room, spread.data() + digit * room);
         }
         lanes::inner_product(
-            straight + first, straight + degree + first,
-            runs ? spread : kernel.digit_words + at, runs ? room : extended,
-            {key, kernel.packing.bits(key_limb), first}, kernel.packing.words(), kernel.digits,
+            b + done, a + done, runs ? spread.data() : kernel.digit_words + at,
+            runs ? room : extended, {key, kernel.packing.bits(key_limb), first + done},
+            kernel.packing.words(), kernel.digits,
             {added ? addends.first + at : nullptr,
              added && addends.second != nullptr ? addends.second + at : nullptr,
              added && addends.factors != nullptr ? addends.factors[limb] : 1},
             room, q);
     }
-    for (std::size_t part = 0; part < 2; ++part) {
-        lanes::permute(kernel.out + part * extended + start, straight + part * degree,
-                       from.empty() ? nullptr : from.data(), kernel.accumulate, degree, q);
-    }
 }
 
-std::vector<std::uint32_t> permutation_of(const InnerProduct& kernel) {
-    return kernel.back == 1 ? std::vector<std::uint32_t>()
-                            : permutation(kernel.log_degree, kernel.galois);
+/// Calls work(limb, first place, prime) for all tiles of a kernel's result. Places of limbs whose prime
+/// has no fast kernels get the kernel itself.
+template <typename Kernel, typename Work>
+void each_tile(std::size_t count, const Kernel& kernel, const Work& work) {
+    const Tiling tiling(kernel.log_degree);
+    const auto run = [&](std::size_t begin, std::size_t end) {
+        for (std::size_t number = begin; number < end; ++number) {
+            const std::size_t limb = number / tiling.in_limb;
+            const std::size_t first = number % tiling.in_limb * tiling.tile;
+            const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
+            if (cpu_for(q.value) != Cpu::portable) {
+                work(limb, first, tiling.tile, q);
+                continue;
+            }
+            const std::size_t start = (limb << kernel.log_degree) + first;
+            for (std::size_t at = start; at < start + tiling.tile; ++at) {
+                kernel(at);
+            }
+        }
+    };
+    parallel(count / tiling.tile, tiles_at_once, run);
 }
 
 }  // namespace
 
+Tiling::Tiling(int log_degree)
+    : tile(std::min(most_in_tile, std::size_t{1} << log_degree)),
+      in_limb((std::size_t{1} << log_degree) / tile) {}
+
+std::vector<std::uint32_t> places_of(const InnerProduct& kernel) {
+    return kernel.galois == 1 ? std::vector<std::uint32_t>()
+                              : permutation(kernel.log_degree, kernel.galois);
+}
+
+void turned_product(const InnerProduct& kernel, std::size_t limb, std::size_t first, std::size_t tile,
+                    const std::vector<std::uint32_t>& from, bool accumulate, Word* b, Word* a,
+                    const Prime& q) {
+    if (from.empty() && !accumulate) {
+        straight_product(kernel, limb, first, tile, b, a, q);
+        return;
+    }
+    alignas(64) static thread_local Word straight[2 * most_in_tile];
+    alignas(64) static thread_local std::uint32_t within[most_in_tile];
+    const std::size_t source = from.empty() ? first : from[first] / tile * tile;
+    straight_product(kernel, limb, source, tile, straight, straight + tile, q);
+    for (std::size_t place = 0; place < (from.empty() ? 0 : tile); ++place) {
+        within[place] = from[first + place] - static_cast<std::uint32_t>(source);
+    }
+    const std::uint32_t* order = from.empty() ? nullptr : within;
+    lanes::permute(b, straight, order, accumulate, tile, q);
+    lanes::permute(a, straight + tile, order, accumulate, tile, q);
+}
+
 void launch(std::size_t count, const InnerProduct& kernel, const char*) {
-    const std::vector<std::uint32_t> from = permutation_of(kernel);
-    parallel(count >> kernel.log_degree, 1, [&](std::size_t begin, std::size_t end) {
-        static thread_local Scratch scratch;
-        for (std::size_t limb = begin; limb < end; ++limb) {
-            multiply_limb(kernel, limb, from, scratch);
-        }
-    });
+    const std::vector<std::uint32_t> from = places_of(kernel);
+    const std::size_t part = (kernel.limbs + kernel.size_p) << kernel.log_degree;
+    each_tile(count, kernel,
+              [&](std::size_t limb, std::size_t first, std::size_t tile, const Prime& q) {
+                  Word* out = kernel.out + (limb << kernel.log_degree) + first;
+                  turned_product(kernel, limb, first, tile, from, kernel.accumulate, out, out + part,
+                                 q);
+              });
 }
 
 void launch(std::size_t count, const InnerProducts& kernel, const char*) {
-    std::vector<InnerProduct> terms(kernel.terms, kernel.terms + kernel.count);
     std::vector<std::vector<std::uint32_t>> from;
-    for (InnerProduct& term : terms) {
-        term.accumulate = kernel.accumulate || !from.empty();
-        term.out = kernel.out;
-        from.push_back(permutation_of(term));
+    for (std::size_t at = 0; at < kernel.count; ++at) {
+        from.push_back(places_of(kernel.terms[at]));
     }
-    // All terms of a limb in turn: their sum stays in a near cache, and so do digits that they share.
-    parallel(count >> kernel.log_degree, 1, [&](std::size_t begin, std::size_t end) {
-        static thread_local Scratch scratch;
-        for (std::size_t limb = begin; limb < end; ++limb) {
-            for (std::size_t at = 0; at < terms.size(); ++at) {
-                multiply_limb(terms[at], limb, from[at], scratch);
-            }
-        }
-    });
+    const std::size_t part = (kernel.limbs + kernel.size_p) << kernel.log_degree;
+    each_tile(count, kernel,
+              [&](std::size_t limb, std::size_t first, std::size_t tile, const Prime& q) {
+                  Word* out = kernel.out + (limb << kernel.log_degree) + first;
+                  for (std::size_t at = 0; at < kernel.count; ++at) {
+                      turned_product(kernel.terms[at], limb, first, tile, from[at],
+                                     kernel.accumulate || at != 0, out, out + part, q);
+                  }
+              });
 }
 
 }  // namespace atlasc::ckks

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "devices/host/fast_kernels.hpp"
+#include "devices/host/inner_products.hpp"
 #include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
 #include "atlasc/base/threads.hpp"
@@ -14,10 +15,8 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr std::size_t most_in_tile = 2048;
-constexpr std::size_t tiles_at_once = 8;  ///< of a thread: neighbours share lines of plaintexts
-constexpr std::size_t row_block = 4;      ///< rows of a matrix product come in so many
-constexpr std::size_t few_sums = 2;       ///< which leave half of a block empty
+constexpr std::size_t row_block = 4;  ///< rows of a matrix product come in so many
+constexpr std::size_t few_sums = 2;   ///< which leave half of a block empty
 
 struct Tiles {
     const RotatedProducts& kernel;
@@ -28,7 +27,7 @@ struct Tiles {
 
     explicit Tiles(const RotatedProducts& kernel)
         : kernel(kernel),
-          tile(std::min(most_in_tile, std::size_t{1} << kernel.log_degree)),
+          tile(Tiling(kernel.log_degree).tile),
           run(tile),
           rows((kernel.sums + row_block - 1) / row_block * row_block) {
         for (std::size_t at = 0; at < kernel.sums * kernel.count; ++at) {
@@ -38,47 +37,15 @@ struct Tiles {
             }
         }
         for (std::size_t at = 0; at < kernel.count; ++at) {
-            const std::uint32_t galois = kernel.babies[at].galois;
-            if (kernel.babies[at].digits != 0 && from.count(galois) == 0) {
-                from.emplace(galois, permutation(kernel.log_degree, galois));
+            const InnerProduct& baby = kernel.babies[at];
+            if (from.count(baby.galois) == 0) {
+                from.emplace(baby.galois, places_of(baby));
             }
         }
     }
 
     /// Parts of neighbouring rows would lie a power of two apart, and push each other out of the cache.
     std::size_t part() const { return tile + 8; }
-
-    /// Both parts of a baby at the places from `first` on of a limb.
-    void make(const InnerProduct& baby, std::size_t limb, std::size_t first, Word* straight,
-              Word* out, const Prime& q) const {
-        const std::size_t start = limb << kernel.log_degree;
-        const bool turns = baby.digits != 0;
-        const std::uint32_t* places = turns ? from.at(baby.galois).data() + first : nullptr;
-        const std::size_t source = turns ? places[0] / tile * tile : first;
-        const std::size_t at = start + source;
-        const bool added = limb < baby.addends.limbs;
-        const std::size_t key_limb =
-            limb < kernel.limbs ? limb : baby.packing.limbs + limb - kernel.limbs;
-        Word* b = turns ? straight : out;
-        Word* a = turns ? straight + tile : out + part();
-        lanes::inner_product(
-            b, a, baby.digit_words + (turns ? at : 0), kernel.extended() << kernel.log_degree,
-            {baby.key_words + (turns ? baby.packing.start(key_limb) : 0),
-             baby.packing.bits(key_limb), source},
-            baby.packing.words(), baby.digits,
-            {added ? baby.addends.first + at : nullptr,
-             added && baby.addends.second != nullptr ? baby.addends.second + at : nullptr,
-             added && baby.addends.factors != nullptr ? baby.addends.factors[limb] : 1},
-            tile, q);
-        if (turns) {
-            std::uint32_t within[most_in_tile];
-            for (std::size_t place = 0; place < tile; ++place) {
-                within[place] = places[place] - static_cast<std::uint32_t>(source);
-            }
-            lanes::permute(out, b, within, false, tile, q);
-            lanes::permute(out + part(), a, within, false, tile, q);
-        }
-    }
 
     /// Sums of products for a tile, one after another.
     void sum_up(const Word* babies, std::size_t at, const Prime& q) const {
@@ -124,7 +91,6 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
     parallel(kernel.extended() * in_limb, tiles_at_once, [&](std::size_t begin, std::size_t end) {
         const std::size_t size = kernel.count * tiles.rows;
         std::vector<Word> babies(kernel.count * 2 * tiles.part());
-        std::vector<Word> straight(2 * tile);
         std::vector<Word> factors(tile / tiles.run * size, 0);
         std::vector<Word> unused(tile);
         for (std::size_t number = begin; number < end; ++number) {
@@ -133,8 +99,10 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
             const std::size_t at = (limb << kernel.log_degree) + first;
             const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
             for (std::size_t baby = 0; baby < kernel.count; ++baby) {
-                tiles.make(kernel.babies[baby], limb, first, straight.data(),
-                           babies.data() + baby * 2 * tiles.part(), q);
+                const InnerProduct& product = kernel.babies[baby];
+                Word* out = babies.data() + baby * 2 * tiles.part();
+                turned_product(product, limb, first, tile, tiles.from.at(product.galois), false, out,
+                               out + tiles.part(), q);
             }
             if (kernel.sums <= few_sums) {
                 tiles.sum_up(babies.data(), at, q);

@@ -151,7 +151,7 @@ public:
     /// ModRaise, which follows SlotsToCoeffs in a bootstrap: a ciphertext that has only q0 left, at a level of
     /// CoeffsToSlots or at the top. At scale q0 its slots are U (I + e): I are random integers, and e
     /// are the message's coefficients times scale/q0. They are at the scale of the level, which is q0
-    /// at the top. The result is the sum of its rotations by all multiples of slots / copies, at
+    /// at the top. The result is the mean of its rotations by all multiples of slots / copies, at
     /// which slots that repeat are equal: 1 or 16 copies.
     virtual Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) = 0;
 

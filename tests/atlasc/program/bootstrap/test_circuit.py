@@ -64,7 +64,7 @@ class PaperEngine(Engine[Slots]):
         self.integers = max(self.integers, float(np.abs(coefficients).max()))
         unit = 2.0 ** (self.chosen.log_scales[-1] - self.chosen.log_scales[level])
         whole = unit * slots_of(coefficients)
-        return Slots(np.tile(whole.reshape(copies, -1).sum(0), copies), level)
+        return Slots(np.tile(whole.reshape(copies, -1).mean(0), copies), level)
 
     def add(self, left: Slots, right: Slots) -> Slots:
         return Slots(left.values + right.values, min(left.level, right.level))
