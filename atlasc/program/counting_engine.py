@@ -15,10 +15,10 @@ from typing import Any, Literal, NoReturn, get_args
 from weakref import WeakKeyDictionary
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Engine, TransformTerm, Vector, is_narrow
+from atlasc.program.engine import Engine, Vector, is_narrow
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Slots
-from atlasc.program.transform_work import TransformKind, TransformWork
+from atlasc.program.transform_work import TransformKind, TransformTerm, TransformWork
 
 CostKind = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",

@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,40 +39,13 @@ from numpy.typing import NDArray
 from atlasc.ir.errors import AtlasError
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Argument, Slots, built
+from atlasc.program.transform_work import TransformTerm
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
 
 Plaintext: TypeAlias = NDArray[np.float64] | NDArray[np.complex128] | float
 """The other factor of a plaintext product: real or complex slots, or one number for all."""
-
-
-class TransformTerm(NamedTuple):
-    """A product of a :meth:`Engine.transform`, ``rotate(rotate(operand, baby) · value, giant)``.
-
-    Attributes:
-        value: a vector; of an engine that plays nothing, its descriptor.
-        operand: number of the ciphertext.
-        result: number of the sum that the product belongs to.
-    """
-
-    baby: int
-    giant: int
-    value: Any
-    operand: int = 0
-    result: int = 0
-
-    def places(self, slots: int) -> tuple[int, int]:
-        """Where slot 0 comes from and goes to, in the slots of all operands and of all results, one
-        after another.
-        """
-        return self.operand * slots + self.baby % slots, self.result * slots + self.giant % slots
-
-    @classmethod
-    def at(cls, places: tuple[int, int], value: Any, slots: int) -> TransformTerm:
-        """The term of two places."""
-        (operand, baby), (result, giant) = (divmod(place, slots) for place in places)
-        return cls(baby, giant, value, operand, result)
 
 
 Ct = TypeVar("Ct")

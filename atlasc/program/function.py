@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from atlasc.ir.module import Op
 from atlasc.program.plaintexts import MASK, Plaintext, Slots
-
-if TYPE_CHECKING:
-    from atlasc.program.transform_work import TransformWork
+from atlasc.program.transform_work import TransformWork
 
 Primitive = Literal[
     "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "dot_plain",

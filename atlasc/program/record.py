@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from atlasc.program.engine import Engine, TransformTerm, Vector, results_of
+from atlasc.program.engine import Engine, Vector, results_of
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
-from atlasc.program.transform_work import TransformWork
+from atlasc.program.transform_work import TransformTerm, TransformWork
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What an engine does, and holds in memory, for one ``transform``.
+"""The terms of a ``transform``, and what an engine does, and holds in memory, for it.
 
 The engine ``cpu`` (``transform`` in ``runtime_cuda/ckks/engine_rotations.cpp``) makes all baby
 steps of its operands for up to ``MOST_STEPS`` giant steps at a time, and divides each result once.
@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.program.engine import TransformTerm
 from atlasc.program.plaintexts import Slots
 
 TransformKind = Literal[
@@ -30,6 +29,34 @@ LEAST_REPEATS = 16
 """How often plaintexts must repeat for rotated operands to be multiplied where they are made."""
 SHORT_REPEATS = 8
 """How often slots must repeat for an encoded plaintext to be kept once instead of for each copy."""
+
+
+class TransformTerm(NamedTuple):
+    """A product of a :meth:`Engine.transform`, ``rotate(rotate(operand, baby) · value, giant)``.
+
+    Attributes:
+        value: a vector; of an engine that plays nothing, its descriptor.
+        operand: number of the ciphertext.
+        result: number of the sum that the product belongs to.
+    """
+
+    baby: int
+    giant: int
+    value: Any
+    operand: int = 0
+    result: int = 0
+
+    def places(self, slots: int) -> tuple[int, int]:
+        """Where slot 0 comes from and goes to, in the slots of all operands and of all results, one
+        after another.
+        """
+        return self.operand * slots + self.baby % slots, self.result * slots + self.giant % slots
+
+    @classmethod
+    def at(cls, places: tuple[int, int], value: Any, slots: int) -> TransformTerm:
+        """The term of two places."""
+        (operand, baby), (result, giant) = (divmod(place, slots) for place in places)
+        return cls(baby, giant, value, operand, result)
 
 
 @dataclass(frozen=True)

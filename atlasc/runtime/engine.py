@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Ct, Engine, Plaintext, TransformTerm, Vector
+from atlasc.program.engine import Ct, Engine, Plaintext, Vector
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
 from atlasc.program.record_arrays import Recording
+from atlasc.program.transform_work import TransformTerm
 from atlasc.runtime.native import load_library, translated
 
 _IDENTITY = 32

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.engine import Engine, TransformTerm, Vector
+from atlasc.program.engine import Engine, Vector
+from atlasc.program.transform_work import TransformTerm
 
 LEFT = (1, 5, 64)
 

@@ -28,7 +28,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from atlasc.program.engine import TransformTerm
 from atlasc.program.plaintexts import (
     NOWHERE,
     Lookup,
@@ -38,6 +37,7 @@ from atlasc.program.plaintexts import (
     TableRotation,
     Term,
 )
+from atlasc.program.transform_work import TransformTerm
 
 Diagonals: TypeAlias = dict[int, Slots]
 """A matrix M as offset d >= 0 -> diagonal_d ``[slots]``: (M z)_p = sum_d diagonal_d[p] z_(p +

@@ -11,11 +11,11 @@ import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
-from atlasc.program.engine import TransformTerm
 from atlasc.program.function import EngineParameters
 from atlasc.program.plaintexts import Argument, Literal, Lookup, Slots, Table, Term
 from atlasc.program.record import CostRecorder, Recorder, Register
 from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
+from atlasc.program.transform_work import TransformTerm
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from atlasc.ir.module import Op
-from atlasc.program.engine import TransformTerm
 from atlasc.program.kernels.scores import Diagonals
 from atlasc.program.plaintexts import Slots
 from atlasc.program.record import Register
+from atlasc.program.transform_work import TransformTerm
 
 
 class _Copy(NamedTuple):

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.program.engine import TransformTerm
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
-from atlasc.program.transform_work import TransformKind, TransformWork
+from atlasc.program.transform_work import TransformKind, TransformTerm, TransformWork
 from atlasc.targets.base import no_progress
 from atlasc.targets.calibration import MANY, Actions, Calibrator, Seconds
 from atlasc.targets.cpu.engine import CpuEngine, key_bytes

@@ -18,7 +18,7 @@ from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.program.costs import live_ciphertexts, program_costs, shape_of
 from atlasc.program.counting_engine import Counted, CountingEngine, Counts
-from atlasc.program.engine import Engine, TransformTerm
+from atlasc.program.engine import Engine
 from atlasc.program.execute import Executor, Functions
 from atlasc.program.function import Function
 from atlasc.program.kernels.context import nothing
@@ -28,6 +28,7 @@ from atlasc.program.transform_work import (
     LEAST_REPEATS,
     MOST_STEPS,
     SHORT_REPEATS,
+    TransformTerm,
     TransformWork,
     repeats_of,
 )

@@ -8,10 +8,10 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.counting_engine import Counted, CountingEngine
-from atlasc.program.engine import Engine, TransformTerm
+from atlasc.program.engine import Engine
 from atlasc.program.kernels.context import nothing
 from atlasc.program.live_engine import LiveEngine
-from atlasc.program.transform_work import LEAST_REPEATS, MOST_STEPS, TransformWork
+from atlasc.program.transform_work import LEAST_REPEATS, MOST_STEPS, TransformTerm, TransformWork
 
 
 def test_is_an_engine() -> None:

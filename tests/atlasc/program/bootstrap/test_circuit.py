@@ -18,9 +18,10 @@ from ckks_ring import Complexes, polynomial_of, raised, slots_of
 from atlasc.program.bootstrap.circuit import circuit, reduction_of
 from atlasc.program.bootstrap.sets import SETS, BootstrapSet
 from atlasc.program.counting_engine import counts_of
-from atlasc.program.engine import Engine, TransformTerm
+from atlasc.program.engine import Engine
 from atlasc.program.plaintexts import Slots as Descriptor
 from atlasc.program.plaintexts import built
+from atlasc.program.transform_work import TransformTerm
 from atlasc.targets.ckks.parameters import BOOTSTRAP_ERROR
 
 
