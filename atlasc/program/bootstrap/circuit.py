@@ -111,7 +111,7 @@ def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
     plan = narrow(slots, period, copies, chosen.cts_stages, chosen.stc_stages)
     level = chosen.top - chosen.cts_stages + len(plan.into)
     # Slots of a raised ciphertext are coefficients over the scale of its level, not over q0. CtS
-    # makes a mean of the sums of copies. They come first: sums of 32 results of CtS would add up the
+    # makes a mean of the sums of copies. They come first: a sum of 32 results of CtS has the
     # roundings of all (2^-19.6 instead of 2^-21.6 for 64 slots).
     unit = _unit(reduction) * 2.0 ** (chosen.log_scales[level] - chosen.log_scales[chosen.top])
     into = coeffs_to_slots(slots, plan.into, 0.5 * unit * period * copies / slots)
