@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,7 @@ class Calibration:
         violations: places where these inputs leave a range.
         keys: constants that were added to the keys of softmaxes beforehand (see `centre_keys`).
         extremes: positions of the extreme inputs (see `standing_out`).
+        tokens: factors of tokens that were put before norms (see `scale_tokens`).
     """
 
     __pydantic_config__ = STRICT
@@ -110,6 +111,7 @@ class Calibration:
     violations: tuple[Violation, ...]
     keys: dict[str, tuple[float, ...]]
     extremes: tuple[Count, ...]
+    tokens: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len({r.value for r in self.ranges}) < len(self.ranges):

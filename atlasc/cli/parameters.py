@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from atlasc.cli.output import warn
-from atlasc.compilation.declared import OptionFacts, flag, option, switch
-from atlasc.compilation.options import long_option
+from atlasc.compilation.declared import OptionFacts, flag, long_option, option, switch
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import DEFAULT, target_names
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -164,3 +165,12 @@ def parse_share(text: str) -> float:
 def parse_measure(text: str) -> str:
     """One of ``MEASURES``; raises AtlasError for anything else."""
     return choose("--measure", text, MEASURES)
+
+
+long_option = partial(
+    option,
+    "Texts that are too long: cut them at the end, divide them into several inputs, or refuse.",
+    default=LONG[0],
+    metavar="|".join(LONG),
+    parse=parse_long,
+)

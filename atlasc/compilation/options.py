@@ -21,8 +21,8 @@ from atlasc.compilation.declared import (
     choose,
     documented,
     flag,
+    long_option,
     option,
-    parse_long,
     parse_measure,
     parse_memory,
     parse_ranges,
@@ -30,7 +30,6 @@ from atlasc.compilation.declared import (
     switch,
 )
 from atlasc.ir.errors import AtlasError
-from atlasc.loading import LONG
 from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.targets import DEFAULT, find_target, target_names
 
@@ -50,15 +49,6 @@ SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
 search_option, budget_option = partial(option, section=SEARCH), partial(option, section=BUDGET)
 worker_option = partial(option, section=WORKERS)
-
-
-long_option = partial(
-    option,
-    "Texts that are too long: cut them at the end, divide them into several inputs, or refuse.",
-    default=LONG[0],
-    metavar="|".join(LONG),
-    parse=parse_long,
-)
 
 
 @documented
@@ -112,6 +102,11 @@ class CalibrationOptions(ModelOptions):
     centre_keys: bool = range_option(
         "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
         "--centre-keys/--no-centre-keys",
+        default=True,
+    )
+    scale_tokens: bool = range_option(
+        "Multiply tokens that stand out before a norm; outputs stay the same.",
+        "--scale-tokens/--no-scale-tokens",
         default=True,
     )
     seed: int = option("Seed for the split of the data and for the search.", default=0)

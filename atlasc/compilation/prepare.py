@@ -28,6 +28,7 @@ from atlasc.loading.shapes import spectrogram_shape
 from atlasc.loading.texts.lengths import with_prefixes
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
+from atlasc.passes.calibration.scale_tokens import adjusted, token_factors, with_scaled_tokens
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
 
@@ -129,13 +130,13 @@ def prepare(
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
-        module = with_centred_keys(traced, saved.calibration.keys)
+        module = adjusted(traced, saved.calibration)
         return PreparedModel(source, traced, module, saved.calibration)
     digest = "" if journal is None else _digest(traced, source, options)
     kept = kept_ranges(journal, digest)
     if kept is not None:
         with steps("reusing the ranges that an earlier command measured"):
-            return PreparedModel(source, traced, with_centred_keys(traced, kept.keys), kept)
+            return PreparedModel(source, traced, adjusted(traced, kept), kept)
     shifts: Shifts = {}
     if options.centre_keys:
         with steps("centring keys") as step:
@@ -143,11 +144,16 @@ def prepare(
             few = len(source.inputs) < FEWEST_FOR_KEYS
             some = source.inputs if few else source.measured
             shifts = key_shifts(traced, some.arrays, progress=partial(step.report, "inputs"))
-    module = with_centred_keys(traced, shifts)
+    module, factors = with_centred_keys(traced, shifts), {}
     certified = options.ranges == "certified"
+    if options.scale_tokens and not certified:
+        with steps("looking for tokens that stand out"):
+            factors = token_factors(module, source.measured.arrays)
+        module = with_scaled_tokens(module, factors)
     calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
-    calibration = replace(calibration, keys=keys)
+    tokens = {name: tuple(map(float, one)) for name, one in factors.items()}
+    calibration = replace(calibration, keys=keys, tokens=tokens)
     keep_ranges(journal, digest, calibration)
     return PreparedModel(source, traced, module, calibration)
 
@@ -159,7 +165,8 @@ def _digest(traced: Module, source: Source, options: CalibrationOptions) -> str:
         model_digest(traced),
         source.measured.digest(),
         source.validated.digest(),
-        *(options.margin, options.ranges, options.centre_keys, len(source.inputs)),
+        *(options.margin, options.ranges, options.centre_keys, options.scale_tokens),
+        len(source.inputs),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
 from atlasc.ir.scalar_functions import function
-from atlasc.passes.calibration.centre_keys import with_centred_keys
+from atlasc.passes.calibration.scale_tokens import adjusted
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
@@ -68,7 +68,7 @@ class Approximate(Pass):
         """
         if self.ranges:
             calibration = read_calibration(Path(self.ranges))
-            module = with_centred_keys(module, calibration.keys)
+            module = adjusted(module, calibration)
         else:
             calibration = nominal_calibration(module)
             report.say("nominal ranges: the result has costs, but must not be run")

@@ -1,0 +1,138 @@
+"""A token that stands out is multiplied before norms: outputs stay, ranges shrink."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+
+import atlasc
+from atlasc.calibration.calibrate import calibrate, read_calibration
+from atlasc.compilation.prepare import trace_model
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module
+from atlasc.loading.models import model_of
+from atlasc.passes.calibration.scale_tokens import ScaleTokens, token_factors, with_scaled_tokens
+from atlasc.passes.framework.pass_base import Report
+
+TOKENS, SINK = 6, 1
+TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 32, "vocab_size": 40}  # fmt: skip
+
+
+@cache
+def decoder(times: float = 100.0) -> Any:
+    """A LLaMA whose embedding of the token SINK is ``times`` as long as those of others."""
+    torch.manual_seed(0)
+    config = LlamaConfig(**TINY, num_key_value_heads=1, max_position_embeddings=16)
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        model.model.embed_tokens.weight.normal_()
+        model.model.embed_tokens.weight[SINK] *= times
+    return model
+
+
+def inputs(count: int = 12, place: int = 0) -> dict[str, np.ndarray]:
+    """Texts with the token SINK at one place; some end with padding."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(2, 40, (count, TOKENS))
+    ids[:, place] = SINK
+    mask = np.ones_like(ids)
+    mask[::3, -1] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def traced(model: Any) -> Module:
+    return trace_model(model_of(model), 1, TOKENS)
+
+
+def outputs(module: Module, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    rows = [
+        interpret(module, {name: array[row : row + 1] for name, array in arrays.items()})
+        for row in range(len(arrays["input_ids"]))
+    ]
+    return np.concatenate([next(iter(row.values())) for row in rows])
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_token_that_stands_out_is_found(place: int) -> None:
+    module, arrays = traced(decoder()), inputs(place=place)
+    factors = token_factors(module, arrays)
+    assert len(factors) == 5  # two norms of each layer, and the last one
+    for factor in factors.values():
+        others = np.delete(factor, place)
+        assert (others == 1).all() and factor[place] <= 1 / 16
+        assert np.log2(factor[place]).is_integer()
+    scaled = with_scaled_tokens(module, factors)
+    assert with_scaled_tokens(scaled, factors).ops == scaled.ops
+    kept = arrays["attention_mask"].astype(bool)
+    difference = outputs(scaled, arrays) - outputs(module, arrays)
+    assert np.abs(difference[kept]).max() < 1e-5
+    before, after = calibrate(module, arrays), calibrate(scaled, arrays)
+    for old, new in zip(before.ranges, after.ranges, strict=True):
+        if old.op == "nn.rms_norm":
+            assert old.high / old.low > 1000 > 50 > new.high / new.low
+    extremes = [r for r in after.ranges if r.op != "nn.rms_norm"]
+    assert [r.value for r in extremes] == [r.value for r in before.ranges if r.op != "nn.rms_norm"]
+
+
+def test_where_no_token_is_multiplied() -> None:
+    arrays = inputs()
+    module = traced(decoder())
+    assert token_factors(module, inputs(count=7)) == {}  # too few
+    assert token_factors(traced(decoder(times=1.5)), arrays) == {}  # it does not stand out
+    some = {name: array.copy() for name, array in arrays.items()}
+    some["input_ids"][3] = 5  # one text without the token
+    assert token_factors(module, some) == {}
+
+
+def test_layer_norms_too() -> None:
+    torch.manual_seed(0)
+    config = BertConfig(**TINY, max_position_embeddings=16)
+    model = BertModel(config, add_pooling_layer=False).eval()
+    module, arrays = traced(model), inputs()
+    arrays["token_type_ids"] = np.zeros_like(arrays["input_ids"])
+    assert token_factors(module, arrays) == {}
+    name = next(op.value.name for op in module.ops if op.name == "nn.layer_norm"
+                and op.value.tensor.side == "server")  # fmt: skip
+    scaled = with_scaled_tokens(module, {name: np.array([1 / 8, 1, 1, 1, 1, 1])})
+    np.testing.assert_allclose(outputs(scaled, arrays), outputs(module, arrays), atol=1e-5)
+
+
+def test_a_program_with_factors_answers_as_the_model(tmp_path: Path) -> None:
+    """Without the factors, the recipe's polynomials explode on the first token."""
+    model, arrays = decoder(times=3000.0), inputs(count=24)
+    options: dict[str, Any] = {"sequence_length": TOKENS, "recipe": "is", "target": "sim"}
+    program = atlasc.compile(model, data=arrays, **options)
+    few = {name: array[:3] for name, array in arrays.items()}
+    found = program.run(few).outputs["logits"]
+    with torch.no_grad():
+        expected = model(**{k: torch.as_tensor(v) for k, v in few.items()}).logits.numpy()
+    kept = few["attention_mask"].astype(bool)
+    np.testing.assert_allclose(found[kept], expected[kept], atol=1e-2)
+    with pytest.raises(AtlasError, match="values explode|of no use"):
+        atlasc.compile(model, data=arrays, scale_tokens=False, **options)
+
+
+def test_the_pass_takes_the_factors_of_a_calibration(tmp_path: Path) -> None:
+    module, arrays = traced(decoder()), inputs()
+    factors = token_factors(module, arrays)
+    scaled = with_scaled_tokens(module, factors)
+    tokens = {name: tuple(one.tolist()) for name, one in factors.items()}
+    calibration = replace(calibrate(scaled, arrays), tokens=tokens)
+    file = tmp_path / "ranges.json"
+    file.write_text(json.dumps(calibration.to_dict()))
+    assert read_calibration(file) == calibration
+    result = ScaleTokens(str(file)).run(module, Report())
+    np.testing.assert_array_equal(outputs(result, arrays), outputs(scaled, arrays))
+    assert ScaleTokens().run(module, Report()) is module
+    with pytest.raises(AtlasError, match="belongs to another model"):
+        with_scaled_tokens(module, {"another": np.ones(TOKENS)})
