@@ -160,7 +160,7 @@ def _draft(place: Path, mode: int = 0o700) -> Iterator[Path]:
             while not draft.exists():  # another process may remove it before it is locked
                 draft.mkdir(mode=mode)
                 with suppress(FileNotFoundError):
-                    stack.enter_context(_locked(draft))
+                    stack.enter_context(locked(draft))
             stack.callback(shutil.rmtree, draft, ignore_errors=True)
             yield draft
     except (OSError, SafetensorError) as error:
@@ -188,12 +188,12 @@ def _remove_stale(folder: Path) -> None:
     """Remove the drafts in a folder that no process writes any more."""
     for left in folder.glob(f".*{DRAFT}"):
         if _NAME.fullmatch(left.name):
-            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
+            with suppress(OSError), locked(left, fcntl.LOCK_NB):
                 shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager
-def _locked(folder: Path, how: int = 0) -> Iterator[None]:
+def locked(folder: Path, how: int = 0) -> Iterator[None]:
     """A folder, locked against other processes.
 
     Raises OSError if the path is no folder or is a link, or if another process holds the lock and

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.steps import Steps, silent
+from atlasc.files import locked
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.session import Generated, Session
 from atlasc.ir.errors import AtlasError
@@ -54,7 +56,7 @@ def generate(
     """Generate as :meth:`atlasc.api.program.Program.generate`, with progress in steps.
 
     Raises:
-        AtlasError: as `Session`, and as its ``generate``.
+        AtlasError: as `Session`, and as its ``generate``; another process works on the session.
     """
     if tokens < 1:
         raise AtlasError(f"{tokens} tokens cannot be generated", remedy="ask for 1 or more")
@@ -62,7 +64,28 @@ def generate(
         if session is None:
             scratch = stack.enter_context(TemporaryDirectory(prefix="atlasc-"))
             session = Path(scratch) / "session"
+        known = session.exists()
+        if known:
+            stack.enter_context(_alone(session))
         opened = Session(bundle, session, prompt, sampling, target=target or None, steps=steps)
+        if not known:
+            stack.enter_context(_alone(session))
         with steps("generating text") as step:
             opened.generate(tokens, lambda done, needed: step.report("", done, needed))
         return opened.result
+
+
+@contextmanager
+def _alone(session: Path) -> Iterator[None]:
+    """The folder of a session, locked against other processes."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(session, fcntl.LOCK_NB))
+        except OSError as error:
+            busy = isinstance(error, BlockingIOError)
+            raise AtlasError(
+                f"the session {session} cannot be opened",
+                why="another process works on it" if busy else str(error.strerror),
+                remedy="wait until it ends, or give another folder",
+            ) from None
+        yield

@@ -17,6 +17,7 @@ from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
+from atlasc.files import locked
 from atlasc.generation import session as sessions
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import StepServer
@@ -162,6 +163,15 @@ def test_sessions_of_something_else_are_refused(
     (place / RECORD).write_text(text.replace(bundle.step.manifest.program, "0" * 64))
     with pytest.raises(AtlasError, match="another program"):
         Session(bundle, place)
+
+
+def test_one_process_at_a_time_works_on_a_session(bundle: Bundle, tmp_path: Path) -> None:
+    session = tmp_path / "s"
+    generate(bundle, PROMPT, 1, session=session)
+    with locked(session), pytest.raises(AtlasError, match="cannot be opened") as held:
+        generate(bundle, None, 2, session=session)
+    assert held.value.why == "another process works on it"
+    assert generate(bundle, None, 2, session=session).ids == greedy(PROMPT, 2)
 
 
 def test_keys_and_values_of_something_else_are_refused(bundle: Bundle, tmp_path: Path) -> None:
