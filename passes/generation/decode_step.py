@@ -206,8 +206,8 @@ class _Step:
                 f"{op.name} has a constant that differs from token to token",
                 where=op.location,
                 why=f"{value} has shape {array.shape}; the position is known only when it runs",
-                remedy="compile with --no-scale-tokens if this is a factor before a norm; else use a "
-                "model whose server part has rotary embeddings or none",
+                remedy="compile with --no-scale-tokens if this is a factor before a norm; else use "
+                "a model whose server part has rotary embeddings or none",
             )
         if rank == 4:
             return value
