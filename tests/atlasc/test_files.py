@@ -136,7 +136,7 @@ def test_the_draft_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_p
 def test_a_draft_that_is_taken_for_a_stale_one_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locked, taken = files._locked, list[Path]()
+    locked, taken = files.locked, list[Path]()
 
     @contextmanager
     def late(folder: Path, how: int = 0) -> Iterator[None]:
@@ -146,7 +146,7 @@ def test_a_draft_that_is_taken_for_a_stale_one_is_made_again(
                 taken.append(folder)
             yield
 
-    monkeypatch.setattr(files, "_locked", late)
+    monkeypatch.setattr(files, "locked", late)
     write_text(tmp_path / "file", "content")
     assert taken and [path.name for path in tmp_path.iterdir()] == ["file"]
 

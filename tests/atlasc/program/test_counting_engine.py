@@ -159,8 +159,8 @@ def test_more_giant_steps_than_are_held_repeat_the_baby_steps() -> None:
 
 def test_steps_and_repetitions_are_those_of_the_engine() -> None:
     runtime = Path(__file__).resolve().parents[3] / "runtime_cuda"
-    steps = (runtime / "ckks" / "engine_rotations.cpp").read_text()
-    assert f"most_steps = {MOST_STEPS};" in steps
+    steps = (runtime / "ckks" / "ring" / "rotated_products.hpp").read_text()
+    assert f"most_sums = {MOST_STEPS};" in steps
     runs = (runtime / "devices" / "host" / "transforms.cpp").read_text()
     assert f"int least_log_run() {{ return {LEAST_REPEATS.bit_length() - 1}; }}" in runs
 

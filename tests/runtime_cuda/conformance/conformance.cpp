@@ -374,7 +374,7 @@ void refusals(Suite& suite, const Interface& interface) {
     const Ciphertext low = suite.sent(a, 0);
     suite.refuses("a product at level 0", [&] { engine.mul(x, low); });
     suite.refuses("a plain product at level 0", [&] { engine.mul_plain(low, 0.5); });
-    suite.refuses("a rotation without a key", [&] { engine.rotate(x, 11); });
+    suite.refuses("a rotation without a key", [&] { engine.rotate(x, 3); });
     suite.refuses("a vector of another size", [&] { engine.add_plain(x, Vector(3, 0.0)); });
     suite.refuses("a level that is higher", [&] { engine.drop_to(low, 1); });
     suite.refuses("decryption by the server", [&] { engine.decrypt(x); });
@@ -491,7 +491,7 @@ int run_leveled(const std::vector<std::string>& numbers) {
     }
     refusals(suite, interface);
     suite.refuses("a rotation above the level of its key",
-                  [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 9); });
+                  [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });
     suite.refuses("a bootstrap that the parameters lack",
                   [&] { suite.engine().bootstrap_many({suite.sent(suite.random(), 0)},
                                                          suite.slots()); });

@@ -207,13 +207,17 @@ int run(const std::vector<std::string>& arguments) {
         throw Error("primitives DEVICE MEMORY_GIB leveled LOG_DEGREE LEVELS SPECIAL_PRIMES, or "
                     "primitives DEVICE MEMORY_GIB bootstrapped FILE");
     }
-    const conformance::Bootstrapped set =
+    conformance::Bootstrapped set =
         refreshes ? conformance::bootstrapped(arguments[3])
                   : conformance::Bootstrapped{
                         conformance::leveled(std::stoi(arguments[3]), std::stoi(arguments[4]),
                                              std::stoi(arguments[5])),
                         nullptr, ""};
-    const Interface& interface = set.interface;
+    Interface& interface = set.interface;
+    for (std::size_t amount = 1; amount <= many; ++amount) {
+        int& level = interface.keys.rotations[amount];
+        level = std::max(level, interface.parameters.max_level);
+    }
     namespace fs = std::filesystem;
     const fs::path folder =
         fs::temp_directory_path() / ("atlasc-primitives-" + std::to_string(std::random_device()()));

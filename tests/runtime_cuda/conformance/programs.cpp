@@ -24,10 +24,8 @@ Interface leveled(int log_degree, int levels, int special_primes) {
     moduli.primes.insert(moduli.primes.end(), static_cast<std::size_t>(levels), 46);
     const std::size_t slots = std::size_t{1} << (log_degree - 1);
     Interface interface = with({slots, levels, std::nullopt, 1, moduli});
-    interface.keys.rotations = {{64, levels}, {slots - 1, levels}, {9, 1}};
-    for (std::size_t amount = 1; amount <= 8; ++amount) {
-        interface.keys.rotations[amount] = levels;
-    }
+    interface.keys.rotations = {
+        {1, levels}, {5, levels}, {64, levels}, {slots - 1, levels}, {7, 1}};
     return interface;
 }
 
@@ -42,7 +40,7 @@ atlasc::Vector repeated(const atlasc::Vector& slots, std::size_t period) {
 Bootstrapped bootstrapped(const std::string& path) {
     const atlasc::ParameterSet set = atlasc::read_parameter_set(TensorFile(path));
     Interface interface = with(set.parameters);
-    interface.keys = set.keys_with({1, 2, 3, 4, 5, 6, 7, 8, 64});
+    interface.keys = set.keys_with({1, 64});
     return {interface, set.bootstrap, set.name};
 }
 
