@@ -141,6 +141,11 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Raises AtlasError as :func:`require_file_place` and :func:`write_with` do.
     """
     require_file_place(path, ".npz", new=True)
+    write_private_arrays(path, arrays)
+
+
+def write_private_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an ``.npz`` as :func:`write_private` does."""
     write_private(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from atlasc.client.program import Packed
-from atlasc.files import write_private
+from atlasc.files import write_private_arrays
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, STRICT, Amount, Count, Schema, parse_json, read_npz
@@ -159,5 +159,5 @@ class Checkpoint:
         state = _State(
             identity=self.identity, position=position, records=list(ops), levels=levels
         ).model_dump_json()
-        write_private(self.path, lambda draft: np.savez(draft, facts=state, **arrays))
+        write_private_arrays(self.path, {"facts": np.asarray(state), **arrays})
         self._written = time.monotonic()

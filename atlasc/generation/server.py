@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.files import write_private
+from atlasc.files import write_private_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, read_npz
 from atlasc.program.execute import execute
@@ -118,4 +118,4 @@ class StepServer:
         }
         arrays[_COUNT] = np.asarray(self.tokens)
         arrays[_PROGRAM] = np.frombuffer(self._step.manifest.program.encode(), np.uint8)
-        write_private(self._place, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
+        write_private_arrays(self._place, arrays)
