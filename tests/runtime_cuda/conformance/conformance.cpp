@@ -429,8 +429,10 @@ void refusals(Suite& suite, const Interface& interface) {
             const std::string changed = suite.path(name) + ".changed";
             fs::copy_file(suite.path(name), changed);
             std::fstream file(changed, std::ios::in | std::ios::out | std::ios::binary);
-            file.seekp(-100, std::ios::end);  // of a digest, or of a key's last words
-            file.put('\x5a');
+            file.seekg(-100, std::ios::end);  // of a digest, or of a key's last words
+            const char was = static_cast<char>(file.get());
+            file.seekp(-100, std::ios::end);
+            file.put(static_cast<char>(was ^ 0x5a));
             file.close();
             if (std::string(name) == "secret") {
                 built_backend().client_engine(interface, changed);
