@@ -11,6 +11,8 @@ ORION  := .venv-orion
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
+# A plain path, which mypy and editors can follow.
+EDITABLE    := --config-settings editable_mode=compat
 NATIVE      := $(wildcard atlasc/polynomials/native/*) $(shell find runtime_cuda -type f)
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
@@ -50,7 +52,7 @@ $(STAMP): pyproject.toml plugins/pyproject.toml setup.py constraints.txt $(NATIV
 	  exit 2; }
 	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[audio,compile,data,dev,examples,gguf,ray,sign]' -e './plugins[desilo]'
+	$(PIP) install -c constraints.txt --no-build-isolation $(EDITABLE) -e '.[audio,compile,data,dev,examples,gguf,ray,sign]' -e './plugins[desilo]'
 	@touch $@
 
 demo: $(STAMP)

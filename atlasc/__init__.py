@@ -16,9 +16,9 @@
     client, server = atlasc.Client(program, "keys"), atlasc.Server(program, "keys")
     client.decrypt(server.execute(client.encrypt(texts[:2])))
 
-All errors that a caller can mend are :class:`AtlasError`. Nothing is printed, and a file or folder
-appears whole or not at all. Importing the package imports no other library; each name is loaded
-when it is first used.
+All errors that a caller can mend are :class:`AtlasError`. Nothing is printed but a bar of progress,
+on a terminal or in a notebook. A file or folder appears whole or not at all. Importing the package
+imports no other library; each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from atlasc.version import __version__
 if TYPE_CHECKING:
     from atlasc.api.answers import ProgramAnswers
     from atlasc.api.program import Program, compile, load
-    from atlasc.api.roles import Client, Server, keygen
+    from atlasc.api.roles import Client, Query, Server, keygen
     from atlasc.client.verdict import Verdict
     from atlasc.compilation.options import CompileOptions
     from atlasc.evaluation.evaluate import Evaluation
     from atlasc.ir.errors import AtlasError
 
 __all__ = [
-    "AtlasError", "Client", "CompileOptions", "Evaluation", "Program", "ProgramAnswers", "Server",
-    "Verdict", "__version__", "compile", "keygen", "load",
+    "AtlasError", "Client", "CompileOptions", "Evaluation", "Program", "ProgramAnswers", "Query",
+    "Server", "Verdict", "__version__", "compile", "keygen", "load",
 ]  # fmt: skip
 
 _PLACES = {
     **dict.fromkeys(("Program", "compile", "load"), "atlasc.api.program"),
     "ProgramAnswers": "atlasc.api.answers",
-    **dict.fromkeys(("Client", "Server", "keygen"), "atlasc.api.roles"),
+    **dict.fromkeys(("Client", "Query", "Server", "keygen"), "atlasc.api.roles"),
     "CompileOptions": "atlasc.compilation.options",
     "Evaluation": "atlasc.evaluation.evaluate",
     "AtlasError": "atlasc.ir.errors",
@@ -61,4 +61,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
-from atlasc.cli.progress import progress
 from atlasc.cli.results import show_timing
 from atlasc.program.costs import program_costs
 from atlasc.report.summary import costs_summary

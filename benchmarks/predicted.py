@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
-from atlasc.cli.progress import progress
 from atlasc.cli.results import show_timing
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions

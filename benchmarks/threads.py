@@ -20,7 +20,7 @@ from threading import Event, Thread
 import numpy as np
 
 import atlasc
-from atlasc.cli.progress import progress
+from atlasc.api.progress import progress
 from atlasc.loading.inputs import Inputs
 from atlasc.run.session import simulate
 

@@ -88,7 +88,7 @@ def searched(arguments: argparse.Namespace) -> tuple[PreparedModel, Front, Searc
     """What the search command makes of the windows."""
     import texts
 
-    from atlasc.cli.progress import progress
+    from atlasc.api.progress import progress
     from atlasc.compilation.options import SearchOptions
     from atlasc.compilation.prepare import prepare
     from atlasc.compilation.search import search
@@ -150,7 +150,7 @@ def unseen_errors(
     """Error of each point on each batch of unseen windows; infinite where a value explodes."""
     import texts
 
-    from atlasc.cli.progress import progress
+    from atlasc.api.progress import progress
     from atlasc.compilation.search import search_problem
     from atlasc.loading.data import inputs_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 INDENT = "\n    "
@@ -41,6 +41,12 @@ class AtlasError(Exception):
         # A reason may be the output of another program: its lines are kept and indented.
         self.why = INDENT.join(printable(line) for line in why.replace(INDENT, "\n").splitlines())
         super().__init__(self.render())
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Change the words of all parts."""
+        self.what, self.where = change(self.what), change(self.where)
+        self.why, self.remedy = change(self.why), change(self.remedy)
+        self.args = (self.render(),)
 
     def render(self) -> str:
         """The message as plain text, one aspect per line."""

@@ -12,7 +12,7 @@ from atlasc.run.session import RunResult
 from atlasc.run.timing import Timing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProgramAnswers:
     """Answers to inputs. Each given input has one row.
 
@@ -34,6 +34,15 @@ class ProgramAnswers:
     warnings: tuple[str, ...]
     unchecked: bool = False
     agreements: tuple[float, ...] | None = None
+
+    def __repr__(self) -> str:
+        """How the answers are, without the answers and the inputs, which are private."""
+        shapes = [f"{name} {list(values.shape)}" for name, values in self.outputs.items()]
+        known = "" if self.agreement is None else f"; {self.agreement:.1%} agree with the model"
+        return (
+            f"<atlasc.ProgramAnswers on {self.target}: {', '.join(shapes)}; "
+            f"{len(self.unanswered)} without an answer; error {self.max_error:.2g}{known}>"
+        )
 
     @property
     def outputs(self) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from atlasc.api.words import in_python
 from atlasc.ir.errors import AtlasError
 
 SHORT_OF_MEMORY = (
@@ -44,13 +45,17 @@ def as_atlas_error(error: BaseException) -> AtlasError | None:
 
 @contextmanager
 def atlas_errors() -> Iterator[None]:
-    """Raise faults that the user can mend as AtlasError, whatever library they came from."""
+    """Raise faults that the user can mend as AtlasError, whatever library they came from, in the
+    words of Python.
+    """
     try:
         yield
-    except AtlasError:
+    except AtlasError as error:
+        error.reword(in_python)
         raise
     except Exception as error:
         known = as_atlas_error(error)
         if known is None:
             raise
+        known.reword(in_python)
         raise known from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,14 +14,16 @@ from atlasc.api.admission import checked, require_polynomials
 from atlasc.api.answers import ProgramAnswers
 from atlasc.api.errors import atlas_errors
 from atlasc.api.generation import generate, sampling_of
+from atlasc.api.progress import steps_for
 from atlasc.api.running import run_inputs
+from atlasc.api.words import collecting, warned
 from atlasc.bundle.folder import Bundle, Role, copy_part, held_role, load_bundle
 from atlasc.client.verdict import Verdict
 from atlasc.compilation.compile import compile_model
-from atlasc.compilation.declared import options_of
+from atlasc.compilation.declared import options_of, takes_options
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, steps_of, warned
+from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
 from atlasc.generation.session import Generated
 from atlasc.loading import LONG
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from atlasc.evaluation.evaluate import Evaluation
 
 
+@takes_options(CompileOptions)
 def compile(
     model: str | Path | torch.nn.Module,
     data: object,
@@ -40,7 +43,7 @@ def compile(
     tokenizer: Any = None,
     processor: Any = None,
     options: CompileOptions | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
     **changes: Any,
 ) -> Program:
     """Compile a model to a program on encrypted inputs.
@@ -56,20 +59,21 @@ def compile(
         tokenizer: the tokenizer of a text model in memory.
         processor: the image processor or feature extractor of a model in memory.
         options: see :class:`CompileOptions`.
-        progress: called as ``progress(what, done, total)``.
-        changes: single options by name: ``sequence_length=64``, ``target="sim"``,
-            ``key_memory="4G"``, ...
+        progress: called as ``progress(what, done, total)``; True or False: show a bar or nothing;
+            None: show one in a notebook or on a terminal.
+        changes: single options of :class:`CompileOptions` by name, such as ``sequence_length=64``,
+            ``target="sim"`` or ``key_memory="4G"``; None is the default:
 
     Raises:
         AtlasError: the model, the data or an option is refused, or no setting is within the limits.
     """
-    chosen = options_of(CompileOptions, changes, options)
     warnings: list[str] = []
     with atlas_errors():
+        chosen = options_of(CompileOptions, changes, options)
         scratch = TemporaryDirectory(prefix="atlasc-")
         place = Path(scratch.name) / "program"
         made = compile_model(
-            model, data, place, chosen, steps_of(progress),
+            model, data, place, chosen, steps_for(progress),
             tokenizer=tokenizer, processor=processor, note=collecting(warnings),
         )  # fmt: skip
     return Program(made.bundle, scratch, tuple(warnings))
@@ -144,7 +148,7 @@ class Program:
         long: str = LONG[0],
         strict: bool = False,
         unchecked: bool = False,
-        progress: ProgressCallback | None = None,
+        progress: ProgressCallback | bool | None = None,
     ) -> ProgramAnswers:
         """Make keys, encrypt, execute and decrypt in this process, to try a program out.
 
@@ -157,7 +161,7 @@ class Program:
             strict: refuse all inputs if one is unsafe, instead of leaving it out.
             unchecked: accept unsafe inputs, and give answers far outside the outputs seen in
                 calibration.
-            progress: called as ``progress(what, done, total)``.
+            progress: see :func:`compile`.
 
         Raises:
             AtlasError: no input is fit, the target cannot run here, or an op is refused.
@@ -169,7 +173,7 @@ class Program:
                 self.bundle, self.bundle.load_inputs(inputs, long, partial=True).tell(note),
                 target or "",
                 project=None if project is None else Path(project),
-                strict=strict, unchecked=unchecked, steps=steps_of(progress), note=note,
+                strict=strict, unchecked=unchecked, steps=steps_for(progress), note=note,
             )  # fmt: skip
         return replace(result, warnings=tuple(warnings))
 
@@ -183,7 +187,7 @@ class Program:
         seed: int | None = None,
         session: str | Path | None = None,
         target: str | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressCallback | bool | None = None,
     ) -> Generated:
         """Continue a text, with both roles in this process. The program must have been compiled
         with ``generate=True``.
@@ -199,7 +203,7 @@ class Program:
             session: a new folder for keys, text, and encrypted keys and values; or the folder of a
                 session, which then goes on. None keeps nothing.
             target: a target to use instead of the one that the program was compiled for.
-            progress: called as ``progress(what, done, total)``.
+            progress: see :func:`compile`.
 
         Raises:
             AtlasError: the program has no step; the prompt or the tokens do not fit it; the session
@@ -209,17 +213,21 @@ class Program:
             return generate(
                 self.bundle, prompt, tokens, sampling_of(temperature, top_k, seed),
                 session=None if session is None else Path(session), target=target or "",
-                steps=steps_of(progress),
+                steps=steps_for(progress),
             )  # fmt: skip
 
     def check(
-        self, inputs: object, progress: ProgressCallback | None = None, *, long: str = LONG[0]
+        self,
+        inputs: object,
+        progress: ProgressCallback | bool | None = None,
+        *,
+        long: str = LONG[0],
     ) -> list[Verdict]:
         """Check in the clear whether each input may be encrypted and its answer will be right.
 
         Args:
             inputs: texts, arrays, tensors or a path.
-            progress: called as ``progress(what, done, total)``.
+            progress: see :func:`compile`.
             long: treatment of texts that are too long; see :meth:`inputs`.
 
         Raises:
@@ -227,7 +235,7 @@ class Program:
         """
         with atlas_errors():
             given = self.bundle.load_inputs(inputs, long, partial=True).tell(warned)
-            return checked(require_polynomials(self.bundle), given, steps_of(progress))
+            return checked(require_polynomials(self.bundle), given, steps_for(progress))
 
     def evaluate(
         self,
@@ -238,7 +246,7 @@ class Program:
         target: str | None = None,
         long: str = LONG[0],
         seed: int = 0,
-        progress: ProgressCallback | None = None,
+        progress: ProgressCallback | bool | None = None,
     ) -> Evaluation:
         """Measure accuracy on labelled inputs, and agreement with the model.
 
@@ -253,7 +261,7 @@ class Program:
                 for.
             long: treatment of texts that are too long; see :meth:`inputs`.
             seed: seed for the choice of inputs and for the simulated errors.
-            progress: called as ``progress(what, done, total)``.
+            progress: see :func:`compile`.
 
         Raises:
             AtlasError: the inputs or labels are refused, or the folder lacks the server's part.
@@ -264,14 +272,14 @@ class Program:
             found = evaluate_inputs(
                 self.bundle, self.bundle.load_inputs(inputs, long, partial=True).tell(note),
                 encrypted=encrypted, simulated=simulated, target=target or "", seed=seed,
-                steps=steps_of(progress), note=note,
+                steps=steps_for(progress), note=note,
             )  # fmt: skip
         return replace(found, notes=tuple(warnings))
 
-    def inspect(self, progress: ProgressCallback | None = None) -> dict[str, Any]:
+    def inspect(self, progress: ProgressCallback | bool | None = None) -> dict[str, Any]:
         """Costs of the program, as ``atlasc inspect --json`` prints them."""
         with atlas_errors():
-            found = inspect_bundle(self.bundle, steps_of(progress))
+            found = inspect_bundle(self.bundle, steps_for(progress))
         return {**found.summary, "nominal_ranges": found.nominal}
 
     def save(self, folder: str | Path, part: Role | None = None) -> None:
@@ -330,12 +338,3 @@ def evaluate_inputs(
 
     whole = require_polynomials(bundle)
     return evaluate(whole, inputs, checked(whole, inputs, steps), steps=steps, note=note, **options)
-
-
-def collecting(warnings: list[str]) -> Callable[..., None]:
-    """A note that appends to ``warnings``."""
-
-    def note(headline: str, details: str = "") -> None:
-        warnings.append(f"{headline}\n{details}" if details else headline)
-
-    return note

@@ -16,14 +16,16 @@ import numpy as np
 
 from atlasc.api.admission import Admitted, admit
 from atlasc.api.errors import atlas_errors
+from atlasc.api.progress import steps_for
+from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers, functions_of
 from atlasc.client.sharing import BITS, SharedAnswers, named_floods
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, warned
+from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.lowering.rotation_keys import key_plan
@@ -48,7 +50,7 @@ def keygen(
     program: Source,
     folder: str | Path,
     target: str | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
 ) -> None:
     """Make the keys of a client, and those that its server computes with.
 
@@ -59,7 +61,7 @@ def keygen(
         program: the client's part is enough.
         folder: a new folder, which appears whole or not at all.
         target: another one than the program was compiled for.
-        progress: called as ``progress(what, done, total)``.
+        progress: see :func:`atlasc.compile`.
 
     Raises:
         AtlasError: the folder exists, the target has no keys, or there is too little memory or
@@ -72,7 +74,30 @@ def keygen(
         with new_folder(Path(folder), private=True) as draft:
             for role in ("client", "server"):
                 (draft / role).mkdir(mode=0o700)
-            chosen.generate_keys(bundle.parameters, plan, draft, progress or no_progress)
+            with steps_for(progress)("generating keys") as step:
+                chosen.generate_keys(bundle.parameters, plan, draft, step.report)
+
+
+class Query(bytes):
+    """An encrypted query, for the server.
+
+    Attributes:
+        rows: numbers of the inputs that were encrypted, in the order of the answer's rows.
+        left_out: number of an input that was not -> why.
+    """
+
+    rows: tuple[int, ...]
+    left_out: dict[int, str]
+
+    @classmethod
+    def of(cls, query: Message, admitted: Admitted) -> Query:
+        """The bytes of a query, and which inputs it is of."""
+        made = cls(query.to_bytes())
+        made.rows, made.left_out = tuple(admitted.rows), dict(admitted.left_out)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<atlasc.Query: {counted(len(self.rows), 'input', 'inputs')}, {len(self)} bytes>"
 
 
 class Client:
@@ -100,29 +125,35 @@ class Client:
         inputs: object,
         *,
         long: str = LONG[0],
+        strict: bool = False,
         unchecked: bool = False,
         note: Note = warned,
-    ) -> bytes:
+    ) -> Query:
         """A query, for the server.
+
+        Inputs that are unfit to be encrypted are left out, with a warning: one exploding value
+        spoils the answers of the whole batch. ``rows`` of the query says which inputs the answer's
+        rows belong to.
 
         Args:
             inputs: at most a batch: texts, arrays, tensors or a path.
             long: longer texts are cut at their end ("truncate"), become several inputs
                 ("windows"), or are refused ("refuse").
+            strict: refuse all inputs if one is unfit, instead of leaving it out.
             unchecked: encrypt inputs that are far larger than those of calibration.
             note: called with what a user should know of the inputs, such as texts that were cut: a
                 headline and details; by default a Python warning.
 
         Raises:
-            AtlasError: an input is not what the model reads, or unfit to be encrypted; too many
-                inputs.
+            AtlasError: an input is not what the model reads; none, or with ``strict`` not all, are
+                fit to be encrypted; too many inputs.
         """
         with atlas_errors():
-            given = self.bundle.load_inputs(inputs, long).tell(note)
-            query, _ = encrypt_inputs(
-                self.bundle, given, lambda: self, strict=True, unchecked=unchecked, note=note
+            given = self.bundle.load_inputs(inputs, long, partial=not strict).tell(note)
+            query, admitted = encrypt_inputs(
+                self.bundle, given, lambda: self, strict=strict, unchecked=unchecked, note=note
             )
-            return query.to_bytes()
+            return Query.of(query, admitted)
 
     def query(
         self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False, doubt: str = ""
@@ -248,23 +279,27 @@ class Server:
             else:
                 self.engine = self.target.server_engine(keys, parameters, plan)
 
-    def execute(self, query: bytes, progress: ProgressCallback | None = None) -> bytes:
+    def execute(self, query: bytes, progress: ProgressCallback | bool | None = None) -> bytes:
         """The encrypted answer to a query.
 
         Args:
             query: what :meth:`Client.encrypt` returned.
-            progress: called as ``progress(op, done, 100)`` before each op.
+            progress: see :func:`atlasc.compile`; the total is 100.
 
         Raises:
             AtlasError: the query of another program or of other keys; damaged bytes.
         """
         with atlas_errors():
-            return self.answer(Message.read(query, "query", self.bundle), progress)[0].to_bytes()
+            message = Message.read(query, "query", self.bundle)
+            with steps_for(progress)(f"executing on {self.target.name}", total=100) as step:
+                return self.answer(message, step.report)[0].to_bytes()
 
     def answer(
         self, query: Message, progress: ProgressCallback | None = None
     ) -> tuple[Message, Timing | None]:
-        """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted."""
+        """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted.
+        ``progress(op, done, 100)`` is called before each op.
+        """
         values, public = query.ciphertexts(self.engine)
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from atlasc.api.words import command_line
 from atlasc.cli.output import reported
 from atlasc.cli.parameters import expanded
 
@@ -76,7 +77,7 @@ class CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a user's mistake becomes a message and exit code 2."""
-        with reported():
+        with reported(), command_line():
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
                 signal.signal(signal.SIGINT, signal.default_int_handler)  # see atlasc/__main__.py
             return super().invoke(ctx)

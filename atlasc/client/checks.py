@@ -85,7 +85,7 @@ def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answers:
     """Decrypted answers, and which of them cannot be right.
 
@@ -99,6 +99,11 @@ class Answers:
     outputs: dict[str, np.ndarray]
     refused: dict[int, float]
     functions: dict[str, str] = field(default_factory=dict, kw_only=True)
+
+    def __repr__(self) -> str:
+        """Shapes alone: outputs are private, and exact ones tell something of the secret key."""
+        shapes = [f"{name} {list(values.shape)}" for name, values in self.outputs.items()]
+        return f"<{type(self).__name__}: {', '.join(shapes)}; {len(self.refused)} refused>"
 
     def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
         """The model's answers: outputs after the functions that end them, with NaN for refused ones

@@ -33,7 +33,7 @@ class Flood(NamedTuple):
     digits: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SharedAnswers(Answers):
     """Answers that may be passed on, with noise and rounded; no outputs where an answer of the
     batch is refused.

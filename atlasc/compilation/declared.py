@@ -6,6 +6,8 @@ The module imports no library at its top level.
 from __future__ import annotations
 
 import difflib
+import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -18,6 +20,7 @@ from atlasc.loading import LONG
 from atlasc.passes.lowering.keys.sizes import parse_size
 
 Group = TypeVar("Group")
+Call = TypeVar("Call", bound=Callable[..., Any])
 ALL_MEMORY = float("inf")
 """A key memory without a limit."""
 RANGES_FROM = ("measured", "certified")
@@ -88,6 +91,31 @@ def documented(group: type[Group]) -> type[Group]:
     lines = [f"    {f.name}: {f.metadata['option'].help}" for f in fields(group)]  # type: ignore[arg-type]
     group.__doc__ = "\n".join([group.__doc__ or "", "", "Attributes:", *lines])
     return group
+
+
+def takes_options(group: type) -> Callable[[Call], Call]:
+    """Shows the options that a function takes as ``**changes``, with their types and defaults: in
+    its signature, which editors and notebooks read, and in its help.
+    """
+
+    def shown(call: Call) -> Call:
+        signature = inspect.signature(call)
+        kinds = inspect.Parameter
+        own = [p for p in signature.parameters.values() if p.kind is not kinds.VAR_KEYWORD]
+        lines = []
+        for f in fields(group):
+            own.append(kinds(f.name, kinds.KEYWORD_ONLY, default=f.default, annotation=f.type))
+            told = f"{f.name} ({f.type}): {f.metadata['option'].help}"
+            lines += textwrap.wrap(
+                told, 100, initial_indent=" " * 8, subsequent_indent=" " * 12,
+                break_on_hyphens=False,
+            )  # fmt: skip
+        call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        head, raises, tail = (call.__doc__ or "").partition("\n\n    Raises:")
+        call.__doc__ = "\n".join([head, *lines]) + raises + tail
+        return call
+
+    return shown
 
 
 def flag(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -60,11 +59,6 @@ def steps_of(progress: ProgressCallback | None) -> Steps:
         yield step
 
     return steps
-
-
-def warned(headline: str, details: str = "") -> None:
-    """A note as a Python warning, for functions that return no notes."""
-    warnings.warn(f"{headline}\n{details}" if details else headline, stacklevel=2)
 
 
 silent = steps_of(None)

@@ -66,6 +66,10 @@ class Generated(NamedTuple):
     ids: list[int]
     text: str | None
 
+    def __repr__(self) -> str:
+        """Lengths alone: the text is private."""
+        return f"<Generated: {len(self.ids)} tokens after {len(self.prompt)} of the prompt>"
+
 
 class Session:
     """A session in a folder, new or opened again.

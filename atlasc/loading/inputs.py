@@ -30,7 +30,7 @@ TABLES = {
 name for the size of the table, and the remedy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inputs:
     """Inputs of one model, one per row.
 
@@ -53,6 +53,11 @@ class Inputs:
     tokens: np.ndarray | None = None
     notes: tuple[tuple[str, str], ...] = ()
     faults: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Shapes alone: inputs are private."""
+        shapes = ", ".join(f"{name} {list(a.shape)}" for name, a in self.arrays.items())
+        return f"<Inputs: {shapes}>"
 
     def __len__(self) -> int:
         """Number of rows."""

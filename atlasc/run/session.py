@@ -88,7 +88,7 @@ class Stopwatch:
         self.seconds[phase], self._since = self.seconds[phase] + now - self._since, now
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult(Answers):
     """The results of a run.
 

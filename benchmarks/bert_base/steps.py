@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 import atlasc
+from atlasc.api.progress import progress
 from atlasc.api.roles import Server
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.messages import Message
-from atlasc.cli.progress import progress
 from atlasc.files import save_arrays, write_text, write_with
 from atlasc.loading.inputs import Inputs
 from atlasc.program.execute import Execution

@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_table
-from atlasc.cli.progress import progress
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
 from atlasc.targets.base import no_progress

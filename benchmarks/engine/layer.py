@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_table
-from atlasc.cli.progress import progress
 from atlasc.targets import find_target
 from benchmarks.engine.__main__ import compared, measured
 from benchmarks.peers.layer import minilm

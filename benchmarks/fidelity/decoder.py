@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
-from atlasc.cli.progress import progress
 from atlasc.client.verdict import verdicts
 from benchmarks.fidelity.noisy import NoisyProgram
 

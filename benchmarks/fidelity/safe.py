@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
-from atlasc.cli.progress import progress
 from atlasc.client.program import batches, rows_of
 from atlasc.client.verdict import verdicts
 from atlasc.simulation.agreement import Promise, compared

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import atlasc
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_table
-from atlasc.cli.progress import progress
 from benchmarks.he_bert import sequence, small_model, true_shape
 
 MODEL = "google-bert/bert-base-cased-finetuned-mrpc"

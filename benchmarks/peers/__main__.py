@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_table
-from atlasc.cli.progress import progress
 from atlasc.targets.machine import require_memory
 from benchmarks.peers.layer import Layer, bert_base, minilm
 from benchmarks.peers.measure import desilo_engines, kept, run_all

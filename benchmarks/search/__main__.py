@@ -17,7 +17,7 @@ import argparse
 import json
 from pathlib import Path
 
-from atlasc.cli.progress import progress
+from atlasc.api.progress import progress
 from atlasc.polynomials.parametrisation import PRESETS
 from atlasc.search.points import COSTS
 from benchmarks.search.ablation import FULL_BUDGET, QUICK_SHARE, ablation, one, runs_of

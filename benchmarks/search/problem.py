@@ -6,8 +6,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from atlasc.api.progress import progress
 from atlasc.calibration.calibrate import calibrate
-from atlasc.cli.progress import progress
 from atlasc.compilation.options import SearchOptions
 from atlasc.compilation.prepare import prepare
 from atlasc.compilation.search import search_problem

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_table, reported
-from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np

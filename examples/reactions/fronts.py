@@ -46,7 +46,7 @@ class Measured:
     """
 
     def __init__(self, folder: Path) -> None:
-        from atlasc.cli.progress import progress
+        from atlasc.api.progress import progress
         from atlasc.compilation.fronts import load_front
         from atlasc.compilation.options import CompileOptions
         from atlasc.compilation.prepare import prepare
@@ -134,8 +134,8 @@ def plot(rows: list[dict[str, Any]], accuracy: float, path: Path) -> None:
 
 def main() -> None:
     """Do what is not done yet."""
+    from atlasc.api.progress import progress
     from atlasc.cli.output import print_table
-    from atlasc.cli.progress import progress
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)

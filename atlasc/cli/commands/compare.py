@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder, IndexedInputs
-from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
-from atlasc.cli.progress import progress
 from atlasc.cli.results import (
     list_held_back,
     print_summary,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, say, warn
 from atlasc.cli.parameters import (
     FOLDER,
@@ -14,7 +15,6 @@ from atlasc.cli.parameters import (
     InputOptions,
     required,
 )
-from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import DeviceOptions, TargetOptions
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder, InputOptions
-from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:

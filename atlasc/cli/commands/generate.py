@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder
-from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option
 
 Prompt = Annotated[

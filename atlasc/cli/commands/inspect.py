@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import bar, print_json, print_table, warn
 from atlasc.cli.parameters import JSON, Model
-from atlasc.cli.progress import progress
 from atlasc.cli.results import print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions

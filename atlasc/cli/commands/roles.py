@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, show, warn
 from atlasc.cli.parameters import (
     FILE,
@@ -16,7 +17,6 @@ from atlasc.cli.parameters import (
     InputOptions,
     required,
 )
-from atlasc.cli.progress import progress
 from atlasc.cli.results import answers_record, end_with, show_timing
 from atlasc.compilation.declared import option
 
@@ -47,8 +47,7 @@ def keygen(
     require_new(keys)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
-    with progress("generating keys") as step:
-        roles.keygen(loaded, keys, target, step.report)
+    roles.keygen(loaded, keys, target, progress=True)
     _warn_of_simulation(chosen)
     if as_json:
         print_json({role: str(keys / role) for role in ("client", "server")})

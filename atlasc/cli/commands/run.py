@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
-from atlasc.cli.progress import progress
 from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, show_timing
 from atlasc.compilation.declared import option
 

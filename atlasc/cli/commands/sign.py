@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from atlasc.api.progress import progress
 from atlasc.cli.parameters import required
-from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option, switch
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
-from atlasc.cli.progress import progress
 from atlasc.cli.results import (
     list_held_back,
     print_summary,

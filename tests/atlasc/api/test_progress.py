@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from atlasc.cli import progress as progress_module
-from atlasc.cli.progress import _lines, line, progress
+from atlasc.api import progress as progress_module
+from atlasc.api.progress import _lines, line, progress
 from atlasc.compilation.steps import Step
 
 

@@ -133,7 +133,7 @@ def test_parts_of_a_program(program: atlasc.Program, pixels: np.ndarray, tmp_pat
     ):
         with pytest.raises(atlasc.AtlasError, match=f"lacks {lacking}") as caught:
             call()
-        assert "atlasc split" in caught.value.remedy
+        assert "Program.save(part=...)" in caught.value.remedy
     with pytest.raises(atlasc.AtlasError, match="ranges cannot be checked here"):
         mine.check(pixels[:2])
     assert atlasc.load(tmp_path / "client" / "client").bundle.identity == mine.bundle.identity
@@ -280,32 +280,32 @@ def test_client_and_server_refuse(
         ({"recipe": "wrong"}, "no recipe 'wrong'"),
         ({"strategy": "wrong"}, "no search strategy 'wrong'"),
         ({"cost": "money"}, "cost cannot be 'money'"),
-        ({"space": "deep"}, "--space cannot be 'deep'"),
+        ({"space": "deep"}, "space cannot be 'deep'"),
         ({"degrees": "odd"}, "degrees cannot be 'odd'"),
-        ({"workers": "many"}, "--workers cannot be 'many'"),
-        ({"worker_count": 2}, "--worker-count needs --workers ray"),
-        ({"recipe": "is", "evaluations": 9}, "--recipe and --evaluations exclude each other"),
-        ({"recipe": "is", "front": "x"}, "--recipe and --front exclude each other"),
-        ({"recipe": "is", "max_seconds": 3}, "--recipe and --max-seconds exclude each other"),
-        ({"cost": "depth", "max_seconds": 3}, "--max-seconds and --cost depth exclude each other"),
+        ({"workers": "many"}, "workers cannot be 'many'"),
+        ({"worker_count": 2}, 'worker_count needs workers="ray"'),
+        ({"recipe": "is", "evaluations": 9}, "recipe and evaluations exclude each other"),
+        ({"recipe": "is", "front": "x"}, "recipe and front exclude each other"),
+        ({"recipe": "is", "max_seconds": 3}, "recipe and max_seconds exclude each other"),
+        ({"cost": "depth", "max_seconds": 3}, 'max_seconds and cost="depth" exclude each other'),
         ({"key_memory": "lots"}, "is not a size of memory"),
         ({"device_memory": "4G"}, "has no effect on the target sim"),
-        ({"generate": True, "batch": 2}, "--generate and --batch 2 exclude each other"),
+        ({"generate": True, "batch": 2}, "generate=True and batch=2 exclude each other"),
         (
             {"generate": True, "target": "phantom"},
-            "--generate and --target phantom exclude each other",
+            'generate=True and target="phantom" exclude each other',
         ),
         (
             {"device_memory": "4G", "key_memory": "1G", "target": "phantom"},
-            "--device-memory and --key-memory exclude each other",
+            "device_memory and key_memory exclude each other",
         ),
-        ({"batch": 0}, "--batch cannot be 0"),
-        ({"sequence_length": 0}, "--sequence-length cannot be 0"),
-        ({"max_error": math.nan}, "--max-error cannot be nan"),
-        ({"batch": "many"}, "--batch cannot be 'many'"),
-        ({"margin": -1}, "--margin cannot be -1"),
-        ({"held_back": 1.5}, "--held-back cannot be 1.5"),
-        ({"tolerated": -1}, "--tolerated cannot be -1"),
+        ({"batch": 0}, "batch cannot be 0"),
+        ({"sequence_length": 0}, "sequence_length cannot be 0"),
+        ({"max_error": math.nan}, "max_error cannot be nan"),
+        ({"batch": "many"}, "batch cannot be 'many'"),
+        ({"margin": -1}, "margin cannot be -1"),
+        ({"held_back": 1.5}, "held_back cannot be 1.5"),
+        ({"tolerated": -1}, "tolerated cannot be -1"),
         ({"front": "nothing"}, "the front nothing was not found"),
         ({"maxerror": 1}, "there is no option 'maxerror'"),
     ],

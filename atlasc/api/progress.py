@@ -1,7 +1,8 @@
-"""Progress of long work on standard error: a bar on a terminal, otherwise a line now and then."""
+"""Progress of long work: a bar on a terminal or in a notebook, otherwise a line now and then."""
 
 from __future__ import annotations
 
+import html
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from atlasc.compilation.steps import Step
+from atlasc.compilation.steps import ProgressCallback, Step, Steps, silent, steps_of
 from atlasc.ir.errors import printable
 
 QUIET_SECONDS = 2.0
@@ -17,6 +18,30 @@ QUIET_SECONDS = 2.0
 
 LINE_SECONDS = 10.0
 """Seconds between two lines when standard error is no terminal."""
+
+CELL_SECONDS = 0.2
+"""Least seconds between two updates of a notebook's bar."""
+
+
+def steps_for(wanted: ProgressCallback | bool | None) -> Steps:
+    """What shows the steps of a function of the Python interface.
+
+    Args:
+        wanted: a callback ``progress(what, done, total)``; True for a bar or lines; False for
+            nothing; None for a bar where a person watches: in a notebook or on a terminal.
+    """
+    if wanted is None:
+        wanted = _in_notebook() or sys.stderr.isatty()
+    if isinstance(wanted, bool):
+        return progress if wanted else silent
+    return steps_of(wanted)
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
 @contextmanager
@@ -33,7 +58,7 @@ def progress(label: str, total: int | None = None, *, resume: str = "") -> Itera
         total: number of steps; None when unknown.
         resume: what to tell a user who interrupts the block with Ctrl-C.
     """
-    show = _bar if sys.stderr.isatty() else _lines
+    show = _cell if _in_notebook() else _bar if sys.stderr.isatty() else _lines
     try:
         with show(label, total) as step:
             yield step
@@ -66,6 +91,33 @@ def _bar(label: str, total: int | None) -> Iterator[Step]:
 
     with display:
         yield Step(label, total, changed)
+
+
+@contextmanager
+def _cell(label: str, total: int | None) -> Iterator[Step]:
+    """A bar below a notebook's cell."""
+    from IPython.display import HTML, display
+
+    started = shown = time.monotonic()
+
+    def page(step: Step) -> HTML:
+        state = f"value={step.done} max={step.total}" if step.total else ""
+        bar = "" if step.total and step.done >= step.total else f"<progress {state}></progress> "
+        return HTML(bar + html.escape(line(step, time.monotonic() - started)))
+
+    def changed(step: Step) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= CELL_SECONDS:
+            shown = time.monotonic()
+            handle.update(page(step))
+
+    step = Step(label, total, changed)
+    handle = display(page(step), display_id=True)
+    try:
+        yield step
+    finally:
+        elapsed = _clock(time.monotonic() - started)
+        handle.update(HTML(html.escape(printable(f"{label}: {elapsed}"))))
 
 
 @contextmanager
