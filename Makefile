@@ -20,7 +20,7 @@ FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
 
-.PHONY: help install demo reactions test fuzz faults lint docs bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel clean
+.PHONY: help install demo reactions test fuzz faults lint docs bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-bert     BERT-base's shape on ciphertexts, measured (half an hour, 12 GB; go on after a kill: the same command)"
 	@echo "make bench-peers    beside a naive program and Orion (BENCH_ARGS=--run: an hour, 20 GB)"
 	@echo "make wheel    build a wheel and a source archive in dist/"
+	@echo "make wheels   a wheel for each CPython on the PATH, each tried in an empty environment (WHEELS_ARGS='--python python3.12')"
 	@echo "make clean    remove $(VENV), $(ORION) and everything that was built"
 
 install: $(STAMP)
@@ -118,6 +119,9 @@ $(ORION)/.installed: benchmarks/peers/orion-constraints.txt
 wheel: $(STAMP)
 	$(PIP) install -c constraints.txt build
 	$(BIN)/python -m build --no-isolation
+
+wheels: $(STAMP)
+	$(BIN)/python packaging/wheels.py $(WHEELS_ARGS)
 
 clean:
 	rm -rf $(VENV) $(ORION) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TextIO
 
 from atlasc.compilation.steps import ProgressCallback, Step, Steps, silent, steps_of
@@ -44,6 +45,19 @@ def _in_notebook() -> bool:
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
+_hidden: ContextVar[bool] = ContextVar("_hidden", default=False)
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress in this context."""
+    token = _hidden.set(True)
+    try:
+        yield
+    finally:
+        _hidden.reset(token)
+
+
 @contextmanager
 def progress(label: str, total: int | None = None, *, resume: str = "") -> Iterator[Step]:
     """Show the progress of the block, its elapsed time and an estimate of the time left.
@@ -58,7 +72,9 @@ def progress(label: str, total: int | None = None, *, resume: str = "") -> Itera
         total: number of steps; None when unknown.
         resume: what to tell a user who interrupts the block with Ctrl-C.
     """
-    show = _cell if _in_notebook() else _bar if sys.stderr.isatty() else _lines
+    show: Steps = _cell if _in_notebook() else _bar if sys.stderr.isatty() else _lines
+    if _hidden.get():
+        show = silent
     try:
         with show(label, total) as step:
             yield step

@@ -14,17 +14,47 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
+from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
 from atlasc.api.errors import as_atlas_error
+from atlasc.api.progress import hidden
 from atlasc.ir.errors import printable
 
 PIPE_WIDTH = 180
 """Columns of a table that is printed to a file or a pipe."""
+
+
+_product: ContextVar[TextIO | None] = ContextVar("_product", default=None)
+"""Standard output, while a command is silenced."""
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """``--quiet``: show no progress, and print nothing on standard output but a command's product.
+
+    Warnings and errors are shown.
+    """
+    token = _product.set(sys.stdout)
+    try:
+        with open(os.devnull, "w") as nowhere, hidden(), redirect_stdout(nowhere):
+            yield
+    finally:
+        _product.reset(token)
+
+
+def is_silenced() -> bool:
+    """Whether ``--quiet`` was given."""
+    return _product.get() is not None
+
+
+def print_product(text: str, end: str = "\n") -> None:
+    """Print what a command is run for, such as an IR text: also with ``--quiet``."""
+    print(text, end=end, file=_product.get() or sys.stdout)
 
 
 def print_json(record: Mapping[str, Any]) -> None:
@@ -32,7 +62,7 @@ def print_json(record: Mapping[str, Any]) -> None:
 
     Infinities and NaN, which JSON lacks, become null.
     """
-    print(json.dumps(_plain(record), indent=2, allow_nan=False))
+    print_product(json.dumps(_plain(record), indent=2, allow_nan=False))
 
 
 def print_table(

@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from atlasc.cli.output import warn
+from atlasc.cli.output import silenced, warn
 from atlasc.compilation.declared import OptionFacts, flag, long_option, option, switch
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import DEFAULT, target_names
@@ -56,6 +57,8 @@ UNCHECKED = switch(
     "Accept unsafe inputs, and show answers far outside the outputs seen in calibration."
 )
 JSON = switch("Print one JSON object on standard output.", "--json")
+QUIET = switch("Show no progress and no tables; warnings, errors and JSON are shown.", "-q")
+"""Every command has it; see :func:`expanded`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +139,16 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
         else:
             shown[parameter.name] = parameter
 
+    shown["quiet"] = _parameter("quiet", QUIET, bool)
+
     @functools.wraps(command)
     def call(**values: Any) -> Any:
         made = {
             name: kind(**{one.name: values.pop(one.name) for one in fields(kind)})
             for name, kind in groups.items()
         }
-        return command(**values, **made)
+        with silenced() if values.pop("quiet") else nullcontext():
+            return command(**values, **made)
 
     # Python wants parameters without a default first.
     ordered = sorted(shown.values(), key=lambda p: p.default is not inspect.Parameter.empty)

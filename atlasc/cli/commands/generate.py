@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json
+from atlasc.cli.output import print_json, print_product
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder
 from atlasc.compilation.declared import option
 
@@ -51,4 +51,4 @@ def generate(
     if as_json:
         print_json(result._asdict())
     else:
-        print(" ".join(map(str, result.ids)) if result.text is None else result.text)
+        print_product(" ".join(map(str, result.ids)) if result.text is None else result.text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import bar, print_json, print_table, warn
+from atlasc.cli.output import bar, is_silenced, print_json, print_product, print_table, warn
 from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.results import print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
@@ -46,7 +46,6 @@ def depth(
     model: Model,
     options: ModelOptions,
     recipe: str = option("is, nexus, thor, moai, arion or polaris.", default="is"),
-    quiet: bool = switch("Print the depth alone.", "-q"),
     as_json: bool = JSON,
 ) -> None:
     """Print the multiplicative depth of a model under a recipe.
@@ -78,8 +77,8 @@ def depth(
                 "ops": [{key: getattr(op, key) for key in keys} for op in found.ops],
             }
         )
-    elif quiet:
-        print(total)
+    elif is_silenced():
+        print_product(str(total))
     else:
         _show_depth(found, recipe, total, outside)
 
@@ -213,6 +212,7 @@ def calibrate_backend(
     quick: bool = switch("A minute: fewer parameter sets and levels."),
     bootstrap: bool = switch("Measure a bootstrap too: 6 GB; for desilo 16 GB and minutes."),
     note: str = option("A remark to keep in the table.", default=""),
+    as_json: bool = JSON,
 ) -> None:
     """Measure the seconds of a target's primitives on this machine.
 
@@ -234,9 +234,12 @@ def calibrate_backend(
     with progress("measuring", total=100) as step:
         table = calibrate(step.report, quick=quick, bootstrap=bootstrap, note=note)
     write_text(place, table.text())
-    _show_table(table)
     shipped = load(shipped_place(target))
     times = ratio(table, shipped, chosen.parameters)
+    if as_json:
+        print_json({"file": str(place), "times_the_shipped_table": times})
+        return
+    _show_table(table)
     print(f"{times:.3g} times the table that comes with atlasc ({shipped.machine})")
     if table.note:
         warn(table.note)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json, print_table, say, warn
+from atlasc.cli.output import print_json, print_product, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.results import (
     list_held_back,
@@ -37,6 +37,7 @@ def trace(
         "--weights/--no-weights",
         default=True,
     ),
+    as_json: bool = JSON,
 ) -> None:
     """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
     from atlasc.files import require_file_place, write_module
@@ -58,7 +59,10 @@ def trace(
         module = trace_model(loaded, options.batch, length, outputs=options.outputs, note=warn)
     with progress("writing"):
         write_module(output, module, arrays=weights)
-    say(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")
+    if as_json:
+        print_json({"file": str(output), "ops": len(module.ops), "arrays": len(module.symbols)})
+    else:
+        say(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")
 
 
 def calibrate(
@@ -99,12 +103,16 @@ def lower(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="nn module (.air), or a model.")],
     options: LowerOptions,
     output: Path = FOLDER,
+    as_json: bool = JSON,
 ) -> None:
     """Lower an nn module with approximations to poly.air and program.air."""
     from atlasc.compilation.single_stages import lower_alone
 
     warn_of_costs(options.target, options.costs)
     lowered, costs = lower_alone(source, output, options, progress, warn)
+    if as_json:
+        print_json({"folder": str(output), **costs})
+        return
     print_summary(costs)
     say_of_keys(lowered.program, options.key_memory or options.device_memory)
 
@@ -156,7 +164,7 @@ def opt(
 
     module = optimised(module, steps, chosen, after)
     if output is None:
-        print(print_module(module), end="")
+        print_product(print_module(module), end="")
     else:
         write_module(output, module, arrays=arrays)
 
@@ -167,5 +175,5 @@ def _list() -> None:
 
     for name, kind in registered().items():
         options, text = describe(kind)
-        print(f"{name}{{{options}}}" if options else name)
-        print(f"    {text}")
+        print_product(f"{name}{{{options}}}" if options else name)
+        print_product(f"    {text}")

@@ -1,0 +1,70 @@
+"""What a wheel is tried with: a small program is made here, and answers elsewhere.
+
+python packaging/try_wheel.py make FOLDER    # needs the compiler
+python packaging/try_wheel.py run FOLDER     # needs the wheel alone
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"
+
+
+def make(folder: Path) -> None:
+    """A program for the simulator, from the digits: no search, a fixed recipe."""
+    import numpy as np
+
+    import atlasc
+
+    with np.load(DIGITS / "calibration.npz") as file:
+        images = file["pixel_values"]
+    program = atlasc.compile(str(DIGITS / "model"), images, recipe="is", target="sim")
+    program.save(folder / "program")
+    np.savez(folder / "input.npz", pixel_values=images[:1])
+    np.savez(folder / "expected.npz", **program.run(images[:1]).outputs)
+
+
+def run(folder: Path) -> None:
+    """Answer a query with the commands of the installed wheel, and one on ciphertexts of its own
+    engine.
+    """
+    import numpy as np
+
+    import atlasc
+    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.targets.base import no_progress
+    from atlasc.targets.cpu.engine import CpuEngine
+    from atlasc.targets.cpu.parameters import CpuParameters
+
+    if Path(atlasc.__file__).is_relative_to(DIGITS.parent.parent):
+        sys.exit("the sources were imported, not the wheel")
+    command = str(Path(sys.executable).parent / "atlasc")
+    with tempfile.TemporaryDirectory() as place:
+        program, keys = folder / "program", Path(place) / "keys"
+        given = ("--input", folder / "input.npz", "--keys", keys / "client")
+        query, answer = Path(place) / "query", Path(place) / "answer"
+        for words in (
+            ("keygen", program, "-o", keys),
+            ("encrypt", program, *given, "-o", query),
+            ("execute", program, "--keys", keys / "server", "--query", query, "-o", answer),
+            ("decrypt", program, "--keys", keys / "client", "--answer", answer,
+             "-o", Path(place) / "found.npz"),
+        ):  # fmt: skip
+            subprocess.run([command, *map(str, words)], check=True)
+        with np.load(folder / "expected.npz") as expected, np.load(f"{place}/found.npz") as found:
+            for name in expected.files:
+                np.testing.assert_allclose(found[name], expected[name], atol=1e-3)
+    # A product of ciphertexts, with the engine that the wheel carries.
+    parameters = CpuParameters.choose(2)
+    engine = CpuEngine.fresh(parameters, KeyPlan({}, relinearization_level=2), no_progress)
+    slots = np.linspace(-1, 1, parameters.slots)
+    x = engine.encrypt(slots, 2)
+    np.testing.assert_allclose(engine.decrypt(engine.mul(x, x)), slots**2, atol=1e-5)
+
+
+if __name__ == "__main__":
+    {"make": make, "run": run}[sys.argv[1]](Path(sys.argv[2]))
