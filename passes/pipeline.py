@@ -95,12 +95,15 @@ class Lowered:
         poly: folded poly module: the program in the clear; with ``bound`` at bootstrapped values.
         program: packed ckks module with levels, bootstraps and keys.
         parameters: the chosen parameter set.
+        head: nn module from the program's outputs to those of the model, which the client computes
+            in the clear; None if they are the same.
     """
 
     client: Module
     poly: Module
     program: Module
     parameters: Parameters
+    head: Module | None = None
 
 
 def client_module(module: Module) -> Module:

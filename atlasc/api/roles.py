@@ -21,7 +21,7 @@ from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
-from atlasc.client.checks import Answers, functions_of
+from atlasc.client.checks import Answers
 from atlasc.client.sharing import BITS, SharedAnswers, named_floods
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
@@ -185,8 +185,7 @@ class Client:
             given = self._received(answer)
             with translated():
                 outputs, refused = load_library().decrypt_answer(*given)
-            functions = functions_of(self.bundle.client.interface)
-            return Answers(outputs, refused, functions=functions)
+            return self.bundle.client.finished(outputs, refused)
 
     def share(
         self, answer: bytes | Path | Message, *, bits: int = BITS, shares: int = 1

@@ -6,7 +6,8 @@ manifest.json.minisig    the maker's signature, if there is one (``atlasc sign``
 report.html, front.*     the chosen settings and their costs
 evaluations.jsonl        all evaluations and trials of a search
 step/                    the bundle of a decoder's step (``compile --generate``)
-client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
+client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer); of a
+                         step whose head the client computes also head.air
 server/                  program.air, poly.air, weights.safetensors
 ```
 
@@ -52,6 +53,8 @@ from atlasc.targets.program import identity_of
 
 STEP = "step"
 """Folder in a bundle for the bundle of a decoder's step."""
+HEAD = "client/head.air"
+"""The head that the client computes; its arrays lie beside those of the embedding."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,10 @@ class Bundle:
         Raises:
             AtlasError: it answers another number of inputs than the manifest says.
         """
-        client = ClientProgram(self._module("client/embed"), self._module("client/interface"))
+        embed, head = self._module("client/embed"), None
+        if HEAD in self.manifest.files:
+            head = self._module(HEAD.removesuffix(".air"), "client/embed")
+        client = ClientProgram(embed, self._module("client/interface"), head)
         if client.batch != self.batch:
             raise AtlasError(
                 f"{self.folder} answers {client.batch} inputs a run, but its manifest says "
@@ -95,6 +101,11 @@ class Bundle:
         """The program in the clear: the poly module that simulates its polynomials."""
         return self._module("server/poly", "server/weights")
 
+    @property
+    def has_step(self) -> bool:
+        """Whether it was compiled with the step of a decoder."""
+        return f"{STEP}/{MANIFEST}" in self.manifest.files
+
     @cached_property
     def step(self) -> Bundle:
         """The step of a decoder, with which text is generated.
@@ -103,7 +114,7 @@ class Bundle:
             AtlasError: the bundle has none, or it is not the one that the manifest lists.
         """
         listed = self.manifest.files.get(f"{STEP}/{MANIFEST}")
-        if listed is None or not (self.folder / STEP).is_dir():
+        if not self.has_step or not (self.folder / STEP).is_dir():
             raise AtlasError(
                 f"{self.folder} has no step that generates text",
                 remedy="compile a causal decoder with --generate, and give the whole bundle",
@@ -199,8 +210,11 @@ def write_bundle(
     """Fill a new folder; the manifest, with the digests of all other files, is written last."""
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
-    for name in ("embed", "interface"):
-        save_module(getattr(client, name), draft / "client" / f"{name}.air")
+    save_module(client.interface, draft / "client" / "interface.air")
+    texts = {draft / "client" / "embed.air": client.embed}
+    if client.head is not None:
+        texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once
+    save_modules(texts, draft / "client" / "embed.safetensors")
     # The client's files for reading inputs: no weights, no code.
     copied = ["config.json", *PROCESSOR_FILES]
     if not _wrote_tokenizer(model, draft / "client" / "model"):

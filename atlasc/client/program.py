@@ -76,10 +76,12 @@ class ClientProgram:
     Attributes:
         embed: nn module that computes the tensors to encrypt from raw inputs.
         interface: ckks module with only the program's inputs and outputs: layouts, levels, factors.
+        head: nn module from the program's outputs to those of the model; None if they are the same.
     """
 
     embed: Module
     interface: Module
+    head: Module | None = None
     _kept: dict[bytes, dict[str, np.ndarray]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -182,10 +184,16 @@ class ClientProgram:
         interface = message_interface(self.interface)
         with translated():
             outputs, refused = load_library().answers(interface, dict(slots), count)
-        return Answers(outputs, refused, functions=functions_of(self.interface))
+        return self.finished(outputs, refused)
+
+    def finished(self, outputs: Arrays, refused: Mapping[int, float]) -> Answers:
+        """The answers of the model, from the decrypted outputs of the program."""
+        last = self.interface if self.head is None else self.head
+        found = dict(outputs) if self.head is None else interpret(self.head, outputs)
+        return Answers(found, dict(refused), functions=functions_of(last))
 
 
-def client_program(embed: Module, program: Module) -> ClientProgram:
+def client_program(embed: Module, program: Module, head: Module | None = None) -> ClientProgram:
     """The client's side of a lowered program, which does not see the server's state."""
     rewriter = Rewriter(program)
     states = {op.attributes["name"] for op in program.inputs if op.attributes.get("state")}
@@ -208,4 +216,4 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
     module = rewriter.module
     module.symbols = module.arrays_used()
     module.attributes = {n: program.attributes[n] for n in KEPT if n in program.attributes}
-    return ClientProgram(embed, module)
+    return ClientProgram(embed, module, head)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.compilation.declared import choose, flag, given
+from atlasc.compilation.declared import HEADS, choose, flag, given
 from atlasc.compilation.options import (
     WORKERS,
     CompileOptions,
@@ -65,6 +65,14 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             "use --cost latency",
         )
     check_target(options)
+    if options.head is not None:
+        choose("--head", options.head, HEADS)
+        if not options.generate:
+            raise AtlasError(
+                "--head has no effect without --generate",
+                why="it says who computes the head of the step that generates text",
+                remedy="add --generate, or leave it out",
+            )
     if options.generate and (target.writes_project or options.batch > 1):
         raise _excluding(
             "--generate",

@@ -19,7 +19,12 @@ from atlasc.client.verdict import verdicts
 from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
-from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module, lower_step
+from atlasc.compilation.lowering import (
+    MAGNITUDE_INPUTS,
+    head_side,
+    lower_module,
+    lower_step,
+)
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
@@ -30,8 +35,6 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
-from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.pipeline import Lowered
 from atlasc.polynomials.description import carried_by
 from atlasc.report.pages import report_html
@@ -125,25 +128,20 @@ def compile_model(
         journal=journal,
     )  # fmt: skip
     if options.generate:
-        run_passes(prepared.module, [DecodeStep()])  # refuses other models before any work
+        head = head_side(prepared.module, options.head)  # refuses other models before any work
     tried = len(prepared.source.validated)
     require_enough(tried, options.unsafe_at_most)
     chosen = choose(
         prepared, options, steps, None if saved is None else saved.front,
         journal=journal, note=note,
     )  # fmt: skip
-    lowered = lower_module(
-        chosen.module,
-        prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays,
-        options, steps,
-        fastest="latency" in (options.cost, chosen.settings.get("cost")),
-    )  # fmt: skip
-    step = None
+    inputs = prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays
+    fastest = "latency" in (options.cost, chosen.settings.get("cost"))
+    lowered, step = lower_module(chosen.module, inputs, options, steps, fastest=fastest), None
     if options.generate:
         step = lower_step(
-            chosen.module, lowered.poly, options, steps,
-            fastest="latency" in (options.cost, chosen.settings.get("cost")),
-        )  # fmt: skip
+            chosen.module, lowered.poly, inputs, options, steps, fastest=fastest, head=head
+        )
     measure = measure_of(prepared.source.model, prepared.traced, options.measure)
     if chosen.front is not None:
         measure = chosen.front.measure
@@ -245,6 +243,8 @@ def write_program(
             (draft / STEP).mkdir()
             own = cast(ParameterSet, step.parameters)
             facts_of_step = facts | program_facts(step.program, own, depth_of(module))
+            side = "server" if step.head is None else "client"
+            facts_of_step["settings"] = chosen.settings | {"head": side}
             _write(draft / STEP, step, source, facts_of_step)
         program = _write(draft, lowered, source, facts)
         if target.writes_project:
@@ -256,7 +256,7 @@ def write_program(
 def _write(draft: Path, lowered: Lowered, source: Source, facts: dict[str, Any]) -> Module:
     """Fill the folder of a bundle; returns its program."""
     program = with_embedding(lowered.program, lowered.client)
-    client = client_program(lowered.client, program)
+    client = client_program(lowered.client, program, lowered.head)
     write_bundle(draft, client, program, lowered.poly, source.model, facts)
     return program
 

@@ -26,6 +26,8 @@ ALL_MEMORY = float("inf")
 RANGES_FROM = ("measured", "certified")
 MEASURES = ("class", "tokens", "values")
 """See `atlasc.simulation.agreement`."""
+HEADS = ("client", "server")
+"""Who computes the head of a decoder that generates text."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,11 @@ def parse_share(text: str) -> float:
 def parse_measure(text: str) -> str:
     """One of ``MEASURES``; raises AtlasError for anything else."""
     return choose("--measure", text, MEASURES)
+
+
+def parse_head(text: str) -> str:
+    """One of ``HEADS``; raises AtlasError for anything else."""
+    return choose("--head", text, HEADS)
 
 
 long_option = partial(

@@ -19,6 +19,7 @@ from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.generation.cut_head import CutHead, head_of, is_tied
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
@@ -31,6 +32,7 @@ from atlasc.passes.pipeline import (
     client_module,
     lower_nn,
     lower_poly,
+    to_poly,
 )
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
@@ -91,13 +93,27 @@ def lower_module(
         return replace(lowered, program=program)
 
 
+def head_side(module: Module, asked: str | None) -> str:
+    """Who computes the head of a decoder: as asked, else the client if it has the matrix anyway.
+
+    Raises:
+        AtlasError: the model is no causal decoder, or has no head for the client as asked.
+    """
+    step = run_passes(module, [DecodeStep()])
+    if asked == "client":
+        head_of(step)
+    return asked or ("client" if is_tied(step) else "server")
+
+
 def lower_step(
     module: Module,
     window: Module,
+    inputs: Mapping[str, np.ndarray] | None,
     options: TargetOptions | None = None,
     steps: Steps = silent,
     *,
     fastest: bool = False,
+    head: str = "server",
 ) -> Lowered:
     """Lower the step of a decoder, which generates text token by token.
 
@@ -106,21 +122,29 @@ def lower_step(
     Args:
         module: nn module of a window, with approximations.
         window: the folded poly module that was made of it.
-        options, steps, fastest: see :func:`lower_module`.
+        inputs, options, steps, fastest: see :func:`lower_module`.
+        head: who computes the head over the vocabulary. For the client the program ends before
+            it, and what folds into the head is folded into its input.
 
     Raises:
-        AtlasError: the model is no causal decoder; or as :func:`lower_module`.
+        AtlasError: the model is no causal decoder, or has no head for the client; or as
+            :func:`lower_module`.
     """
     options = options or TargetOptions()
     latency = find_target(options.target).latency(options.costs)
-    client = client_module(run_passes(module, [DecodeStep()]))
-    poly = run_passes(window, [DecodeStep()])
+    of_client: Module | None = None
+    step = run_passes(module, [DecodeStep()])
+    if head == "client":
+        of_client = head_of(step)
+        with steps("taking the head off"), blas_threads(1):
+            _, window = to_poly(run_passes(module, [CutHead()]), inputs)
+    client, poly = client_module(step), run_passes(window, [DecodeStep()])
     with steps("lowering the step of a token", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:
             after_each, costs = each_pass(step), latency.costs
             found = lower_poly(poly, latency.choose, after_each, costs, not fastest, packings)
-            return Lowered(client, *found)
+            return Lowered(client, *found, head=of_client)
 
         return _planned_in_memory(lower, options)
 

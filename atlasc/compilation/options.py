@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atlasc.compilation.declared import (
+    HEADS,
     MEASURES,
     RANGES_FROM,
     Options,
@@ -23,6 +24,7 @@ from atlasc.compilation.declared import (
     flag,
     long_option,
     option,
+    parse_head,
     parse_measure,
     parse_memory,
     parse_ranges,
@@ -361,6 +363,10 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
     )
     front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
     generate: bool = switch("Also compile the step of a decoder, for atlasc generate.")
+    head: str | None = option(
+        "Who computes a step's head over the vocabulary [default: client if its matrix is the "
+        "embedding's table, else server].", metavar="|".join(HEADS), parse=parse_head,
+    )  # fmt: skip
 
     @property
     def minimised(self) -> str:

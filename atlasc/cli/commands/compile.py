@@ -140,6 +140,9 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     for statement in settings.get("statements", ()):
         say(str(Statement(**statement)))
     print_summary(bundle.manifest.costs)
+    if bundle.has_step:
+        head = bundle.step.manifest.settings["head"]
+        say(f"text: of each step the {head} computes the head over the vocabulary (--head)")
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project, place = bundle.folder / PROJECT, shlex.quote(str(bundle.folder))
     run = f"atlasc run {place} --input {shlex.quote(str(data))} --index 0"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -15,13 +17,13 @@ from atlasc.compilation.options import CompileOptions
 TOKENS, VOCABULARY = 8, 40
 
 
-def model() -> LlamaForCausalLM:
+def model(tied: bool = False) -> LlamaForCausalLM:
     """The decoder; its weights are large enough for its tokens to matter."""
     torch.manual_seed(0)
     config = LlamaConfig(
         hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=2, vocab_size=VOCABULARY, max_position_embeddings=16,
-        bos_token_id=0, eos_token_id=VOCABULARY - 1,
+        bos_token_id=0, eos_token_id=VOCABULARY - 1, tie_word_embeddings=tied,
     )  # fmt: skip
     made = LlamaForCausalLM(config).eval()
     with torch.no_grad():
@@ -39,11 +41,16 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="w0")
 
 
+def compiled(folder: Path, tied: bool = False, head: str | None = None) -> Bundle:
+    """The decoder with its step."""
+    ids = np.random.default_rng(0).integers(1, VOCABULARY, (24, TOKENS))
+    data = [" ".join(f"w{one}" for one in text) for text in ids]
+    options = CompileOptions(
+        recipe="is", target="sim", generate=True, sequence_length=TOKENS, head=head
+    )
+    return compile_model(model(tied), data, folder, options, tokenizer=tokenizer()).bundle
+
+
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("decoder")
-    ids = random.integers(1, VOCABULARY, (24, TOKENS))
-    data = [" ".join(f"w{one}" for one in text) for text in ids]
-    options = CompileOptions(recipe="is", target="sim", generate=True, sequence_length=TOKENS)
-    made = compile_model(model(), data, folder / "bundle", options, tokenizer=tokenizer())
-    return made.bundle
+    return compiled(tmp_path_factory.mktemp("decoder") / "bundle")
