@@ -142,7 +142,7 @@ class Point:
     Attributes:
         depth: depth of the blocks, in the paper's convention.
         levels: levels of the folded blocks, by formula.
-        error: mean absolute error against the cleartext model; infinite if values explode.
+        error: error against the cleartext model (see `output_errors`); infinite if values explode.
         settings: the integers of each layer; see `Front.parametrisation`.
         seconds: predicted seconds of one encrypted run; None if they were not predicted.
         held_back_error: like `error`, on the held-back inputs; None if it was not measured.
@@ -152,6 +152,8 @@ class Point:
         accuracy: on labelled inputs, the share of right classes, or the correlation of values; None
             if it was not measured.
         exploded_at: where values explode, as "module path: op"; None if they stay finite.
+        mean_error, divergence, top_1: further measures of scores of the class of each token, on the
+            search inputs; see `OutputErrors`. None for other outputs.
     """
 
     __pydantic_config__ = STRICT
@@ -166,6 +168,9 @@ class Point:
     agreement: Share | None = None
     accuracy: Annotated[float, Field(ge=-1, le=1)] | None = None
     exploded_at: str | None = None
+    mean_error: Error | None = None
+    divergence: Error | None = None
+    top_1: Share | None = None
 
     def cost(self, kind: Cost) -> float:
         """Depth, levels, or predicted seconds; infinite if the seconds are not known."""
@@ -200,13 +205,13 @@ class Point:
 
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
-        measured = [
-            f", {name} {share:.2%}"
-            for name, share in (("agreement", self.agreement), ("accuracy", self.accuracy))
-            if share is not None
-        ]
+        shares = (
+            ("top-1", self.top_1), ("agreement", self.agreement), ("accuracy", self.accuracy)
+        )  # fmt: skip
+        measured = [f", {name} {share:.2%}" for name, share in shares if share is not None]
+        divergence = "" if self.divergence is None else f", KL {self.divergence:.3g} nats"
         return (
-            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
+            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{divergence}{seconds}"
             f"{''.join(measured)}"
         )
 
