@@ -179,6 +179,12 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         "Polynomials of an activation: one shared by all channels, or each channel its own.",
         metavar="shared|each",
     )
+    share_settings: int = search_option(
+        "Number of consecutive blocks that share the settings of their polynomials, for very deep "
+        "models. Ranges stay those of each block.",
+        default=1,
+        minimum=1,
+    )
     population: int | None = budget_option("Settings per generation in stage 1.")
     generations: int | None = budget_option("Generations of stage 1.")
     layer_population: int | None = budget_option("Settings per generation in stage 2.")

@@ -216,6 +216,7 @@ def search_problem(
         target=find_target(target).latency(options.costs) if cost == "latency" else None,
         threads=options.threads,
         workers=options.evaluators(),
+        sharing=options.share_settings,
         measure=measure_of(prepared.source.model, prepared.traced, options.measure),
         **others,
     )

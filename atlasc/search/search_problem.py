@@ -27,6 +27,7 @@ from atlasc.passes.approximation.approximate import (
 )
 from atlasc.polynomials.description import Approximation
 from atlasc.polynomials.parametrisation import PAPER, Parametrisation
+from atlasc.search.error_model import Group, groups_of
 from atlasc.search.points import Cost, Point, SearchSpace, Settings, expert, is_partial
 from atlasc.simulation.agreement import Measure
 from atlasc.simulation.output_errors import Reference
@@ -87,6 +88,7 @@ class SearchProblem:
         shares: weight of each input in the error; None for equal weights.
         aim: greatest error of the setting that will be taken, if it is known: the strategy hybrid
             then concentrates its search near it. None for the whole front.
+        sharing: number of consecutive blocks that share their settings; for very deep models.
         measure: what counts in an output; it decides what the error is (see `output_errors`).
     """
 
@@ -106,6 +108,12 @@ class SearchProblem:
     shares: tuple[float, ...] | None = None
     aim: float | None = None
     measure: Measure = "values"
+    sharing: int = 1
+
+    @property
+    def groups(self) -> list[Group]:
+        """The ops that share one choice."""
+        return groups_of(self.module, self.parametrisation, self.sharing)
 
     @property
     def processors(self) -> int:
@@ -154,6 +162,7 @@ class SearchProblem:
             "parametrisation": self.parametrisation.to_dict(),
             "dtype": np.dtype(self.dtype).name,
             "cost": self.cost,
+            **({"sharing": self.sharing} if self.sharing > 1 else {}),
             **({"measure": self.measure} if self.measure == "tokens" else {}),
             **({} if self.latency_model is None else {"costs": self.latency_model.digest()}),
         }
@@ -200,7 +209,7 @@ class Objective:
 
     def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
         self._problem, self.layers, module = problem, layers, problem.module
-        self.space = SearchSpace(layer_count(module), problem.parametrisation)
+        self.space = SearchSpace(layer_count(module), problem.parametrisation, problem.sharing)
         self._places = places(module)
         self._simulator = simulator(problem)
         self._inputs = self._simulator.prepare(problem.arrays)
