@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -41,7 +41,6 @@ from atlasc.report.pages import report_html
 from atlasc.report.summary import program_facts
 from atlasc.search.front import Front
 from atlasc.search.points import Point
-from atlasc.search.search_problem import error_weights, output_error
 from atlasc.search.strategies import DEFAULT, find_strategy
 from atlasc.simulation.agreement import (
     LEAST_AGREEMENT,
@@ -49,8 +48,8 @@ from atlasc.simulation.agreement import (
     Measure,
     Promise,
     promised,
-    variation,
 )
+from atlasc.simulation.output_errors import output_error, simulated_errors
 from atlasc.simulation.simulate import PolynomialSimulator
 from atlasc.simulation.watch import KNOWS_MODEL, both_answers
 from atlasc.targets import find_target
@@ -315,7 +314,9 @@ def _by_recipe(
     arrays, shares = search_inputs(prepared, options.seed, SEARCH_INPUTS)
     module = apply_recipe(prepared.module, recipe, prepared.calibration)
     with steps("simulating the polynomials"):
-        error, varying = simulated_error(module, arrays, shares)
+        measure = measure_of(prepared.source.model, prepared.traced, options.measure)
+        found, varying = simulated_errors(module, arrays, shares, measure)
+        error = found.error
     if not np.isfinite(error):
         short = len(prepared.source.measured) > len(prepared.source.inputs)
         raise AtlasError(
@@ -334,23 +335,10 @@ def _by_recipe(
             why=f"the limits: {options.limits}",
             remedy="leave --recipe out, to search for settings within the limits",
         )
-    return Chosen(module, {"recipe": recipe, "error": error, "variation": varying})
-
-
-def simulated_error(
-    module: Module, arrays: Mapping[str, np.ndarray], shares: Sequence[float] | None = None
-) -> tuple[float, float]:
-    """Mean absolute error of a module's polynomials, and how its cleartext outputs vary.
-
-    The error is taken against the cleartext module; see ``output_error``.
-    """
-    simulator = PolynomialSimulator(module)
-    inputs = simulator.prepare(arrays)
-    simulated, reference = simulator.run(inputs), simulator.cleartext(inputs)
-    weights = {n: error_weights(module, arrays, array, shares) for n, array in reference.items()}
-    finite = simulated.finite
-    error = output_error(simulated.outputs, reference, weights) if finite else np.inf
-    return error, variation(reference, weights)
+    figures = {name: figure for name, figure in found._asdict().items() if figure is not None}
+    if measure != "tokens":
+        del figures["mean_error"]  # it is the error
+    return Chosen(module, {"recipe": recipe, **figures, "variation": varying})
 
 
 def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from atlasc.simulation.agreement import Measure
 
 MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
-"""Greatest mean absolute error if no limit is given, as a share of how the outputs vary; by measure
+"""Greatest error if no limit is given, as a share of how the outputs vary; by measure
 of agreement. With one class per input, the best scores of one input in 250 differ by less."""
 RANGES, LIMITS = "Data and ranges", "Limits on the setting"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
@@ -181,6 +181,12 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         "Polynomials of an activation: one shared by all channels, or each channel its own.",
         metavar="shared|each",
     )
+    share_settings: int = search_option(
+        "Number of consecutive blocks that share the settings of their polynomials, for very deep "
+        "models. Ranges stay those of each block.",
+        default=1,
+        minimum=1,
+    )
     population: int | None = budget_option("Settings per generation in stage 1.")
     generations: int | None = budget_option("Generations of stage 1.")
     layer_population: int | None = budget_option("Settings per generation in stage 2.")
@@ -254,8 +260,8 @@ class LimitOptions(Options):
     """Limits that decide which point of a front is picked."""
 
     max_error: float | None = limit(
-        f"Greatest mean absolute error of the outputs [default, without another limit: "
-        f"{MAX_ERROR['values']:.1%} of how the outputs vary from input to input, "
+        "Greatest error of the outputs: mean absolute, or sqrt(2 KL) where tokens have classes "
+        f"[default, without another limit: {MAX_ERROR['values']:.1%} of how the outputs vary, "
         f"{MAX_ERROR['class']:.1%} for scores of classes].",
         minimum=0,
     )

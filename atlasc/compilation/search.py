@@ -15,8 +15,9 @@ from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.fronts import calibration_digest, model_digest
 from atlasc.compilation.options import CompileOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel
-from atlasc.compilation.steps import Step, Steps, quiet, silent
-from atlasc.ir.errors import AtlasError
+from atlasc.compilation.steps import Note, Step, Steps, quiet, silent
+from atlasc.ir.errors import AtlasError, counted
+from atlasc.loading import MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
@@ -43,6 +44,9 @@ compared as well, because settings fail there first. Each has the weight of one 
 MENDED_ON = 400
 """Number of calibration inputs, prefixes included, on which the setting that would be taken is
 checked before the held-back inputs are evaluated."""
+LONG, FEWEST_LONG = 0.75, 5
+"""Share of a program's tokens that a long text has, and the number of long texts below which a
+search of scores of tokens says that it has few."""
 MOST_POINTS = 40
 """Number of points of a front that are validated on held-back inputs; 40 show its shape."""
 
@@ -79,6 +83,7 @@ def search(
     tried = _tried_inputs(prepared, options, others.get("note", quiet))
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
+    note_short_texts(prepared, tried.measure, others.get("note", quiet))
     journal = problem.journal
     resume = f"the same command continues from the evaluations in {journal}" if journal else ""
     with ExitStack() as shown:
@@ -152,6 +157,25 @@ def _mended(
     return replace(front, points=tuple(points))
 
 
+def note_short_texts(prepared: PreparedModel, measure: Measure, note: Note) -> None:
+    """Say so if the data have few texts that fill the program, under the measure of tokens.
+
+    The errors of a decoder grow from token to token until it collapses. A search sees this only on
+    texts that are as long as those of the program.
+    """
+    mask, length = prepared.source.inputs.arrays.get(MASK), prepared.source.length
+    if measure != "tokens" or mask is None or not length:
+        return
+    long = int((mask.sum(axis=1) >= LONG * length).sum())
+    if long < FEWEST_LONG:
+        note(
+            f"only {counted(long, 'text fills', 'texts fill')} the program's {length} tokens to "
+            f"{LONG:.0%}: the search hardly sees errors at late tokens",
+            "  why: errors may grow from token to token, until a text collapses\n"
+            "  what to do: give longer texts, or compile with a smaller --sequence-length",
+        )
+
+
 def require_searchable(prepared: PreparedModel) -> None:
     """Raise AtlasError for a model without any op to approximate."""
     if not nonlinear_ops(prepared.module):
@@ -192,6 +216,8 @@ def search_problem(
         target=find_target(target).latency(options.costs) if cost == "latency" else None,
         threads=options.threads,
         workers=options.evaluators(),
+        sharing=options.share_settings,
+        measure=measure_of(prepared.source.model, prepared.traced, options.measure),
         **others,
     )
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from atlasc.ir.errors import printable
 from atlasc.search.front import Front
 from atlasc.search.points import Point
+from atlasc.simulation.output_errors import ERRORS
 
 INK, FAINT, BLUE, ORANGE, RED = "#222", "#d8dde3", "#2f6db3", "#d98324", "#c0392b"
 PALETTE = (BLUE, ORANGE, "#7a9e6d", "#8e6bb0", "#c9a227", "#4aa3a2", "#b0656f", "#99a3ad")
@@ -211,7 +212,7 @@ def front_chart(front: Front) -> str:
         drawing.text(x - 8, y + 4, "is", "end", ORANGE)
     for at in sorted({first, last}):
         drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")
-    axes = f"{front.cost} (vertical axis: mean absolute error)"
+    axes = f"{front.cost} (vertical axis: {ERRORS[front.measure]})"
     drawing.text(WIDTH / 2, height - 6, axes, "middle")
     return drawing.render(f"front of {front.cost} against error")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.module import Module, family_of
-from atlasc.passes.approximation.approximate import NonlinearPlace, places
+from atlasc.passes.approximation.approximate import NonlinearPlace, layer_count, places
 from atlasc.polynomials.parametrisation import (
     ACTIVATION,
     ALGORITHM,
@@ -42,19 +42,21 @@ PENALTY = float(np.log(2.0))
 
 @dataclass(frozen=True)
 class Group:
-    """Ops of one block that share one choice.
+    """Ops of one block, or of consecutive blocks, that share one choice.
 
     Attributes:
-        block: position of the block.
+        block: position of the first of the blocks.
         kind: "softmax", "first norm", "second norm" or "activation".
         places: the ops; a single op if a block has no more than two norms.
         columns: positions of the group's integers among those of a layer.
+        blocks: number of blocks.
     """
 
     block: int
     kind: str
     places: tuple[NonlinearPlace, ...]
     columns: tuple[int, ...]
+    blocks: int = 1
 
     def holds(self, where: str | None) -> bool:
         """Whether one of the group's ops is named "module path: op"."""
@@ -70,14 +72,23 @@ class Group:
 
     def put(self, settings: Settings, choice: Choice) -> Settings:
         """The setting with another choice of this group."""
-        layer = list(settings[self.block])
-        for column, value in zip(self.columns, choice, strict=True):
+        end = self.block + self.blocks
+        layers = [list(layer) for layer in settings[self.block : end]]
+        for layer, (column, value) in itertools.product(
+            layers, list(zip(self.columns, choice, strict=True))
+        ):
             layer[column] = value
-        return (*settings[: self.block], tuple(layer), *settings[self.block + 1 :])
+        return (*settings[: self.block], *map(tuple, layers), *settings[end:])
 
 
-def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
-    """All groups of a module in order of execution."""
+def groups_of(module: Module, parametrisation: Parametrisation, shared: int = 1) -> list[Group]:
+    """All groups of a module in order of execution.
+
+    Args:
+        module: the module.
+        parametrisation: meaning of the integers of a layer.
+        shared: number of consecutive blocks that share their choices.
+    """
     algorithm = ALGORITHM if len(parametrisation.algorithms) > 1 else ()
     columns: dict[str, tuple[int, ...]] = {
         "softmax": (*SOFTMAX, *algorithm),
@@ -91,8 +102,13 @@ def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
             kind = family_of(place.op.name)
             if kind == "norm":
                 kind = "second norm" if place.norm else "first norm"
-            found.setdefault((place.block, kind), []).append(place)
-    return [Group(b, kind, tuple(ops), columns[kind]) for (b, kind), ops in found.items()]
+            first = place.block - place.block % shared
+            found.setdefault((first, kind), []).append(place)
+    count = layer_count(module)
+    return [
+        Group(first, kind, tuple(ops), columns[kind], min(shared, count - first))
+        for (first, kind), ops in found.items()
+    ]
 
 
 def starts(group: Group, lower: Choice, upper: Choice) -> list[Choice]:

@@ -18,6 +18,7 @@ from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.polynomials.parametrisation import ALGORITHM, PAPER, Parametrisation
 from atlasc.search.points import Cost, Point, hypervolume
 from atlasc.simulation.agreement import Measure
+from atlasc.simulation.output_errors import ERRORS
 
 MAX_FRONT = 64 * MIB
 """Greatest size in bytes of a front; a front of 200 points has 100 KiB."""
@@ -42,7 +43,7 @@ class Wanted:
     """Limits that a point must keep; None for no limit.
 
     Attributes:
-        error: greatest mean absolute error on the search inputs.
+        error: greatest error on the search inputs (see `output_errors`).
         depth: greatest depth of the blocks, in the paper's convention.
         levels: greatest number of levels of the blocks.
         seconds: greatest predicted seconds of one encrypted run.
@@ -294,7 +295,7 @@ class Front:
             if np.isfinite(at).all():
                 axes.scatter(*at, s=18, c="tab:orange", zorder=2)
                 axes.annotate("is", at, xytext=(-4, 4), textcoords="offset points", ha="right")
-            axes.set(xlabel=self.cost, ylabel="mean absolute error")
+            axes.set(xlabel=self.cost, ylabel=ERRORS[self.measure])
             if self.points:
                 axes.set_yscale("log")
 

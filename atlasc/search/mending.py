@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atlasc.search.error_model import Choice, Group, groups_of
+from atlasc.search.error_model import Choice, Group
 from atlasc.search.points import Point, Settings
 from atlasc.search.search_problem import Objective, SearchProblem
 from atlasc.search.validation import Validator
@@ -92,7 +92,7 @@ class _Search:
         Returns:
             The point, and the number of inputs that are wrong under it.
         """
-        groups = groups_of(self.of.problem.module, self.of.problem.parametrisation)
+        groups = self.of.problem.groups
         blamed = {group: n for group in groups if (n := self._wrong(point.settings, group)) < left}
         for group, least in sorted(blamed.items(), key=lambda item: item[1]):
             before = point.settings

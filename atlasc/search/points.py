@@ -45,19 +45,23 @@ class SearchSpace:
     Attributes:
         layers: L, the number of blocks.
         parametrisation: meaning of the integers of a layer.
+        sharing: number of consecutive blocks that share their integers; a vector has them once.
     """
 
     layers: int
     parametrisation: Parametrisation = PAPER
+    sharing: int = 1
 
     def __post_init__(self) -> None:
         if self.layers < 1:
             raise AtlasError("the model has no block to search settings for")
+        if self.sharing < 1:
+            raise AtlasError("settings are shared by at least 1 block")
 
     @property
     def variables(self) -> int:
         """Length of a vector."""
-        return self.parametrisation.variables * self.layers
+        return self.parametrisation.variables * -(-self.layers // self.sharing)
 
     @property
     def lower(self) -> np.ndarray:
@@ -78,7 +82,8 @@ class SearchSpace:
         values = np.asarray(vector)
         if values.shape != (self.variables,):
             raise AtlasError(
-                f"{self.layers} layers have {self.variables} integers, not {values.size}",
+                f"{self.layers} layers have {self.variables} integers, not {values.size}"
+                + (f" (each {self.sharing} layers share theirs)" if self.sharing > 1 else ""),
                 remedy=f"give {self.parametrisation.variables} integers for each layer",
             )
         outside = np.flatnonzero(
@@ -86,22 +91,24 @@ class SearchSpace:
         )
         if len(outside):
             first = int(outside[0])
-            layer, index = divmod(first, self.parametrisation.variables)
+            shared, index = divmod(first, self.parametrisation.variables)
+            layer = shared * self.sharing
             raise AtlasError(
                 f"{self.parametrisation.names[index]} of layer {layer} cannot be {values[first]}",
                 why=f"its values go from {self.lower[first]} to {self.upper[first]}",
             )
-        rows = values.reshape(self.layers, -1).tolist()
-        return tuple(self.parametrisation.canonical(row) for row in rows)
+        rows = values.reshape(-1, self.parametrisation.variables).tolist()
+        found = [self.parametrisation.canonical(row) for row in rows]
+        return tuple(found[layer // self.sharing] for layer in range(self.layers))
 
     def encode(self, settings: Sequence[Sequence[int]]) -> np.ndarray:
-        """The vector of settings.
+        """The vector of settings; of blocks that share integers, those of the first.
 
         Raises:
             AtlasError: as `decode`.
         """
-        flat = [int(value) for layer in settings for value in layer]
-        return np.array(self.decode(flat), dtype=np.int64).ravel()
+        flat = [int(value) for layer in settings[:: self.sharing] for value in layer]
+        return np.array(self.decode(flat)[:: self.sharing], dtype=np.int64).ravel()
 
     def random(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Uniform vectors, [count, variables]."""
@@ -109,7 +116,7 @@ class SearchSpace:
 
     def shared(self, layer: Sequence[int] | np.ndarray) -> np.ndarray:
         """The vector in which all layers have the same integers."""
-        return np.tile(np.asarray(layer, dtype=np.int64), self.layers)
+        return np.tile(np.asarray(layer, dtype=np.int64), -(-self.layers // self.sharing))
 
 
 def is_partial(settings: Settings) -> bool:
@@ -142,7 +149,7 @@ class Point:
     Attributes:
         depth: depth of the blocks, in the paper's convention.
         levels: levels of the folded blocks, by formula.
-        error: mean absolute error against the cleartext model; infinite if values explode.
+        error: error against the cleartext model (see `output_errors`); infinite if values explode.
         settings: the integers of each layer; see `Front.parametrisation`.
         seconds: predicted seconds of one encrypted run; None if they were not predicted.
         held_back_error: like `error`, on the held-back inputs; None if it was not measured.
@@ -152,6 +159,8 @@ class Point:
         accuracy: on labelled inputs, the share of right classes, or the correlation of values; None
             if it was not measured.
         exploded_at: where values explode, as "module path: op"; None if they stay finite.
+        mean_error, divergence, top_1: further measures of scores of the class of each token, on the
+            search inputs; see `OutputErrors`. None for other outputs.
     """
 
     __pydantic_config__ = STRICT
@@ -166,6 +175,9 @@ class Point:
     agreement: Share | None = None
     accuracy: Annotated[float, Field(ge=-1, le=1)] | None = None
     exploded_at: str | None = None
+    mean_error: Error | None = None
+    divergence: Error | None = None
+    top_1: Share | None = None
 
     def cost(self, kind: Cost) -> float:
         """Depth, levels, or predicted seconds; infinite if the seconds are not known."""
@@ -200,13 +212,13 @@ class Point:
 
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
-        measured = [
-            f", {name} {share:.2%}"
-            for name, share in (("agreement", self.agreement), ("accuracy", self.accuracy))
-            if share is not None
-        ]
+        shares = (
+            ("top-1", self.top_1), ("agreement", self.agreement), ("accuracy", self.accuracy)
+        )  # fmt: skip
+        measured = [f", {name} {share:.2%}" for name, share in shares if share is not None]
+        divergence = "" if self.divergence is None else f", KL {self.divergence:.3g} nats"
         return (
-            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
+            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{divergence}{seconds}"
             f"{''.join(measured)}"
         )
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration
-from atlasc.calibration.measure import kept_tokens
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
@@ -28,8 +27,10 @@ from atlasc.passes.approximation.approximate import (
 )
 from atlasc.polynomials.description import Approximation
 from atlasc.polynomials.parametrisation import PAPER, Parametrisation
+from atlasc.search.error_model import Group, groups_of
 from atlasc.search.points import Cost, Point, SearchSpace, Settings, expert, is_partial
-from atlasc.simulation.agreement import variation
+from atlasc.simulation.agreement import Measure
+from atlasc.simulation.output_errors import Reference
 from atlasc.simulation.simulate import PolynomialSimulator
 from atlasc.simulation.simulator import Simulation, Simulator
 from atlasc.simulation.torch_simulator import TorchSimulator
@@ -87,6 +88,8 @@ class SearchProblem:
         shares: weight of each input in the error; None for equal weights.
         aim: greatest error of the setting that will be taken, if it is known: the strategy hybrid
             then concentrates its search near it. None for the whole front.
+        sharing: number of consecutive blocks that share their settings; for very deep models.
+        measure: what counts in an output; it decides what the error is (see `output_errors`).
     """
 
     module: Module
@@ -104,6 +107,13 @@ class SearchProblem:
     note: Callable[[str], None] = silent
     shares: tuple[float, ...] | None = None
     aim: float | None = None
+    measure: Measure = "values"
+    sharing: int = 1
+
+    @property
+    def groups(self) -> list[Group]:
+        """The ops that share one choice."""
+        return groups_of(self.module, self.parametrisation, self.sharing)
 
     @property
     def processors(self) -> int:
@@ -152,6 +162,8 @@ class SearchProblem:
             "parametrisation": self.parametrisation.to_dict(),
             "dtype": np.dtype(self.dtype).name,
             "cost": self.cost,
+            **({"sharing": self.sharing} if self.sharing > 1 else {}),
+            **({"measure": self.measure} if self.measure == "tokens" else {}),
             **({} if self.latency_model is None else {"costs": self.latency_model.digest()}),
         }
 
@@ -197,21 +209,20 @@ class Objective:
 
     def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
         self._problem, self.layers, module = problem, layers, problem.module
-        self.space = SearchSpace(layer_count(module), problem.parametrisation)
+        self.space = SearchSpace(layer_count(module), problem.parametrisation, problem.sharing)
         self._places = places(module)
         self._simulator = simulator(problem)
         self._inputs = self._simulator.prepare(problem.arrays)
-        self._reference = self._simulator.cleartext(self._inputs, layers=layers)
-        self._weights = {
-            name: error_weights(module, problem.arrays, array, problem.shares)
-            for name, array in self._reference.items()
-        }
+        exact = self._simulator.cleartext(self._inputs, layers=layers)
+        # The proxy compares hidden states, which are numbers.
+        measure = problem.measure if layers is None else "values"
+        self._reference = Reference.of(module, problem.arrays, exact, problem.shares, measure)
         self._chosen: dict[tuple[str, Any], Approximation | None] = {}
 
     @property
     def variation(self) -> float:
-        """How the exact outputs vary from input to input; see ``variation``."""
-        return variation(self._reference, self._weights)
+        """How the exact outputs vary from input to input; see ``agreement.variation``."""
+        return self._reference.variation
 
     def evaluate(self, settings: Settings) -> Point:
         """Evaluate depth, levels and error of a setting in canonical form."""
@@ -230,11 +241,15 @@ class Objective:
 
     def _point(self, settings: Settings, simulated: Simulation) -> Point:
         depth, levels = self.costs(self.approximations(settings))
-        error, seconds = float("inf"), None
-        if simulated.finite:
-            error = output_error(simulated.outputs, self._reference, self._weights)
-            seconds = self.seconds(settings)
-        return Point(depth, levels, error, settings, seconds, exploded_at=simulated.exploded_at)
+        if not simulated.finite:
+            infinite = float("inf")
+            return Point(depth, levels, infinite, settings, exploded_at=simulated.exploded_at)
+        found = self._reference.errors(simulated.outputs)
+        point = Point(depth, levels, found.error, settings, self.seconds(settings))
+        if found.divergence is None:
+            return point
+        _, mean_error, divergence, top_1 = found
+        return replace(point, mean_error=mean_error, divergence=divergence, top_1=top_1)
 
     def seconds(self, settings: Settings) -> float | None:
         """Predicted seconds; None without a latency model, or if ops are left exact."""
@@ -273,41 +288,6 @@ class Objective:
                 place, setting, self._problem.calibration, self._problem.parametrisation
             )
         return self._chosen[key]
-
-
-def output_error(
-    outputs: Mapping[str, np.ndarray],
-    reference: Mapping[str, np.ndarray],
-    weights: Mapping[str, np.ndarray | None],
-) -> float:
-    """Mean absolute error of outputs, by name; infinite if a value is not finite.
-
-    Weights are broadcast to each output; see ``error_weights``.
-    """
-    total = weight = 0.0
-    for name, expected in reference.items():
-        difference = np.abs(outputs[name] - expected)
-        kept = weights[name]
-        total += float(np.sum(difference if kept is None else difference * kept, dtype=float))
-        weight += expected.size if kept is None else float(kept.sum()) * expected.size / kept.size
-    error = total / weight
-    return error if np.isfinite(error) else float("inf")
-
-
-def error_weights(
-    module: Module,
-    arrays: Mapping[str, np.ndarray],
-    output: np.ndarray,
-    shares: Sequence[float] | None = None,
-) -> np.ndarray | None:
-    """Weights of the values of an output [B, ...]: 1 for kept tokens times the share of the input;
-    None for equal weights.
-    """
-    kept = kept_tokens(module, arrays, output)
-    if shares is None:
-        return kept
-    each = np.reshape(shares, (-1, *[1] * (output.ndim - 1))).astype(output.dtype)
-    return each if kept is None else kept * each
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

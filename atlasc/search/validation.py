@@ -19,8 +19,8 @@ from atlasc.polynomials.description import Approximation
 from atlasc.search.front import Front
 from atlasc.search.journal import Journal
 from atlasc.search.points import Point, Settings
-from atlasc.search.search_problem import error_weights, output_error
-from atlasc.simulation.agreement import Measure, compared, promised, variation
+from atlasc.simulation.agreement import Measure, compared, promised
+from atlasc.simulation.output_errors import Reference
 from atlasc.simulation.scores import score
 from atlasc.simulation.simulate import PolynomialSimulator
 
@@ -41,7 +41,7 @@ class Validation:
     """The results of inputs under one setting.
 
     Attributes:
-        error: mean absolute error of the outputs; infinite if an input explodes.
+        error: error of the outputs (see `output_errors`); infinite if an input explodes.
         unsafe: number of inputs that explode, or whose answer differs from the model's although
             the model decides.
         exploded: number of inputs with a value that grows beyond bounds or is not finite.
@@ -102,17 +102,13 @@ class Validator:
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
         self._prepared = self._simulator.prepare(arrays, watched=True)
         exact = self._simulator.run(self._prepared, {}, progress=progress)
-        self._reference = exact.outputs
-        self._weights = {
-            name: error_weights(module, arrays, array, shares)
-            for name, array in self._reference.items()
-        }
-        self.variation = varying or variation(self._reference, self._weights)
+        self._reference = Reference.of(module, arrays, exact.outputs, shares, measure)
+        self.variation = varying or self._reference.variation
 
     @property
     def model_accuracy(self) -> float | None:
         """Accuracy of the model in the clear on the labelled inputs."""
-        return score(self.measured_by, next(iter(self._reference.values())), self._labels)
+        return score(self.measured_by, next(iter(self._reference.outputs.values())), self._labels)
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
         """A sort key that makes settings with equal first layers neighbours."""
@@ -134,7 +130,7 @@ class Validator:
         answers = self._answers(approximations, error, progress)
         found = np.inf
         if not answers.lost.any():
-            found = output_error(answers.outputs, self._reference, self._weights)
+            found = self._reference.errors(answers.outputs).error
         agreement = answers.agreement[self._counted]
         return Validation(
             found,
@@ -177,7 +173,8 @@ class Validator:
         assert lost is not None
         promise = promised(self.measured_by, error, self.variation)
         module = self._simulator.module
-        beside = compared(promise, module, self._arrays, outputs, self._reference)
+        exact = self._reference.outputs
+        beside = compared(promise, module, self._arrays, outputs, exact)
         agreement = np.where(lost, 0.0, beside.agreement(promise))
         return _Answers(outputs, lost, lost | beside.wrong(promise), agreement)
 

@@ -44,6 +44,8 @@ LEAST_AGREEMENT: dict[Measure, float] = {"class": 0.99, "tokens": 0.999, "values
 program is offered. It is larger for tokens: an input on whose class the model hardly decides is
 undecided, but a text with some such tokens is safe. Of texts of another kind, up to four times as
 many tokens get another class, and 99.5% of these should agree too (benchmarks/fidelity/safe.py)."""
+CHUNK = 1 << 24
+"""Values of answers that are compared at once."""
 DESCRIPTIONS = {
     "class": "the same class",
     "tokens": "the same likeliest class of each token",
@@ -246,11 +248,23 @@ def compared(
     """
     with np.errstate(all="ignore"):  # values that are not finite count as infinitely wrong
         parts = [
-            _compared(promise, kept_tokens(module, inputs, exact), answers[name], exact)
+            _in_chunks(promise, kept_tokens(module, inputs, exact), answers[name], exact)
             for name, exact in model.items()
         ]
     worst = (np.max, np.min, np.min, np.max, np.min, np.min, np.max)
     return Comparison(*(of(values, axis=0) for of, values in zip(worst, zip(*parts), strict=True)))
+
+
+def _in_chunks(
+    promise: Promise, kept: np.ndarray | None, answers: np.ndarray, model: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """`_compared`, some inputs at a time: scores of a vocabulary at each token are many."""
+    step = max(1, CHUNK // max(1, model[:1].size))
+    parts = [
+        _compared(promise, None if kept is None else kept[rows], answers[rows], model[rows])
+        for rows in (slice(start, start + step) for start in range(0, len(model), step))
+    ]
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
 
 def _compared(

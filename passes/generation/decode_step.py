@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
 from atlasc.ir.module import Module, Op, Value, op_name
@@ -29,11 +31,17 @@ class DecodeStep(Pass):
 
     The polynomials are those of the window, whose ranges were calibrated on all tokens: the step
     computes the same numbers. So a magnitude stays an upper bound.
+
+    Attributes:
+        first: the least position of a token. A constant may differ from token to token before it,
+            as the factors of tokens that stand out do: the window of the prompt computes these
+            tokens.
     """
 
     name = "decode-step"
     takes = ("nn", "poly")
     keeps = (MAGNITUDES, NOISE_GAINS)
+    first: int = 0
 
     def run(self, module: Module, report: Report) -> Module:
         """Nn or poly module of a window to a module of the same level.
@@ -42,7 +50,7 @@ class DecodeStep(Pass):
             AtlasError: the module is no causal decoder with a public mask, or an op mixes tokens in
                 another way than attention does.
         """
-        step = _Step(module)
+        step = _Step(module, self.first)
         result = without_dead_ops(step.run())
         caches = len(step.caches)
         report.say(f"one token of {step.tokens}; {caches} tensors of keys and values are kept")
@@ -53,13 +61,14 @@ class _Step:
     """Rewrites a module.
 
     Attributes:
+        first: the least position of a token.
         tokens: tokens of the window.
         axes: value of the window -> its axis of the tokens, where one row of it is computed.
         caches: keys or values of the window -> keys or values up to this token.
     """
 
-    def __init__(self, module: Module) -> None:
-        self.rewriter, self.tokens = Rewriter(module), 0
+    def __init__(self, module: Module, first: int) -> None:
+        self.rewriter, self.first, self.tokens = Rewriter(module), first, 0
         self.axes: dict[Value, int] = {}
         self.caches: dict[Value, Value] = {}
         self._outputs: list[tuple[Op, str, Value]] = []
@@ -114,6 +123,12 @@ class _Step:
                 why="a step takes one token of [batch, tokens, features]",
             )
         self.tokens = shape[1]
+        if not 0 <= self.first < self.tokens:
+            raise AtlasError(
+                f"the step cannot begin at token {self.first}",
+                where=op.location,
+                why=f"the tokens of the window are 0 to {self.tokens - 1}",
+            )
         if op.name == "nn.encrypt":
             window = self.rewriter.values[op.operands[0]]
             position = self._token(op, shape[0])
@@ -201,17 +216,22 @@ class _Step:
         at = axis - (rank - array.ndim)
         if at < 0:
             return value
-        if array.shape[at] > 1:
+        rows = np.moveaxis(array, at, 0)
+        differing = np.flatnonzero((rows != rows[-1]).reshape(len(rows), -1).any(axis=1))
+        if (differing >= self.first).any():
+            alike = int(differing[-1]) + 1
             raise AtlasError(
                 f"{op.name} has a constant that differs from token to token",
                 where=op.location,
                 why=f"{value} has shape {array.shape}; the position is known only when it runs",
-                remedy="compile with --no-scale-tokens if this is a factor before a norm; else use "
-                "a model whose server part has rotary embeddings or none",
+                remedy="compile with --no-scale-tokens if this is a factor before a norm; or make "
+                f"the step of tokens that have the same constant (decode-step{{first={alike}}}); "
+                "else use a model whose server part has rotary embeddings or none",
             )
-        if rank == 4:
+        if rank == 4 and array.shape[at] == 1:
             return value
-        return self.rewriter.module.constant(f"{value.name}.row", array.squeeze(at))
+        row = np.expand_dims(rows[-1], at) if rank == 4 else rows[-1]
+        return self.rewriter.module.constant(f"{value.name}.row", row)
 
     def _kept(self, op: Op, value: Value) -> Value:
         """All of a value: a public mask; keys or values up to this token."""

@@ -123,7 +123,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     settings: dict[str, Any] = bundle.manifest.settings
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
     say(
-        f"settings: {how}, mean error of the polynomials {settings['error']:.3g}, "
+        f"settings: {how}, error of the polynomials {settings['error']:.3g}, "
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
     say(f"promised: {settings['promise']['words']}")
@@ -250,6 +250,7 @@ def _percent(share: float | None) -> str | None:
 
 def _show_front(front: Front) -> None:
     from atlasc.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
+    from atlasc.simulation.output_errors import ERRORS
 
     if not front.points:
         warn("no setting stays finite", "  what to do: more --data, or a larger budget")
@@ -265,7 +266,9 @@ def _show_front(front: Front) -> None:
         "depth": [point.depth for point in points],
         "levels": [point.levels for point in points],
         "predicted seconds": [point.seconds for point in points],
-        "mean error": [point.error for point in points],
+        "error": [point.error for point in points],
+        "KL": [point.divergence for point in points],
+        "top-1": [_percent(point.top_1) for point in points],
         "held-back error": [point.held_back_error for point in points],
         "unsafe": [point.unsafe for point in points],
         "agreement": [_percent(point.agreement) for point in points],
@@ -278,6 +281,7 @@ def _show_front(front: Front) -> None:
         f"{len(places)} of the {len(front.points)} points of the front, from cheap to accurate"
         + ("" if front.expert is None else "; is: the recipe of that name")
     )
+    print(f"error: {ERRORS[front.measure]}")
     if front.held_back:
         print(f"unsafe: of {front.held_back} held-back inputs")
         print(

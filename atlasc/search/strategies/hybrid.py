@@ -33,7 +33,6 @@ from atlasc.search.error_model import (
     Choice,
     ErrorModel,
     Group,
-    groups_of,
     interpolated,
     starts,
 )
@@ -93,7 +92,7 @@ class Hybrid(Strategy):
         Raises:
             AtlasError: the budget is too small even for one probe of each op.
         """
-        groups = len(groups_of(problem.module, problem.parametrisation))
+        groups = len(problem.groups)
         if self.evaluations is None:
             aimed = problem.aim is not None
             return replace(self, evaluations=default_evaluations(groups, aimed=aimed))
@@ -132,7 +131,7 @@ class HybridSteps:
     def __init__(self, run: SearchRun, options: Hybrid) -> None:
         problem, space = run.problem, run.objective.space
         self.run, self.options = run, options
-        self.groups = groups_of(problem.module, problem.parametrisation)
+        self.groups = problem.groups
         self.exact: Settings = ((EXACT,) * problem.parametrisation.variables,) * space.layers
         self.template = space.decode(space.lower)
         self.noted = False
@@ -210,12 +209,14 @@ class HybridSteps:
             starts(group, lower, upper), lower, upper, canonical, partial(self._candidate, group)
         )
         if not found:
-            place = group.places[0]
+            place, last = group.places[0], group.places[-1]
             raise AtlasError(
                 f"no polynomial for {place.op.name} stays finite",
-                where=place.op.location,
+                where=" to ".join(dict.fromkeys([place.op.location, last.op.location])),
                 why="its calibrated range is too wide for every setting of the space",
-                remedy="search the wider space (--space wide), or calibrate on other inputs",
+                remedy="search the wider space (--space wide), "
+                + ("let fewer blocks share settings, " if group.blocks > 1 else "")
+                + "or calibrate on other inputs",
             )
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -62,3 +63,27 @@ def test_a_wider_space_decodes_alike(vector: tuple[int, ...]) -> None:
     settings = space.decode(vector)
     assert [len(layer) for layer in settings] == [9, 9]
     assert space.decode(space.encode(settings)) == settings
+
+
+@given(st.integers(1, 7), st.integers(1, 9), st.integers(0, 2**32))
+def test_blocks_that_share_integers_have_them_once(layers: int, sharing: int, seed: int) -> None:
+    space = SearchSpace(layers, WIDE, sharing)
+    vectors = space.random(3, np.random.default_rng(seed))
+    assert vectors.shape == (3, 9 * math.ceil(layers / sharing))
+    for vector in vectors:
+        settings = space.decode(vector)
+        assert len(settings) == layers
+        assert all(layer == settings[at - at % sharing] for at, layer in enumerate(settings))
+        assert space.decode(space.encode(settings)) == settings
+
+
+def test_a_shared_value_out_of_bounds_is_that_of_its_first_block() -> None:
+    space = SearchSpace(5, PAPER, 2)
+    vector = space.shared((5, 5, 5, 5, 7, 9, 9, 9))
+    vector[8] = 0
+    with pytest.raises(AtlasError, match="p1 of layer 2 cannot be 0"):
+        space.decode(vector)
+    with pytest.raises(AtlasError, match="24 integers, not 8"):
+        space.decode(vector[:8])
+    with pytest.raises(AtlasError, match="at least 1 block"):
+        SearchSpace(5, PAPER, 0)

@@ -18,10 +18,10 @@ from atlasc.polynomials.parametrisation import PAPER, Parametrisation
 from atlasc.search.front import Front, Wanted
 from atlasc.search.journal import Journal
 from atlasc.search.points import Point
-from atlasc.search.search_problem import output_error
 from atlasc.search.validation import TRIED, Trials, Validator, validated, validated_pick
 from atlasc.simulation import row_programs
 from atlasc.simulation.agreement import PROMISE, compared, promised
+from atlasc.simulation.output_errors import output_error
 from atlasc.simulation.poly_values import interpret_poly
 from atlasc.simulation.simulate import PolynomialSimulator
 from atlasc.simulation.watch import Watch
@@ -82,7 +82,7 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
     for settings in (*NEIGHBOURS, *NEIGHBOURS[::-1]):
         approximations = objective.approximations(settings)
         outputs, exploded = op_by_op(problem, approximations, arrays)
-        ((name, exact),) = validator._reference.items()
+        ((name, exact),) = validator._reference.outputs.items()
         anything = promised("values", np.inf, np.inf)
         beside = compared(anything, problem.module, arrays, outputs, {name: exact})
         errors = beside.errors
@@ -92,7 +92,7 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
         assert fast.unsafe == (exploded | beside.wrong(promise)).sum()
         assert fast.exploded == exploded.sum()
         if not exploded.any():
-            error = output_error(outputs, validator._reference, validator._weights)
+            error = validator._reference.errors(outputs).error
             assert fast.error == pytest.approx(error, rel=1e-2)
         counts.append((fast.unsafe, fast.exploded))
     assert max(counts)[0] > 0 and min(counts)[0] < validator.inputs

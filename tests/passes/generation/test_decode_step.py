@@ -165,11 +165,35 @@ def test_a_constant_of_one_token_is_refused() -> None:
     module = poly(
         """%a = poly.add_constant %x {value = @places}
         poly.output %a {name = "a"}""",
-        {"places": np.ones((3, 6))},
+        {"places": np.arange(18.0).reshape(3, 6)},
         (1, 3, 6),
     )
     with pytest.raises(AtlasError, match="differs from token to token"):
         run_passes(module, [DecodeStep()])
+
+
+def test_a_step_of_later_tokens_has_their_constant() -> None:
+    """Factors of tokens that stand out differ at the first tokens alone."""
+    text = f"""{MASKED}
+        %a = poly.scale %x {{factor = @tokens}}
+        %heads = poly.reshape %a {{shape = [1, 3, 2, 3]}}
+        %moved = poly.transpose %heads {{permutation = [0, 2, 1, 3]}}
+        %b = poly.scale %moved {{factor = @heads}}
+        poly.output %a {{name = "a"}}
+        poly.output %b {{name = "b"}}"""
+    tokens = np.array([0.25, 3.0, 3.0])[:, None]
+    module = poly(text, {"tokens": tokens, "heads": tokens + np.zeros((1, 3, 3))}, (1, 3, 6))
+    with pytest.raises(AtlasError, match="differs from token to token") as raised:
+        run_passes(module, [DecodeStep()])
+    assert "decode-step{first=1}" in raised.value.remedy
+    step = run_passes(module, [DecodeStep(first=1)])
+    given = {**at(1, [3]), **states(step), "x": np.arange(6.0)[None]}
+    found = interpret(step, {**given, "mask": np.array([[1, 1, 0]]), "position": [[0, 1, 0]]})
+    np.testing.assert_array_equal(found["a"], 3 * np.arange(6.0)[None])
+    np.testing.assert_array_equal(found["b"], 9 * np.arange(6.0).reshape(1, 2, 1, 3))
+    for first in (-1, 3):
+        with pytest.raises(AtlasError, match=f"cannot begin at token {first}"):
+            run_passes(module, [DecodeStep(first=first)])
 
 
 def test_a_model_without_attention_is_refused() -> None:

@@ -14,7 +14,7 @@ from atlasc.polynomials.parametrisation import WIDE
 from atlasc.search.error_model import groups_of
 from atlasc.search.local_errors import LocalErrors, capture
 from atlasc.search.points import is_partial, non_dominated
-from atlasc.search.strategies import hybrid
+from atlasc.search.strategies import find_strategy, hybrid
 from atlasc.search.strategies.atlas import Atlas
 from atlasc.search.strategies.hybrid import (
     CAPTURING,
@@ -44,6 +44,24 @@ def test_groups_read_and_write_their_own_integers(problem) -> None:
     assert changed == (settings[0], (1, 0, 0, 0, 0, 1, 2, 3))
     wide = groups_of(problem.module, WIDE)[0]
     assert wide.of(((5, 5, 0, 0, 0, 3, 4, 6, 1),)) == (5, 5, 0, 0, 0, 1)
+
+
+def test_shared_groups_write_all_their_blocks(problem) -> None:
+    groups = groups_of(problem.module, problem.parametrisation, 2)
+    assert [(g.block, g.blocks, g.kind, len(g.places)) for g in groups] == [
+        (0, 2, "softmax", 2), (0, 2, "first norm", 2),
+        (0, 2, "activation", 2), (0, 2, "second norm", 2),
+    ]  # fmt: skip
+    settings = ((5, 5, 0, 0, 0, 3, 4, 6), (7, 6, 5, 0, 0, 1, 2, 3))
+    assert groups[1].put(settings, (9,)) == ((5, 5, 0, 0, 0, 9, 4, 6), (7, 6, 5, 0, 0, 9, 2, 3))
+
+
+@pytest.mark.parametrize("strategy", [SMALL, find_strategy("atlas").of({"evaluations": 60})])
+def test_blocks_share_their_settings(problem, strategy) -> None:
+    front = strategy.search(replace(problem, sharing=2))
+    assert front.points
+    for point in front.points:
+        assert point.settings[0] == point.settings[1]
 
 
 def test_captured_rows_are_those_of_the_model(problem) -> None:
