@@ -144,10 +144,20 @@ class Layout:
         return len(self.fields) > 1 and self.fields[1].axis == "b"
 
     @cached_property
+    def one_token(self) -> bool:
+        """Whether it is one of a program of one token (`atlasc.ir.ops.rows`): copies lie in the top
+        slot bits, and the batch in the low ones.
+        """
+        return self.fields[-1].axis == "b"
+
+    @cached_property
     def feature_repeats(self) -> int:
         """How often a ciphertext has each place of a feature: once for each token of each input if
-        features lie in the low bits, otherwise once.
+        features lie in the low bits, as often as there are copies in a program of one token,
+        otherwise once.
         """
+        if self.one_token:
+            return self.slots // self.period
         return 1 << sum(field.bits for field in self.fields[:2]) if self.features_low else 1
 
     def extent(self, axis: str) -> int:

@@ -37,7 +37,7 @@ from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.merge_equal_ops import MergeEqualOps
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.passes.lowering.packing.geometry import is_step, least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
@@ -247,7 +247,9 @@ def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int
     needs.
     """
     slots = least_slots(poly)
-    return critical_path(packed(poly, slots, False, features_low)).total, slots
+    # Copies of a row that do more than repeat it take levels, and only more slots bring copies.
+    several = max(slots, Pack.slots) if is_step(poly) else slots
+    return critical_path(packed(poly, several, False, features_low)).total, slots
 
 
 class _Found(NamedTuple):
@@ -312,7 +314,7 @@ class _Choice:
             return found._replace(passes=[step, *found.passes])
 
         ways, refused = list[_Found](), list[AtlasError]()
-        for features_low in self.packings:
+        for features_low in self.packings[:1] if is_step(module) else self.packings:
             try:
                 ways.append(way(features_low))
             except AtlasError as error:  # too large, or too many levels

@@ -17,18 +17,18 @@ from atlasc.ir.opdef import Symbol
 from atlasc.program.counting_engine import CountingEngine
 from atlasc.program.engine import Ct, Engine
 from atlasc.program.function import EngineParameters, Function
-from atlasc.program.kernels import attention, elementwise, linear, rotary, rows
+from atlasc.program.kernels import attention, cache, elementwise, linear, rotary, rows
 from atlasc.program.kernels.context import Context
 from atlasc.program.plaintexts import MASK
 from atlasc.program.record import Register
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
 
 _NAMED = (
-    linear.linear_transform, elementwise.add_plain, elementwise.at_tokens, elementwise.bootstrap,
+    linear.linear_transform, elementwise.add_plain, elementwise.bootstrap,
     elementwise.chebyshev, elementwise.double, elementwise.drop, elementwise.gather,
     elementwise.mul_plain, elementwise.rotate_sum, elementwise.select, elementwise.spread,
     elementwise.square,
-    attention.ct_matmul_pv, attention.ct_matmul_qk, rotary.rotary,
+    attention.ct_matmul_pv, attention.ct_matmul_qk, cache.at_tokens, rotary.rotary,
     rows.replicate, rows.row_context, rows.row_scores,
 )  # fmt: skip
 KERNELS: dict[str, Callable[..., list[Register]]] = {

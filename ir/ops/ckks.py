@@ -16,6 +16,7 @@ from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
 from atlasc.ir.ops import rules
 from atlasc.ir.ops.poly import chebyshev_levels
+from atlasc.ir.ops.rows import Cache, bits_for, most_copies
 from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, STATE, require_function
 from atlasc.ir.types import CiphertextType, TensorType
 
@@ -68,7 +69,9 @@ def first_layout(site: Site, operand: int = 0) -> Layout:
 
 def _input(site: Site) -> CiphertextType:
     layout, shape = site.attributes["layout"], site.attributes["shape"]
-    if tuple(axis for axis, _ in layout.extents) != HIDDEN:
+    if Cache.has(layout):
+        _check_cache(cache_of(layout), shape)
+    elif tuple(axis for axis, _ in layout.extents) != HIDDEN:
         _check_unpacked(layout, shape)
     elif (
         len(shape) < 2
@@ -80,6 +83,14 @@ def _input(site: Site) -> CiphertextType:
     return _result(site)
 
 
+def cache_of(layout: Layout) -> Cache:
+    """The keys or values that a layout is one of."""
+    try:
+        return Cache.of(layout)
+    except ValueError as error:
+        raise RuleError(str(error)) from None
+
+
 def _check_unpacked(layout: Layout, shape: list[int]) -> None:
     """Check that the layout holds a tensor of the shape, without the padding features."""
     elements = math.prod(layout.shape)
@@ -88,6 +99,17 @@ def _check_unpacked(layout: Layout, shape: list[int]) -> None:
         elements = elements // features * min(features, shape[-1])
     if not shape or not is_shape(shape) or math.prod(shape) != elements:
         raise RuleError(f"no tensor of shape {shape} lies in the layout {layout}")
+
+
+def _check_cache(cache: Cache, shape: list[int]) -> None:
+    """Check that keys or values of a shape [batch, tokens, features] have their layout."""
+    batch, tokens, features = shape if len(shape) == 3 and is_shape(shape) else (0, 0, 0)
+    of, heads = cache.layout.extent, cache.layout.extent("g")
+    kept = of("t") if cache.keys else -(-tokens // cache.tokens) * cache.tokens
+    width = features // heads if cache.keys else of("d")
+    same = (batch, kept, features) == (of("b"), tokens if cache.keys else of("s"), heads * width)
+    fits = bits_for(max(width, 1)) == bits_for(cache.width)
+    require(same and fits, f"no tensor of shape {shape} lies in the layout {cache.layout}")
 
 
 def _result(site: Site) -> CiphertextType:
@@ -106,8 +128,11 @@ declare("ckks.public_input", "Plaintext that the server sees.", "",
 
 
 def _output(site: Site) -> None:
-    shape = site.attributes["shape"]
-    _check_unpacked(first_layout(site), shape)
+    shape, layout = site.attributes["shape"], first_layout(site)
+    if Cache.has(layout):
+        _check_cache(cache_of(layout), shape)
+    else:
+        _check_unpacked(layout, shape)
     tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
     rules.constant_broadcast("factor", "shift")(tensor)
     require_function(site)
@@ -129,7 +154,26 @@ def _linear_transform(site: Site) -> Layout:
     if {"cos", "sin"} & set(site.attributes):
         _check_rotary(site, layout.extent("t"), layout)
     require(site.attributes["baby_steps"] >= 1, "baby_steps must be at least 1")
+    alike = first_layout(site).one_token == layout.one_token
+    require(alike, "a program of one token has no values of several tokens")
+    _check_row_plan(site, first_layout(site), layout)
     return layout
+
+
+def _check_row_plan(site: Site, source: Layout, target: Layout) -> None:
+    """Check the diagonals of a row's weight, which are all computed."""
+    if not source.one_token:
+        require("copies" not in site.attributes, "copies are those of a row of one token")
+        return
+    batch = source.fields[-1].bits
+    places = [one.period >> batch for one in (source, target)]
+    copies, babies = site.attributes.get("copies", 1), site.attributes["baby_steps"]
+    most = most_copies(source.slots >> batch, *places)
+    require(
+        copies in (1 << bit for bit in range(bits_for(most) + 1)), f"there are no {copies} copies"
+    )
+    steps = min(places) // copies // (1 + site.attributes.get("paired", False))
+    require(steps >= babies and steps % babies == 0, f"{steps} steps are not {babies} baby steps")
 
 
 def _check_rotary(site: Site, rows: int, layout: Layout) -> None:
@@ -146,8 +190,10 @@ declare_ckks("ckks.linear_transform",
              A("sin", "symbol", "rotary table [n, d]", optional=True),
              *PADDING,
              A("baby_steps", "int", "rotations of the operand"),
-             A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
-             levels=1)  # fmt: skip
+             A("paired", "bool", "two diagonals share a complex plaintext", optional=True),
+             A("copies", "int", "diagonals that one product computes in the copies of a row; more "
+               "than 1 take a level", optional=True), LAYOUT,
+             levels=lambda site: 2 if site.attributes.get("copies", 1) > 1 else 1)  # fmt: skip
 
 
 def _rotary(site: Site) -> Layout:
@@ -231,16 +277,6 @@ declare_ckks("ckks.mul_plain",
              levels=1)  # fmt: skip
 
 
-def _at_tokens(site: Site) -> Layout:
-    source, layout = first_layout(site), site.attributes["layout"]
-    require(layout == source or _covers(layout, source), f"layout {layout} does not cover {source}")
-    rules.check_mask(site.types[1], (layout.extent("b"), layout.extent("t")))
-    return layout
-
-
-declare_ckks("ckks.at_tokens",
-             "x at the tokens that a public mask keeps, 0 at the others; a single token is copied "
-             "to all that it keeps.", "x mask", _at_tokens, LAYOUT, levels=1)  # fmt: skip
 declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,
              A("coefficients", "floats or symbol",
                "[degree + 1] or [features, degree + 1], T₀ first"),

@@ -8,7 +8,7 @@ from atlasc.ir.layout import REPLICATED, Layout
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.ckks import LAYOUT, declare_ckks, first_layout
+from atlasc.ir.ops.ckks import LAYOUT, cache_of, declare_ckks, first_layout
 from atlasc.ir.ops.masks import CAUSAL, QUERY, WINDOW
 from atlasc.ir.ops.poly import FILL, LOG_KEYS, SCORE_BIAS, SLOPES
 
@@ -18,6 +18,8 @@ ROW_LEVELS = 3  # of both products with one query: the product, two masks
 # With features in the low bits, where rotations by tokens need no masks:
 LOW_PV_LEVELS = 2  # extraction mask, product
 LOW_ROW_SCORE_LEVELS, LOW_ROW_CONTEXT_LEVELS = 2, 1  # the product; for scores one mask
+# With keys and values by diagonals, beside the level of a skewed row:
+CACHED_SCORE_LEVELS, CACHED_CONTEXT_LEVELS = 2, 1  # the product; for scores one mask
 
 
 def _masked(site: Site, operand: int, scores: Layout) -> Layout:
@@ -66,13 +68,50 @@ declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", 
              _context, LAYOUT, levels=_context_levels)  # fmt: skip
 
 
-def _row_levels(low: int) -> Callable[[Site], int]:
-    """Levels of a product with one query; the second operand is all keys or all values."""
-    return lambda site: low if first_layout(site, 1).features_low else ROW_LEVELS
+def _row_levels(low: int, cached: int) -> Callable[[Site], int]:
+    """Levels of a product with one query; the second operand is all keys or all values. With keys
+    or values by diagonals it takes ``cached`` levels, and one more if the row is skewed.
+    """
+
+    def levels(site: Site) -> int:
+        layout = first_layout(site, 1)
+        if layout.one_token:
+            return cached + cache_of(layout).skewed
+        return low if layout.features_low else ROW_LEVELS
+
+    return levels
+
+
+def _at_tokens(site: Site) -> Layout:
+    source, layout = first_layout(site), site.attributes["layout"]
+    cache = cache_of(layout)
+    require(cache.fits(source), f"the row {source} is not one of {layout}")
+    mask = site.types[1]
+    tokens = layout.extent("t") if cache.keys else getattr(mask, "shape", (0, 0))[-1]
+    rules.check_mask(mask, (layout.extent("b"), tokens))
+    require(-(-tokens // cache.tokens) == cache.parts, f"{tokens} tokens do not fit {layout}")
+    return layout
+
+
+declare_ckks("ckks.at_tokens",
+             "A row of one token, at the token of keys or values that a public mask keeps; 0 at "
+             "the others.", "x mask", _at_tokens, LAYOUT,
+             levels=lambda site: 1 + _skewed_keys(site.attributes["layout"]))  # fmt: skip
+
+
+def _skewed_keys(layout: Layout) -> bool:
+    """Whether rows are skewed before they are appended."""
+    cache = cache_of(layout)
+    return cache.keys and cache.skewed
 
 
 def _row_scores(site: Site) -> Layout:
     query, keys = first_layout(site, 0), first_layout(site, 1)
+    if keys.one_token:
+        cache = cache_of(keys)
+        same = cache.keys and cache.fits(query) and cache.scores() == site.attributes["layout"]
+        require(same, f"a query {query} has no such scores with {keys}")
+        return _masked(site, 2, site.attributes["layout"])
     if query != keys.without(("t",), REPLICATED):
         raise RuleError(f"the query must be replicated over the tokens of the keys, not {query}")
     return _masked(site, 2, site.attributes["layout"])
@@ -82,11 +121,17 @@ declare_ckks("ckks.row_scores",
              "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
              "q k mask?", _row_scores, CAUSAL, WINDOW, QUERY, FILL, LOG_KEYS, SCORE_BIAS,
              SLOPES, LAYOUT,
-             levels=_row_levels(LOW_ROW_SCORE_LEVELS))  # fmt: skip
+             levels=_row_levels(LOW_ROW_SCORE_LEVELS, CACHED_SCORE_LEVELS))  # fmt: skip
 
 
 def _row_context(site: Site) -> Layout:
     weights, values = first_layout(site, 0), first_layout(site, 1)
+    if values.one_token:
+        cache = cache_of(values)
+        scores = cache.scores()
+        same = (scores.fields, scores.outer) == (weights.fields, weights.outer)
+        require(not cache.keys and same, f"the weights {weights} are not those of {values}")
+        return cache.row()
     one_query = weights.field("s") is not None and not weights.field("t")
     whole = one_query and values.field("t") is not None
     require(whole, "it takes the weights of one query and values of all tokens")
@@ -94,4 +139,4 @@ def _row_context(site: Site) -> Layout:
 
 
 declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
-             levels=_row_levels(LOW_ROW_CONTEXT_LEVELS))  # fmt: skip
+             levels=_row_levels(LOW_ROW_CONTEXT_LEVELS, CACHED_CONTEXT_LEVELS))  # fmt: skip

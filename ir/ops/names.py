@@ -86,7 +86,6 @@ OpName: TypeAlias = Literal[
     "ckks.mul",
     "ckks.square",
     "ckks.mul_plain",
-    "ckks.at_tokens",
     "ckks.chebyshev",
     "ckks.rotate_sum",
     "ckks.select",
@@ -98,6 +97,7 @@ OpName: TypeAlias = Literal[
     "ckks.ct_matmul_qk",
     "ckks.mask_zero",
     "ckks.ct_matmul_pv",
+    "ckks.at_tokens",
     "ckks.row_scores",
     "ckks.row_context",
 ]
@@ -131,6 +131,8 @@ class Attributes(TypedDict, total=False):
     # [degree + 1] or [channels, degree + 1], T₀ first; [degree + 1] or [features, degree + 1], T₀
     # first
     coefficients: Symbol | list[float]
+    # diagonals that one product computes in the copies of a row; more than 1 take a level
+    copies: int
     # padding blocks copy block 0 (else they are zero)
     copy_padding: bool
     # [n, d]; rotary table [n, d]

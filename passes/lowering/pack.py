@@ -11,15 +11,18 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
+from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import Symbol, number
 from atlasc.ir.ops.names import Attributes, OpName
+from atlasc.ir.ops.rows import Cache
 from atlasc.ir.rewriting import without_dead_ops
 from atlasc.passes.framework.pass_base import Goal, Pass, Report
 from atlasc.passes.lowering.packing.forms import Form
 from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 from atlasc.program.kernels.linear import choose_plan
 from atlasc.program.kernels.scores import row_score_layout, score_layout
+from atlasc.program.kernels.skewed import choose_row_plan
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Pack(Pass):
         slots: slots of a ciphertext.
         features_low: whether features lie in the low slot bits, and not in the top ones. Diagonals
             of weights then repeat, which makes linear layers cheap; sums over features take a
-            level.
+            level. The step of a decoder has one packing.
     """
 
     name = "pack"
@@ -58,11 +61,7 @@ class Pack(Pass):
             raise AtlasError(f"the number of slots must be a power of two, not {self.slots}")
         packer = Packer(module, self.slots, report, self.features_low)
         packing = packer.packing
-        report.say(
-            f"packing: {packing.width} features a block, slot bits d={packing.d} g={packing.g} "
-            f"b={packing.b} t={packing.t}, features in the "
-            f"{'low' if packing.features_low else 'top'} bits"
-        )
+        report.say(f"packing: {packing}")
         for op in module.ops:
             result = RULES[op.name](packer, op)
             if op.result is None or result is None:
@@ -97,10 +96,9 @@ def _input(packer: Packer, op: Op) -> Value:
     if op.attributes["side"] == "public":
         return add("ckks.public_input", [], {**facts, "shape": shape})
     if packer.forms[op.value] is Form.HEADS:
-        shape = _unsplit(op.value)
-    layout = packer.packing.hidden(shape[0], shape[1] if len(shape) == 3 else 1, shape[-1])
-    if len(shape) == 2 and packer.packing.t:  # one token of several
-        layout = layout.one_row
+        shape, layout = _unsplit(op.value), packer.cache(op.value)
+    else:
+        layout = packer.packing.encrypted(shape)
     facts |= {"layout": layout, "shape": shape, **op.chosen("factor", "centred", "state")}
     return add("ckks.input", [], facts)
 
@@ -123,7 +121,8 @@ def _linear(packer: Packer, op: Op) -> Value:
     source = packer.layout(op)
     outputs, inputs = packer.module.symbols[op.attributes["weight"].name].shape
     target = packer.packing.like(source, outputs)
-    plan = choose_plan(source, target, inputs, outputs)._asdict()
+    choose = choose_row_plan if source.one_token else choose_plan
+    plan = choose(source, target, inputs, outputs)._asdict()
     arrays = op.chosen("weight", "bias")
     return packer.emit(
         op, "ckks.linear_transform", packer.operand(op), **arrays, **plan, layout=target
@@ -147,12 +146,8 @@ def _rotary(packer: Packer, op: Op) -> Value:
 
 
 def _at_tokens(packer: Packer, op: Op) -> Value:
-    batch, tokens, features = _unsplit(op.value)
-    layout, row = packer.packing.hidden(batch, tokens, features), packer.operand(op)
-    if packer.layout(op).field("t") is None:
-        row = packer.query(row, layout, {}, op.location)
-    mask = packer.rewriter.values[op.operands[1]]
-    return packer.emit(op, "ckks.at_tokens", row, mask, layout=layout)
+    row, mask = packer.operand(op), packer.rewriter.values[op.operands[1]]
+    return packer.emit(op, "ckks.at_tokens", row, mask, layout=packer.cache(op.value))
 
 
 def _binary(packer: Packer, op: Op) -> Value:
@@ -284,8 +279,8 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         )
     queries, keys = packer.operand(matmul, 0), packer.operand(matmul, 1)
     hidden, alone = packer.layout(matmul, 1), packer.layout(matmul, 0).field("t") is None
-    heads = op.value.tensor.shape[1]
-    copied = heads % (1 << packer.packing.g) > 0
+    heads, blocks = op.value.tensor.shape[1], hidden.field("g")
+    copied = blocks is not None and heads % (1 << blocks.bits) > 0
     if copied:
         keys = packer.with_copied_heads(matmul, keys)
     if alone:
@@ -300,8 +295,15 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         **_visible(op),
         fill=op.attributes["fill"],
         **op.chosen("log_keys", "bias", "slopes"),
-        layout=(row_score_layout if alone else score_layout)(hidden, heads),
+        layout=_score_layout(hidden, heads, alone),
     )
+
+
+def _score_layout(keys: Layout, heads: int, alone: bool) -> Layout:
+    """Layout of the scores of one query, or of all."""
+    if keys.one_token:
+        return Cache.of(keys).scores()
+    return (row_score_layout if alone else score_layout)(keys, heads)
 
 
 def _mask_zero(packer: Packer, op: Op) -> Value:

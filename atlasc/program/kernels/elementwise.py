@@ -56,18 +56,6 @@ def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
     return [value] * layout.ciphertexts
 
 
-def at_tokens(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.at_tokens``."""
-    layout = layout_of(op.value)
-    sources = layout.ciphertexts_of(layout_of(op.operands[0]))
-    extents = layout.extent("b"), layout.extent("t"), 1, 1
-
-    def kept(number: int) -> Slots:
-        return Slots.of(Argument(MASK), (ctx.places(layout, extents, ("b",))[number], 0))
-
-    return [ctx.engine.mul_plain(x[i], ctx.slots(kept, out)) for out, i in enumerate(sources)]
-
-
 def add_plain(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.add_plain``."""
     return [ctx.engine.add_plain(*pair) for pair in zip(x, _constant(ctx, op), strict=True)]

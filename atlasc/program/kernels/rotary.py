@@ -24,14 +24,15 @@ OfTable = Callable[[str], Slots]
 
 def rotary(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.rotary``: the two halves of a head lie half a head apart. Where a head fills
-    the top bits, half a head further is half a head before, and one rotation serves both.
+    the top bits, or those below the copies of a row, half a head further is half a head before, and
+    one rotation serves both.
     """
     layout, engine = layout_of(op.value), ctx.engine
     half = layout.extent("d") // 2
     low = ctx.table("first half", layout, lambda: layout.slot_index("d") < half)
     high = ctx.table("second half", layout, lambda: layout.slot_index("d") >= half)
     amount = half * layout.stride("d")
-    wraps = 2 * amount == layout.slots
+    wraps = 2 * amount == layout.period
 
     def factors(of: OfTable) -> list[Slots]:
         cos, sin = of("cos"), of("sin")

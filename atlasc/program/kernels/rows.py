@@ -1,4 +1,6 @@
-"""Kernels for values of one token, and for attention with one query.
+"""Kernels for values of one token, and for attention with one query, beside values of all tokens.
+The step of a decoder, which is a program of one token, has kernels of its own
+(:mod:`atlasc.program.kernels.cache`).
 
 The slots of the other tokens are free. They hold copies, so that every slot-wise op does the same
 in all of them. Their top bits number *places* (:attr:`~atlasc.ir.layout.Layout.one_row`) for blocks
@@ -24,6 +26,7 @@ import numpy as np
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Op
 from atlasc.program.kernels.attention import fill_masked
+from atlasc.program.kernels.cache import cached_context, cached_scores
 from atlasc.program.kernels.context import Context, layout_of, place_of
 from atlasc.program.kernels.scores import Scores
 from atlasc.program.plaintexts import Slots
@@ -125,6 +128,8 @@ class _Row:
 
 def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
     """Kernel of ``ckks.row_scores``: scores [batch, heads, keys] of one query."""
+    if layout_of(op.operands[1]).one_token:
+        return cached_scores(ctx, op, q, k)
     engine, keys, scores = ctx.engine, layout_of(op.operands[1]), Scores(ctx, layout_of(op.value))
     if keys.features_low:
         products = [engine.mul(*pair) for pair in zip(q, k, strict=True)]
@@ -153,6 +158,8 @@ def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> li
 
 def row_context(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
     """Kernel of ``ckks.row_context``: the context [batch, heads, features] of one query."""
+    if layout_of(op.operands[1]).one_token:
+        return cached_context(ctx, op, p, v)
     scores, values = Scores(ctx, layout_of(op.operands[0])), layout_of(op.operands[1])
     if values.features_low:
         tokens = values.field("t")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlasc.ir.bounds import MAX_SLOT_BITS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, Field, Layout
-from atlasc.ir.module import Module
-
-
-def bits_for(extent: int) -> int:
-    """Number of bits that index ``extent`` elements: ⌈log₂ extent⌉."""
-    return (extent - 1).bit_length()
+from atlasc.ir.module import Module, Value
+from atlasc.ir.ops.rows import Cache, bits_for, row_layout
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,11 @@ class Packing:
     t: int
     features_low: bool = False
 
+    def __str__(self) -> str:
+        bits = " ".join(f"{axis}={getattr(self, axis)}" for axis in "dgbt")
+        place = "low" if self.features_low else "top"
+        return f"{self.width} features a block, slot bits {bits}, features in the {place} bits"
+
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
         blocks = -(-features // self.width)
@@ -47,6 +49,12 @@ class Packing:
         order = "tbdg" if self.features_low else "dgbt"
         fields = tuple(Field(axis, getattr(self, axis)) for axis in order)
         return Layout(fields, outer, extents)
+
+    def encrypted(self, shape: Sequence[int]) -> Layout:
+        """Layout of an input [batch, tokens, features] or [batch, features]."""
+        layout = self.hidden(shape[0], shape[1] if len(shape) == 3 else 1, shape[-1])
+        one_of_several = len(shape) == 2 and self.t > 0
+        return layout.one_row if one_of_several else layout
 
     def like(self, source: Layout, features: int) -> Layout:
         """Layout of another number of features, for the rows of ``source``."""
@@ -62,7 +70,49 @@ class Packing:
         return Layout((*full.fields[:2], *low), full.outer, extents)
 
 
-def choose_packing(module: Module, slots: int, features_low: bool = False) -> Packing:
+@dataclass(frozen=True)
+class RowPacking:
+    """Slots of the axes in a program of one token, beside keys and values of all earlier ones
+    (`atlasc.ir.ops.rows`). A value fills as few slots as it needs; copies of it fill the others.
+
+    Attributes:
+        slots: slots of a ciphertext.
+        width: number of features in a block.
+        b: slot bits of the batch.
+    """
+
+    slots: int
+    width: int
+    b: int
+    features_low = False
+
+    def __str__(self) -> str:
+        return f"rows of one token in blocks of {self.width} features, slot bits b={self.b}"
+
+    def row(self, batch: int, features: int) -> Layout:
+        """Layout ``[b, g, d]`` of a tensor [batch, features]."""
+        return row_layout(self.slots, batch, -(-features // self.width), self.width, self.b)
+
+    def encrypted(self, shape: Sequence[int]) -> Layout:
+        """Layout of an input [batch, features]."""
+        return self.row(shape[0], shape[-1])
+
+    def like(self, source: Layout, features: int) -> Layout:
+        """Layout of another number of features, for the rows of ``source``."""
+        return self.row(source.extent("b"), features)
+
+    def cache(self, keys: bool, value: Value) -> Layout:
+        """Layout of keys or values [batch, heads, tokens, width]."""
+        batch, heads, tokens, width = value.tensor.shape
+        return Cache.choose(keys, self.row(batch, heads * width), tokens).layout
+
+
+def is_step(module: Module) -> bool:
+    """Whether a poly module is a program of one token, beside state of all earlier ones."""
+    return any(op.attributes.get("state") for op in module.inputs)
+
+
+def choose_packing(module: Module, slots: int, features_low: bool = False) -> Packing | RowPacking:
     """The packing of a poly module in ciphertexts of ``slots``.
 
     Raises:
@@ -70,16 +120,21 @@ def choose_packing(module: Module, slots: int, features_low: bool = False) -> Pa
             not.
     """
     batch, tokens, features, width = _extents(module)
+    if is_step(module):
+        if slots < least_slots(module):
+            raise _too_large(module, slots)
+        return RowPacking(slots, width, bits_for(batch))
     d, t, b = map(bits_for, (width, tokens, batch))
     free = bits_for(slots) - d - t - b
     if free < 0:
-        raise _too_large(batch, tokens, width, slots)
+        raise _too_large(module, slots)
     g = min(free, bits_for(-(-features // width)))
     return Packing(width, d, g, b + free - g, t, features_low)
 
 
 def least_slots(module: Module) -> int:
-    """Number of slots that a ciphertext must have to hold one block of features of the whole batch.
+    """Number of slots that a ciphertext must have to hold one block of features of the whole batch;
+    in a program of one token, its heads.
 
     Raises:
         AtlasError: no ciphertext has so many.
@@ -87,22 +142,30 @@ def least_slots(module: Module) -> int:
     batch, tokens, _, width = _extents(module)
     bits = sum(map(bits_for, (width, tokens, batch)))
     if bits > MAX_SLOT_BITS:
-        raise _too_large(batch, tokens, width, 1 << MAX_SLOT_BITS)
+        raise _too_large(module, 1 << MAX_SLOT_BITS)
     return 1 << bits
 
 
-def _too_large(batch: int, tokens: int, width: int, slots: int) -> AtlasError:
-    needed = sum(map(bits_for, (width, tokens, batch)))
+def _too_large(module: Module, slots: int) -> AtlasError:
+    batch, rows, _, width = _extents(module)
+    needed, what = sum(map(bits_for, (width, rows, batch))), "tokens"
+    why = "the tokens of one block of features must share a ciphertext"
+    remedy = "use a shorter --sequence-length, a smaller batch, or a larger ring"
+    if is_step(module):
+        what, why = "heads", "the heads of one token must share a ciphertext"
+        remedy = "use a smaller batch, or a larger ring"
     return AtlasError(
-        f"{batch} inputs of {tokens} tokens and blocks of {width} features need 2^{needed} slots, "
+        f"{batch} inputs of {rows} {what} and blocks of {width} features need 2^{needed} slots, "
         f"but a ciphertext has {slots}",
-        why="the tokens of one block of features must share a ciphertext",
-        remedy="use a shorter --sequence-length, a smaller batch, or a larger ring",
+        why=why,
+        remedy=remedy,
     )
 
 
 def _extents(module: Module) -> tuple[int, int, int, int]:
-    """Batch, tokens, greatest number of features, and features of an attention head."""
+    """Batch, tokens (of a program of one token: heads), greatest number of features, and features
+    of an attention head.
+    """
     given = [op.attributes for op in module.inputs if op.attributes["side"] == "server"]
     shapes = [one["shape"] for one in given if not one.get("state")]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
@@ -110,7 +173,7 @@ def _extents(module: Module) -> tuple[int, int, int, int]:
             "the program needs one encrypted input [batch, tokens, features] or [batch, features]",
             why=f"its encrypted inputs have shapes {shapes}",
         )
-    kept = [one["shape"][2] for one in given if one.get("state")]  # [batch, heads, tokens, width]
+    kept = [one["shape"][1] for one in given if one.get("state")]  # [batch, heads, tokens, width]
     tokens = max([*kept, *(shape[1] if len(shape) == 3 else 1 for shape in shapes)])
     features = [shape[-1] for shape in shapes]
     heads = set()

@@ -18,7 +18,7 @@ from atlasc.ir.ops.names import OpName
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.lowering.packing.forms import FEATURES, forms_of
-from atlasc.passes.lowering.packing.geometry import choose_packing
+from atlasc.passes.lowering.packing.geometry import RowPacking, choose_packing
 from atlasc.program.kernels.context import has_mask, layout_of
 from atlasc.program.kernels.linear import choose_plan
 
@@ -66,7 +66,7 @@ class Packer:
     def __init__(
         self, module: Module, slots: int, report: Report, features_low: bool = False
     ) -> None:
-        self.forms, self.report = forms_of(module), report
+        self.forms, self.report, self._users = forms_of(module), report, module.users()
         self.packing = choose_packing(module, slots, features_low)
         self.rewriter = Rewriter(module, "ckks")
         self.module = self.rewriter.module
@@ -99,6 +99,28 @@ class Packer:
     def layout(self, op: Op, index: int = 0) -> Layout:
         """Layout of a packed operand."""
         return layout_of(self.operand(op, index))
+
+    def cache(self, value: Value) -> Layout:
+        """Layout of a part of the keys or values that a program of one token keeps.
+
+        Raises:
+            AtlasError: attention does not read it, or as keys and as values.
+        """
+        assert isinstance(self.packing, RowPacking), "only a step keeps state"
+        kinds, read = set(), [value]
+        for one in read:
+            for user in self._users[one]:
+                if user.name == "poly.matmul":
+                    kinds.add(user.attributes["transpose_b"])
+                elif user.name == "poly.add":
+                    read.append(user.value)
+        if len(kinds) != 1:
+            raise AtlasError(
+                f"{value.name} is not packed",
+                where=value.op.location,
+                why="the state of a step is keys or values of attention, and not both",
+            )
+        return self.packing.cache(kinds.pop(), value)
 
     def spread(self, op: Op, value: float | Symbol) -> float | Symbol:
         """A constant for every feature of an op's operand, with 0 in the padding of the features.
@@ -267,6 +289,8 @@ class Packer:
         Raises:
             AtlasError: the query does not come from a linear layer.
         """
+        if keys.one_token:
+            return self.with_copied_heads(value.op, value) if flags else value
         op, layout = value.op, keys.without(("t",), REPLICATED)
         if op.name == "ckks.rotary":
             query = self.query(op.operands[0], keys, flags, where)

@@ -15,6 +15,9 @@ from small_transformers import SHAPES, Builder, approximate, inputs_for
 from atlasc.compilation.lowering import plan_keys
 from atlasc.ir.interpreter import Interpreter, encrypted_input, interpret, output
 from atlasc.ir.module import Module
+from atlasc.ir.ops.rows import Cache
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.storage import print_module, stored_arrays
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.lowering.pack import Pack
@@ -29,6 +32,7 @@ from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.sim import SimEngine
+from tests.passes.generation.small_decoders import TOKENS, VOCABULARY, made, window
 
 LEVELS = 14
 RANDOM = np.random.default_rng(0)
@@ -64,29 +68,44 @@ class Decoder(NamedTuple):
         step: poly module of a step.
         rows: embedded tokens [batch, tokens, features].
         wanted: outputs of the whole window, [batch, tokens, features].
+        mask: name of the mask of the decoder.
     """
 
     step: Module
     rows: np.ndarray
     wanted: np.ndarray
+    mask: str = "mask"
 
     def public(self, token: int) -> dict[str, np.ndarray]:
         """The public inputs of the step of a token."""
         batch, tokens, _ = self.rows.shape
         places = np.broadcast_to(np.arange(tokens), (batch, tokens))
-        return {"position": 1.0 * (places == token), "mask": 1.0 * (places <= token)}
+        return {"position": 1.0 * (places == token), self.mask: 1.0 * (places <= token)}
 
 
 @cache
-def decoder(batch: int, heads: int) -> Decoder:
-    shape = replace(SHAPES["decoder"], batch=batch, heads=heads)
+def decoder(batch: int, heads: int, width: int = 4) -> Decoder:
+    shape = replace(SHAPES["decoder"], batch=batch, heads=heads, width=width)
     module, inputs = Builder(shape, 0).build(), inputs_for(shape, 0)
     inputs["mask"] = np.ones((shape.batch, shape.tokens))
+    return stepped(module, inputs, "mask")
+
+
+@cache
+def family(kind: str) -> Decoder:
+    """A decoder of transformers."""
+    ids = np.random.default_rng(0).integers(2, VOCABULARY, (1, TOKENS))
+    inputs = {"input_ids": ids, "attention_mask": np.ones((1, TOKENS))}
+    return stepped(window(made(kind)), inputs, "attention_mask")
+
+
+def stepped(module: Module, inputs: dict[str, np.ndarray], mask: str) -> Decoder:
     approximate(module, inputs)
     client, poly = to_poly(module, inputs)
-    embedded = interpret(client, inputs)
-    wanted = interpret(poly, {**inputs, **embedded})["y"]
-    return Decoder(run_passes(poly, [DecodeStep()]), embedded["embedded"], wanted)
+    (embedded,) = interpret(client, inputs).values()
+    (begin,) = (op for op in poly.inputs if op.attributes["side"] == "server")
+    (wanted,) = interpret(poly, {**inputs, begin.attributes["name"]: embedded}).values()
+    return Decoder(run_passes(poly, [DecodeStep()]), embedded, wanted, mask)
 
 
 def states(module: Module) -> list[dict]:
@@ -103,30 +122,59 @@ def test_polynomial_steps_are_the_window(batch: int, heads: int) -> None:
         np.testing.assert_allclose(kept.pop("y"), found.wanted[:, token], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("low", [False, True], ids=["tokens low", "features low"])
-@pytest.mark.parametrize(("batch", "heads", "more"), [(1, 2, 1), (1, 2, 4), (3, 3, 1), (3, 3, 8)])
-def test_packed_steps_are_the_polynomials(batch: int, heads: int, more: int, low: bool) -> None:
-    """With several ciphertexts of keys, padding heads, spare places of the batch, and bootstraps
-    before and after the append.
+@pytest.mark.parametrize(
+    ("batch", "heads", "width", "more"),
+    [(1, 2, 4, 1), (1, 2, 4, 4), (3, 3, 4, 1), (3, 3, 4, 8), (1, 3, 12, 1), (1, 3, 12, 64)],
+)
+def test_packed_steps_are_the_polynomials(batch: int, heads: int, width: int, more: int) -> None:
+    """With keys in several ciphertexts and in two parts, heads that are wider than the context,
+    padding heads, spare places of the batch, and bootstraps before and after the append.
     """
-    found = decoder(batch, heads)
+    found = decoder(batch, heads, width)
     slots = more * least_slots(found.step)
-    program = run_passes(found.step, [Pack(slots, low), PlaceBootstraps(LEVELS, True, 2)])
+    program = run_passes(found.step, [Pack(slots), PlaceBootstraps(LEVELS, True, 2)])
     check(found, program, SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2), 1e-9)
 
 
-@pytest.mark.parametrize("low", [False, True], ids=["tokens low", "features low"])
-def test_steps_on_ciphertexts(low: bool) -> None:
-    """A block with squares in the place of other functions, which needs no bootstraps."""
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+def test_packed_steps_of_families_are_the_polynomials(kind: str) -> None:
+    """Grouped heads and rotary embeddings, norms of single heads, learned positions."""
+    found, slots = family(kind), 256
+    program = run_passes(found.step, [Pack(slots), PlaceBootstraps(LEVELS, True, 2)])
+    check(found, program, SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2), 1e-9)
+
+
+def test_the_text_of_a_packed_step_is_read_back() -> None:
+    found = decoder(1, 2)
+    packed = run_passes(found.step, [Pack(64), PlaceBootstraps(LEVELS, True, 2)])
+    again = parse(print_module(packed), stored_arrays(packed))
+    assert print_module(again) == print_module(packed)
+
+
+def test_the_row_of_a_token_is_one_ciphertext() -> None:
+    """All values but keys and values are, also where these are four ciphertexts."""
+    program = run_passes(decoder(1, 2).step, [Pack(16)])
+    made = [op.result for op in program.ops if op.result is not None and op.result.encrypted]
+    caches = [value for value in made if Cache.has(layout_of(value))]
+    assert {layout_of(value).ciphertexts for value in caches} == {4}
+    scores = [value for value in made if value.op.name == "ckks.row_scores"]
+    others = [v for v in made if v not in caches and "s" not in dict(layout_of(v).extents)]
+    assert scores and {layout_of(value).ciphertexts for value in others} == {1}
+
+
+def test_steps_on_ciphertexts() -> None:
+    """A block with squares in the place of other functions, which needs no bootstraps. Keys and
+    values are several ciphertexts.
+    """
     arrays = {name: 0.4 * RANDOM.normal(size=(4, 4)) for name in "qkvo"}
     arrays |= {"cos": RANDOM.normal(size=(5, 2)), "sin": RANDOM.normal(size=(5, 2))}
     window = poly(f"{entry('mask', (1, 5), 'public')}\n{BLOCK}", arrays, (1, 5, 4))
     rows, mask = RANDOM.normal(size=(1, 5, 4)), np.ones((1, 5))
     wanted = interpret(window, {"x": rows, "mask": mask})["y"]
     found = Decoder(run_passes(window, [DecodeStep()]), rows, wanted)
-    levels, slots = levels_and_slots(found.step, low)
+    levels, slots = levels_and_slots(found.step)
     parameters = CpuParameters.choose(levels, slots)
-    steps = [Pack(parameters.slots, low), PlaceBootstraps(levels, False)]
+    steps = [Pack(parameters.slots), PlaceBootstraps(levels, False)]
     program = plan_keys(run_passes(found.step, steps), parameters)
     engine = CpuEngine.fresh(parameters, key_plan(program), no_progress)
     check(found, program, engine, 1e-5)
@@ -135,8 +183,9 @@ def test_steps_on_ciphertexts(low: bool) -> None:
 def check(found: Decoder, program: Module, engine: Engine, tolerance: float) -> None:
     """Every step on an engine is what the window gives at its token."""
     batch, features = len(found.rows), found.wanted.shape[-1]
+    names = {one["name"] for one in states(program)}
     (row,) = (op for op in program.inputs if not op.attributes.get("state"))
-    (logits,) = (op for op in program.outputs if op.attributes["name"] == "y")
+    (logits,) = (op for op in program.outputs if op.attributes["name"] not in names)
     layout, level = row.attributes["layout"], row.attributes["level"]
     kept = {
         one["name"]: [
@@ -150,7 +199,7 @@ def check(found: Decoder, program: Module, engine: Engine, tolerance: float) -> 
         packed = layout.pack(blocked(tensor, layout), repeat=ROWS)
         given = {row.attributes["name"]: [engine.encrypt(one, level) for one in packed], **kept}
         kept = execute(engine, program, given, found.public(token))
-        made = np.stack([engine.decrypt(one) for one in kept.pop("y")])
+        made = np.stack([engine.decrypt(one) for one in kept.pop(logits.attributes["name"])])
         numbers = unpack_tensor(layout_of(logits.operands[0]), made, features)
         result = output(logits.site(program.symbols), numbers.reshape(batch, features))
         np.testing.assert_allclose(result, found.wanted[:, token], rtol=0, atol=tolerance)
