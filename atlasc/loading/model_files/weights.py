@@ -101,7 +101,7 @@ def _require_tied(module: torch.nn.Module, source: Path) -> None:
     """
     import torch
 
-    for name, other in module.get_expanded_tied_weights_keys(all_submodels=True).items():  # type: ignore[operator]
+    for name, other in module.get_expanded_tied_weights_keys(all_submodels=True).items():
         if not torch.equal(module.get_parameter(name), module.get_parameter(other)):
             raise AtlasError(
                 "config.json ties two weights that differ",
