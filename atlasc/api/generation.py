@@ -1,19 +1,26 @@
-"""``Program.generate``: text after a prompt, token by token on ciphertexts."""
+"""``Program.generate``: text after a prompt, token by token on ciphertexts; and the two roles of a
+text (:mod:`atlasc.generation`) from their folders.
+"""
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.steps import Steps, silent
-from atlasc.files import locked
+from atlasc.files import new_folder
+from atlasc.generation.client import Generated, TextClient, prompt_ids
 from atlasc.generation.sampling import Sampling
-from atlasc.generation.session import Generated, Session
+from atlasc.generation.server import StepServer
+from atlasc.generation.steps import alone, step_of
 from atlasc.ir.errors import AtlasError
+
+KEYS, CLIENT, SERVER = "keys", "client", "server"
+"""Folders of a session in which both roles are in one process."""
 
 
 def sampling_of(
@@ -43,6 +50,63 @@ def sampling_of(
         ) from None
 
 
+@contextmanager
+def text_client(
+    bundle: Bundle,
+    keys: Path,
+    session: Path,
+    prompt: str | Sequence[int] | None = None,
+    sampling: Sampling | None = None,
+    *,
+    target: str = "",
+) -> Iterator[TextClient]:
+    """The client of a text, whose folder is locked against other processes.
+
+    Args:
+        bundle: a bundle with a step, or the step; the client's part is enough.
+        keys: what ``keygen`` wrote for the step, or its folder ``client``.
+        session, prompt, sampling: see :class:`TextClient`.
+        target: a target to use instead of the one that the bundle was compiled for.
+
+    Raises:
+        AtlasError: as :class:`TextClient` and :class:`Client`; another process works on it.
+    """
+    step = step_of(bundle)
+    if prompt is not None:
+        prompt_ids(step, prompt)  # refuse before keys are loaded
+    with ExitStack() as stack:
+        known = session.exists()
+        if known:
+            stack.enter_context(alone(session, "session"))
+        client = TextClient(Client(step, keys, target or None), session, prompt, sampling)
+        if not known:
+            stack.enter_context(alone(session, "session"))
+        yield client
+
+
+@contextmanager
+def step_server(
+    bundle: Bundle, keys: Path, cache: Path, *, target: str = ""
+) -> Iterator[StepServer]:
+    """The server of a text, whose folder of keys and values is locked against other processes.
+
+    Args:
+        bundle: a bundle with a step, or the step; the server's part is enough.
+        keys: what ``keygen`` wrote for the step, or its folder ``server``.
+        cache: see :class:`StepServer`.
+        target: a target to use instead of the one that the bundle was compiled for.
+
+    Raises:
+        AtlasError: as :class:`StepServer` and :class:`Server`; another process works on it.
+    """
+    with ExitStack() as stack:
+        if not cache.exists():
+            with new_folder(cache, private=True):
+                pass
+        stack.enter_context(alone(cache, "folder of keys and values"))
+        yield StepServer(Server(step_of(bundle), keys, target or None), cache)
+
+
 def generate(
     bundle: Bundle,
     prompt: str | Sequence[int] | None,
@@ -56,36 +120,31 @@ def generate(
     """Generate as :meth:`atlasc.api.program.Program.generate`, with progress in steps.
 
     Raises:
-        AtlasError: as `Session`, and as its ``generate``; another process works on the session.
+        AtlasError: as :func:`text_client` and :func:`step_server`; so many tokens do not fit.
     """
     if tokens < 1:
         raise AtlasError(f"{tokens} tokens cannot be generated", remedy="ask for 1 or more")
+    step = bundle.step
+    if prompt is not None:
+        prompt_ids(step, prompt)
     with ExitStack() as stack:
         if session is None:
             scratch = stack.enter_context(TemporaryDirectory(prefix="atlasc-"))
             session = Path(scratch) / "session"
-        known = session.exists()
-        if known:
-            stack.enter_context(_alone(session))
-        opened = Session(bundle, session, prompt, sampling, target=target or None, steps=steps)
-        if not known:
-            stack.enter_context(_alone(session))
-        with steps("generating text") as step:
-            opened.generate(tokens, lambda done, needed: step.report("", done, needed))
-        return opened.result
-
-
-@contextmanager
-def _alone(session: Path) -> Iterator[None]:
-    """The folder of a session, locked against other processes."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(session, fcntl.LOCK_NB))
-        except OSError as error:
-            busy = isinstance(error, BlockingIOError)
-            raise AtlasError(
-                f"the session {session} cannot be opened",
-                why="another process works on it" if busy else str(error.strerror),
-                remedy="wait until it ends, or give another folder",
-            ) from None
-        yield
+        if not session.exists():
+            if prompt is None:
+                raise AtlasError("a new session needs a prompt", remedy="give one")
+            with new_folder(session, private=True) as draft, steps("generating keys") as made:
+                keygen(step, draft / KEYS, target or None, made.report)
+        stack.enter_context(alone(session, "session"))
+        keys, places = session / KEYS, (session / CLIENT, session / SERVER)
+        client = stack.enter_context(
+            text_client(step, keys, places[0], prompt, sampling, target=target)
+        )
+        needed = client.steps_for(tokens)
+        server = stack.enter_context(step_server(step, keys, places[1], target=target))
+        with steps("generating text") as shown:
+            while client.record.done < needed and not client.ended:
+                shown.report("", client.record.done, needed)
+                client.receive(server.answer(client.request()))
+        return client.result

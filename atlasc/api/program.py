@@ -25,7 +25,7 @@ from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
-from atlasc.generation.session import Generated
+from atlasc.generation.client import Generated
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 

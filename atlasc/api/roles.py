@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -40,10 +40,17 @@ from atlasc.targets.machine import forbid_core_dumps
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from atlasc.api.program import Program
 
-    Source = Program | Bundle | str | Path
-    """A compiled program, or its folder; a role's part of the folder is enough for the role."""
+class Located(Protocol):
+    """A compiled program (:class:`atlasc.api.program.Program`) or its bundle."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the program."""
+
+
+Source: TypeAlias = Located | str | Path
+"""A compiled program, or its folder; a role's part of the folder is enough for the role."""
 
 
 def keygen(
@@ -156,17 +163,24 @@ class Client:
             return Query.of(query, admitted)
 
     def query(
-        self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False, doubt: str = ""
+        self,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        unchecked: bool = False,
+        doubt: str = "",
+        name: str = "",
     ) -> Message:
         """As :meth:`encrypt`, of raw inputs by name; the ledger knows the query then.
 
         Args:
             doubt: why the bound on the errors may not hold for the answer, see
                 :class:`atlasc.api.admission.Admitted`; the ledger remembers it.
+            name: names the query; by default a new name.
         """
         packed = self.bundle.client.query(arrays, unchecked=unchecked)
         values, count = encrypt_all(self.engine, packed), packed.count
-        query = Message.of("query", self.bundle, self.engine, values, count, public=packed.public)
+        given = (self.bundle, self.engine, values, count)
+        query = Message.of("query", *given, public=packed.public, query=name)
         self.ledger.add(query.entry, doubt or packed.doubt)
         return query
 
@@ -299,13 +313,34 @@ class Server:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted.
         ``progress(op, done, 100)`` is called before each op.
         """
-        values, public = query.ciphertexts(self.engine)
+        if any(op.attributes.get("state") for op in self.bundle.program.inputs):
+            raise AtlasError(
+                f"{self.bundle.folder} is the step of a decoder",
+                why="it computes with the keys and values of earlier tokens",
+                remedy="use atlasc answer, which keeps them",
+            )
+        results, timing = self.compute(*query.ciphertexts(self.engine), progress)
+        count, name = query.count, query.query
+        answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)
+        return answer, timing
+
+    def compute(
+        self,
+        values: Mapping[str, list[Any]],
+        public: Mapping[str, np.ndarray],
+        progress: ProgressCallback | None = None,
+    ) -> tuple[dict[str, list[Any]], Timing | None]:
+        """Ciphertexts by the name of the output, and the seconds of each op as :meth:`answer`.
+
+        Args:
+            values: ciphertexts by the name of the input, state included.
+            public: public inputs by name.
+            progress: called as ``progress(op, done, 100)`` before each op.
+        """
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()
-        count, name = query.count, query.query
-        answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)
-        return answer, pace.timing()
+        return results, pace.timing()
 
 
 def check_target(bundle: Bundle, target: str | None = None) -> Target:

@@ -36,7 +36,7 @@ from atlasc.bundle.manifest import (
     Role,
     read_manifest,
 )
-from atlasc.client.program import ClientProgram
+from atlasc.client.program import ClientProgram, interface_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
@@ -117,9 +117,10 @@ class Bundle:
         if not self.has_step or not (self.folder / STEP).is_dir():
             raise AtlasError(
                 f"{self.folder} has no step that generates text",
-                remedy="compile a causal decoder with --generate, and give the whole bundle",
+                remedy="compile a causal decoder with --generate, and give the whole bundle, or "
+                "the role's part of it (atlasc split)",
             )
-        step = load_bundle(self.folder / STEP)
+        step = load_bundle(self.folder / STEP, self.role)
         if step.identity != listed:
             raise AtlasError(
                 f"{step.folder} was changed after the bundle was compiled",
@@ -149,10 +150,10 @@ class Bundle:
         """The parameter set that the bundle was compiled for."""
         return self.manifest.parameter_set()
 
-    @property
+    @cached_property
     def interface(self) -> Module:
         """A module with the program's inputs and outputs, from the role's own part."""
-        return self.program if self.role == "server" else self.client.interface
+        return interface_of(self.program) if self.role == "server" else self.client.interface
 
     @property
     def has_server(self) -> bool:
@@ -314,17 +315,20 @@ def held_role(folder: Path) -> Role | None:
 
 
 def copy_part(folder: Path, role: Role, place: Path) -> None:
-    """Copy a role's part of a bundle into a new folder: its files, the manifest and the signature.
+    """Copy a role's part of a bundle into a new folder: its files, the manifest and the signature,
+    and the same of a step.
 
     Raises:
         AtlasError: as :func:`load_bundle`; the place exists or cannot be written.
     """
-    whole = load_bundle(folder, role).folder
+    bundle = load_bundle(folder, role)
+    parts = {Path(): bundle} | ({Path(STEP): bundle.step} if bundle.has_step else {})
     with new_folder(place) as draft:
-        shutil.copytree(whole / role, draft / role)
-        for name in (MANIFEST, SIGNATURE):
-            if (whole / name).is_file():
-                shutil.copyfile(whole / name, draft / name)
+        for name, part in parts.items():
+            shutil.copytree(part.folder / role, draft / name / role)
+            for file in (MANIFEST, SIGNATURE):
+                if (part.folder / file).is_file():
+                    shutil.copyfile(part.folder / file, draft / name / file)
 
 
 def _located(folder: Path, role: Role | None) -> Path:

@@ -195,6 +195,13 @@ class ClientProgram:
 
 def client_program(embed: Module, program: Module, head: Module | None = None) -> ClientProgram:
     """The client's side of a lowered program, which does not see the server's state."""
+    module = interface_of(program)
+    module.attributes = {n: program.attributes[n] for n in KEPT if n in program.attributes}
+    return ClientProgram(embed, module, head)
+
+
+def interface_of(program: Module) -> Module:
+    """The inputs and outputs of a lowered program, without the server's state."""
     rewriter = Rewriter(program)
     states = {op.attributes["name"] for op in program.inputs if op.attributes.get("state")}
     for op in program.ops:
@@ -215,5 +222,4 @@ def client_program(embed: Module, program: Module, head: Module | None = None) -
         rewriter.copy(op, [value])
     module = rewriter.module
     module.symbols = module.arrays_used()
-    module.attributes = {n: program.attributes[n] for n in KEPT if n in program.attributes}
-    return ClientProgram(embed, module, head)
+    return module

@@ -18,6 +18,7 @@ from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.cut_head import CutHead, head_of, is_tied
 from atlasc.passes.generation.decode_step import DecodeStep
@@ -143,10 +144,28 @@ def lower_step(
 
         def lower(packings: Sequence[bool]) -> Lowered:
             after_each, costs = each_pass(step), latency.costs
-            found = lower_poly(poly, latency.choose, after_each, costs, not fastest, packings)
-            return Lowered(client, *found, head=of_client)
+            goal = (latency.choose, after_each, costs, not fastest, packings)
+            folded, program, parameters = lower_poly(poly, *goal)
+            return Lowered(client, folded, fit_to_begin(program), parameters, of_client)
 
         return _planned_in_memory(lower, options)
+
+
+def fit_to_begin(program: Module) -> Module:
+    """A step whose query is at least at the level of the state. From the first query the server
+    makes the state of no token: zero, at that level.
+    """
+    states = [op for op in program.inputs if op.attributes.get("state")]
+    least = max(op.attributes["level"] for op in states)
+    rewriter = Rewriter(program)
+    for op in program.ops:
+        level = op.attributes.get("level", least) if op.name == "ckks.input" else least
+        if level >= least:
+            rewriter.copy(op)
+            continue
+        higher = rewriter.copy(op, [], {**op.attributes, "level": least})
+        rewriter.values[op.value] = rewriter.add(op, "ckks.drop", [higher], {"level": level})
+    return rewriter.module
 
 
 def _planned_in_memory(

@@ -1,121 +1,213 @@
-"""The server of a session: the step of a token, and the file of the keys and values before it."""
+"""The server of a text: it answers steps, and keeps the keys and values of all tokens so far."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.messages import Message
+from atlasc.compilation.steps import ProgressCallback
 from atlasc.files import write_private_arrays
+from atlasc.generation.steps import name_of, public_at, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, read_npz
-from atlasc.program.execute import execute
+from atlasc.ir.types import CiphertextType
+from atlasc.passes.generation.decode_step import POSITION
+from atlasc.program.engine import Ct, Engine
+from atlasc.run.timing import Timing
 from atlasc.runtime.engine import RoleEngine
 
+CACHE = "cache.npz"
 LARGEST = 256 * GIB
 """Greatest size in bytes of a file of keys and values."""
-_COUNT, _PROGRAM = "tokens", "program"
-
-Ciphertexts = Mapping[str, list[bytes]]
-"""Name of an input or output -> the bytes of its ciphertexts."""
+_TEXTS = ("program", "session", "request")
 
 
-class StepServer:
-    """Computes steps on keys and values that it keeps, and holds no secret key.
+class Server(Protocol):
+    """What a text needs of the role :class:`atlasc.api.roles.Server`."""
 
-    The file holds the keys and values of all tokens so far, how many these are, and the identity
-    of the program. It is replaced as a whole by ``keep``.
+    bundle: Bundle
+    engine: RoleEngine[Any]
+
+    def compute(
+        self,
+        values: Mapping[str, list[Any]],
+        public: Mapping[str, np.ndarray],
+        progress: ProgressCallback | None = None,
+    ) -> tuple[dict[str, list[Any]], Timing | None]:
+        """Execute the program."""
+
+
+def empty_states(
+    engine: Engine[Ct], states: Mapping[str, CiphertextType], row: Ct
+) -> dict[str, list[Ct]]:
+    """Keys and values of no token: zero, which the row of a token minus itself is. The server has
+    no key to encrypt a zero, and this one needs no secret: that there is no token is known.
+    """
+    zero = engine.sub(row, row)
+    return {
+        name: [engine.drop_to(zero, kept.level or 0)] * kept.ciphertexts
+        for name, kept in states.items()
+    }
+
+
+@dataclass
+class _Kept:
+    """What the server keeps of a text.
 
     Attributes:
         tokens: tokens whose keys and values are kept.
+        session: name of the first query; empty before it.
+        request: SHA-256 of the last query.
+        answer: the answer to it.
+        states: name of keys or values -> ciphertexts.
     """
 
-    def __init__(self, step: Bundle, engine: RoleEngine[Any], place: Path) -> None:
-        self._step, self._engine, self._place = step, engine, place
+    tokens: int = 0
+    session: str = ""
+    request: str = ""
+    answer: bytes = b""
+    states: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class StepServer:
+    """Answers the steps of one text, and holds no secret key.
+
+    The folder has one file, which is replaced as a whole after each step: the encrypted keys and
+    values, the last answer, and which session and program they are of. A query that is sent again
+    gets the same answer, and nothing is appended twice.
+
+    Args:
+        server: the role, of the program of a step.
+        folder: an empty folder, or that of a text. The caller locks it.
+
+    Raises:
+        AtlasError: the file is damaged, or of another program or other keys; or the program
+            generates no text.
+    """
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._server, self._step, self._engine = server, server.bundle, server.engine
+        self._place = folder / CACHE
+        self._capacity = window_of(self._step)
+        inputs = self._step.program.inputs
         self._states = {
-            op.attributes["name"]: op
-            for op in step.program.inputs
+            op.attributes["name"]: op.value.ciphertext
+            for op in inputs
             if op.attributes.get("state")
         }  # fmt: skip
-        self._kept: dict[str, list[Any]] = {}
-        self._new: dict[str, list[Any]] = {}
-        self.tokens = 0
-
-    def begin(self, empty: Mapping[int, bytes]) -> None:
-        """Keys and values of no token. ``empty`` maps each level of them to an encrypted zero."""
-        for name, op in self._states.items():
-            zero = empty[op.value.ciphertext.level or 0]
-            loaded = self._engine.deserialize(zero)
-            self._kept[name] = [loaded] * op.value.ciphertext.ciphertexts
-        self.tokens = 0
+        self._kept = self._read() if self._place.exists() else _Kept()
 
     @property
-    def levels(self) -> set[int]:
-        """The levels of keys and values."""
-        return {op.value.ciphertext.level or 0 for op in self._states.values()}
+    def tokens(self) -> int:
+        """Tokens whose keys and values are kept."""
+        return self._kept.tokens
 
-    def resume(self) -> None:
-        """Keys and values from the file.
+    def answer(self, request: bytes | Path, progress: ProgressCallback | None = None) -> bytes:
+        """The encrypted answer to the query of a token, which the client made.
+
+        Args:
+            request: the query.
+            progress: called as ``progress(op, done, 100)`` before each op.
 
         Raises:
-            AtlasError: the file is damaged, or of another program or other keys.
+            AtlasError: the query of another program, of other keys or of another session; out of
+                order; the keys and values are full; damaged bytes.
         """
+        query = Message.read(request, "query", self._step)
+        digest = hashlib.sha256(query.to_bytes()).hexdigest()
+        if digest == self._kept.request:
+            return self._kept.answer
+        values, public = query.ciphertexts(self._engine)
+        self._check(query, public)
+        (row, *_) = next(iter(values.values()))
+        states = self._kept.states or empty_states(self._engine, self._states, row)
+        given = {**values, **states}
+        results, _ = self._server.compute(given, public, progress)
+        states = {name: results.pop(name) for name in self._states}
+        made = (self._step, self._engine, results, query.count)
+        answer = Message.of("answer", *made, query=query.query).to_bytes()
+        session = self._kept.session or query.query
+        self._keep(_Kept(self.tokens + 1, session, digest, answer, states))
+        return answer
+
+    def _check(self, query: Message, public: dict[str, np.ndarray]) -> None:
+        """Refuse a query that is not of the next token of this session."""
+        tokens, session = self._kept.tokens, self._kept.session
+        place = int(np.argmax(public[POSITION]))
+        wanted = public_at(self._step, place)
+        if any(not np.array_equal(public[name], array) for name, array in wanted.items()):
+            raise AtlasError(
+                "the query is not of one token after others",
+                why="its position and its mask do not belong together",
+                remedy="make it with atlasc ask",
+            )
+        if session and query.query != name_of(session, place):
+            raise AtlasError(
+                "the query is of another session than the keys and values",
+                where=str(self._place.parent),
+                remedy="give the folder of its session; a new session has a new folder",
+            )
+        if tokens == self._capacity:
+            raise AtlasError(
+                f"the keys and values are full, with {tokens} tokens",
+                where=str(self._place.parent),
+                why=f"the program was compiled for {self._capacity}",
+                remedy="begin a new session, or compile with a larger --sequence-length",
+            )
+        if place != tokens:
+            again = ", and it is not the query that was answered" if place < tokens else ""
+            raise AtlasError(
+                f"the query is of token {place}, but the next one is {tokens}",
+                where=str(self._place.parent),
+                why=f"the keys and values are those of {tokens} tokens{again}",
+                remedy="send the queries of a session in their order, each as the client made it",
+            )
+
+    def _keep(self, kept: _Kept) -> None:
+        arrays = {
+            f"{name}/{number}": np.frombuffer(self._engine.serialize(one), np.uint8)
+            for name, many in kept.states.items()
+            for number, one in enumerate(many)
+        }
+        texts = (self._step.manifest.program, kept.session, kept.request)
+        for name, text in zip(_TEXTS, texts, strict=True):
+            arrays[name] = np.frombuffer(text.encode(), np.uint8)
+        arrays["answer"] = np.frombuffer(kept.answer, np.uint8)
+        arrays["tokens"] = np.asarray(kept.tokens)
+        write_private_arrays(self._place, arrays)
+        self._kept = kept
+
+    def _read(self) -> _Kept:
         held = read_npz(self._place, LARGEST, what="the keys and values")
-        program = bytes(held.pop(_PROGRAM, np.zeros(0, np.uint8))).decode("ascii", "replace")
+        texts = [held.pop(name, np.zeros(0, np.uint8)).tobytes() for name in _TEXTS]
+        program, session, request = (text.decode("ascii", "replace") for text in texts)
         if program != self._step.manifest.program:
             raise AtlasError(
                 f"{self._place} has the keys and values of another program",
-                remedy="give the session of this program, or begin a new one",
+                remedy="give the folder of this program, or begin a new session",
             )
-        tokens = held.pop(_COUNT, None)
+        tokens, answer = held.pop("tokens", None), held.pop("answer", None)
         wanted = {
             f"{name}/{number}": (name, number)
-            for name, op in self._states.items()
-            for number in range(op.value.ciphertext.ciphertexts)
+            for name, kept in self._states.items()
+            for number in range(kept.ciphertexts)
         }
-        if tokens is None or tokens.shape != () or held.keys() != wanted.keys():
+        if tokens is None or tokens.shape != () or answer is None or held.keys() != wanted.keys():
             raise AtlasError(f"{self._place} is damaged", remedy="begin a new session")
-        self.tokens = int(tokens)
-        self._kept = {name: [] for name in self._states}
+        if not 0 < tokens <= self._capacity:
+            raise AtlasError(f"{self._place} is damaged", remedy="begin a new session")
+        states: dict[str, list[Any]] = {name: [] for name in self._states}
         for key, (name, _) in wanted.items():
             one = self._engine.deserialize(held[key].tobytes())
-            level = self._states[name].value.ciphertext.level
+            level = self._states[name].level
             if self._engine.level(one) != level:
                 raise AtlasError(f"{self._place} is damaged", why=f"{key} is not at level {level}")
-            self._kept[name].append(one)
-
-    def step(self, query: Ciphertexts, public: Mapping[str, np.ndarray]) -> dict[str, list[bytes]]:
-        """The encrypted answer at the next token. Its keys and values are lost if not kept.
-
-        Args:
-            query: the encrypted row of the token.
-            public: its position, and the mask of the tokens up to it.
-
-        Raises:
-            AtlasError: a ciphertext of other keys, or the engine refused an op.
-        """
-        engine = self._engine
-        given = {name: [engine.deserialize(one) for one in many] for name, many in query.items()}
-        results = execute(engine, self._step.program, {**given, **self._kept}, public)
-        self._new = {name: results.pop(name) for name in self._states}
-        return {name: [engine.serialize(one) for one in many] for name, many in results.items()}
-
-    def keep(self) -> None:
-        """Keep the keys and values of the last step, in the file too.
-
-        A client calls it once it has written down what it learned from the answer: a step that was
-        kept is not done again.
-        """
-        self._kept, self._new = self._new, {}
-        self.tokens += 1
-        arrays = {
-            f"{name}/{number}": np.frombuffer(self._engine.serialize(one), np.uint8)
-            for name, many in self._kept.items()
-            for number, one in enumerate(many)
-        }
-        arrays[_COUNT] = np.asarray(self.tokens)
-        arrays[_PROGRAM] = np.frombuffer(self._step.manifest.program.encode(), np.uint8)
-        write_private_arrays(self._place, arrays)
+            states[name].append(one)
+        return _Kept(int(tokens), session, request, answer.tobytes(), states)

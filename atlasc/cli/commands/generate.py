@@ -15,18 +15,21 @@ from atlasc.compilation.declared import option
 Prompt = Annotated[
     str, typer.Argument(metavar="[PROMPT]", help="Text to continue; not needed to go on.")
 ]
+TEMPERATURE = option(
+    "Draw tokens by their logits divided by this number [default: take the likeliest].",
+    minimum=0,
+)
+TOP_K = option("Draw among so many of the likeliest tokens.", minimum=1)
+SEED = option("Seed of the draw.", minimum=0)
 
 
 def generate(
     bundle: BundleFolder,
     prompt: Prompt = "",
     tokens: int = option("Tokens after the prompt.", minimum=1, default=32),
-    temperature: float | None = option(
-        "Draw tokens by their logits divided by this number [default: take the likeliest].",
-        minimum=0,
-    ),
-    top_k: int | None = option("Draw among so many of the likeliest tokens.", minimum=1),
-    seed: int | None = option("Seed of the draw.", minimum=0),
+    temperature: float | None = TEMPERATURE,
+    top_k: int | None = TOP_K,
+    seed: int | None = SEED,
     session: Path | None = option(
         "Folder of a session: a new one, or one that goes on after an interrupt."
     ),

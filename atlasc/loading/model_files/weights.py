@@ -91,7 +91,25 @@ def load_weights(
             why=named(missing),
             remedy="use a checkpoint that was trained for this task, or load its base model",
         )
+    _require_tied(module, source)
     return module, notes + require_read(info["unexpected_keys"], module, config, source)
+
+
+def _require_tied(module: torch.nn.Module, source: Path) -> None:
+    """Refuse weights that differ where the config ties them: transformers then takes both, with a
+    warning in its log.
+    """
+    import torch
+
+    for name, other in module.get_expanded_tied_weights_keys(all_submodels=True).items():
+        if not torch.equal(module.get_parameter(name), module.get_parameter(other)):
+            raise AtlasError(
+                "config.json ties two weights that differ",
+                where=f"{source}: {name}",
+                why=f"tie_word_embeddings says that {name} is {other}, but the file has another",
+                remedy="use the config.json that was saved with these weights; if both weights are "
+                'meant, write "tie_word_embeddings": false into it',
+            )
 
 
 def _read_weights(

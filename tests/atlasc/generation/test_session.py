@@ -12,16 +12,15 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from atlasc.api.generation import generate, sampling_of
+from atlasc.api.generation import CLIENT, KEYS, SERVER, generate, sampling_of, text_client
 from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.files import locked
-from atlasc.generation import session as sessions
+from atlasc.generation.client import RECORD, REQUEST, TextClient
 from atlasc.generation.sampling import Sampling
-from atlasc.generation.server import StepServer
-from atlasc.generation.session import CACHE, RECORD, Session
+from atlasc.generation.server import CACHE, StepServer
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, model
@@ -97,8 +96,20 @@ def killed_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, calls: 
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [(StepServer, "step", 4), (Session, "_save", 2), (StepServer, "keep", 4)],
-    ids=["before a step", "before the client writes", "before the server writes"],
+    [
+        (TextClient, "request", 4),
+        (StepServer, "answer", 4),
+        (StepServer, "_keep", 4),
+        (TextClient, "receive", 4),
+        (TextClient, "_save", 4),
+    ],
+    ids=[
+        "before a query",
+        "before a step",
+        "before the server writes",
+        "before an answer is read",
+        "before the client writes",
+    ],
 )
 @pytest.mark.parametrize("sampling", [None, Sampling(temperature=2.0, top_k=9, seed=4)])
 def test_a_killed_session_goes_on_at_the_same_token(
@@ -110,8 +121,8 @@ def test_a_killed_session_goes_on_at_the_same_token(
         killed_in(patched, owner, name, calls)
         with pytest.raises(Killed):
             generate(bundle, PROMPT, 4, sampling, session=tmp_path / "s")
-    kept = Session(bundle, tmp_path / "s").record
-    assert len(kept.ids) < len(PROMPT) + 4
+    kept = json.loads((tmp_path / "s" / CLIENT / RECORD).read_text())
+    assert len(kept["ids"]) < len(PROMPT) + 4
     assert generate(bundle, None, 4, session=tmp_path / "s") == wanted
 
 
@@ -125,7 +136,7 @@ def test_the_text_ends_where_the_model_ends_it(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = greedy(PROMPT, 4)
-    monkeypatch.setattr(bundle.model.config, "eos_token_id", [ids[1]])
+    monkeypatch.setattr(bundle.step.model.config, "eos_token_id", [ids[1]])
     found = generate(bundle, PROMPT, 4).ids
     assert found == ids[: ids.index(ids[1]) + 1]
 
@@ -148,9 +159,7 @@ def test_what_does_not_fit_is_refused(
         generate(bundle, prompt, tokens)
 
 
-def test_sessions_of_something_else_are_refused(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_of_something_else_are_refused(bundle: Bundle, tmp_path: Path) -> None:
     place = tmp_path / "s"
     generate(bundle, PROMPT, 1, session=place)
     for other, what in (
@@ -158,11 +167,15 @@ def test_sessions_of_something_else_are_refused(
         ({"sampling": Sampling(temperature=1.0)}, "another way to choose tokens"),
     ):
         with pytest.raises(AtlasError, match=what):
-            Session(bundle, place, **other)
-    text = (place / RECORD).read_text()
-    (place / RECORD).write_text(text.replace(bundle.step.manifest.program, "0" * 64))
+            generate(bundle, other.get("prompt"), 1, other.get("sampling"), session=place)
+    record = place / CLIENT / RECORD
+    whole = record.read_text()
+    record.write_text(whole.replace(bundle.step.manifest.program, "0" * 64))
     with pytest.raises(AtlasError, match="another program"):
-        Session(bundle, place)
+        generate(bundle, None, 1, session=place)
+    record.write_text(whole.replace('"done":3', '"done":4'))
+    with pytest.raises(AtlasError, match="damaged"):
+        generate(bundle, None, 1, session=place)
 
 
 def test_one_process_at_a_time_works_on_a_session(bundle: Bundle, tmp_path: Path) -> None:
@@ -178,23 +191,30 @@ def test_keys_and_values_of_something_else_are_refused(bundle: Bundle, tmp_path:
     one, other = tmp_path / "one", tmp_path / "other"
     for place in (one, other):
         generate(bundle, PROMPT, 1, session=place)
-    held = dict(np.load(other / CACHE))
-    shutil.copyfile(one / CACHE, other / CACHE)
+    cache = other / SERVER / CACHE
+    held = dict(np.load(cache))
+    shutil.copyfile(one / SERVER / CACHE, cache)
     with pytest.raises(AtlasError, match="made with other keys"):
-        Session(bundle, other)
+        generate(bundle, None, 2, session=other)
     for change, what in (
         ({"program": np.zeros(64, np.uint8)}, "another program"),
         ({"tokens": np.array([1, 2])}, "damaged"),
         ({"keys.9/0": np.zeros(3, np.uint8)}, "damaged"),
-        ({"tokens": np.array(99)}, "ahead"),
+        ({"tokens": np.array(99)}, "damaged"),
+        ({"session": np.zeros(32, np.uint8)}, "of another session"),
         ({"keys.0/0": held["keys.0/0"][:-5]}, "ciphertext"),
     ):
-        np.savez(other / CACHE, **{**held, **change})
+        np.savez(cache, **{**held, **change})
         with pytest.raises(AtlasError, match=what):
-            Session(bundle, other)
-    (other / CACHE).write_bytes(b"no archive")
+            generate(bundle, None, 2, session=other)
+    cache.write_bytes(b"no archive")
     with pytest.raises(AtlasError, match="cannot be read"):
-        Session(bundle, other)
+        generate(bundle, None, 2, session=other)
+    with (
+        pytest.raises(AtlasError, match="of other keys"),
+        text_client(bundle, one / KEYS, other / CLIENT),
+    ):
+        pass
 
 
 def test_the_step_is_the_one_that_the_bundle_lists(bundle: Bundle, tmp_path: Path) -> None:
@@ -234,6 +254,8 @@ def test_tokens_are_drawn_by_their_weights() -> None:
 
 def test_the_folder_is_private(bundle: Bundle, tmp_path: Path) -> None:
     generate(bundle, PROMPT, 1, session=tmp_path / "s")
-    for place in (tmp_path / "s", *(tmp_path / "s" / name for name in (RECORD, CACHE))):
+    session = tmp_path / "s"
+    for place in (session, session / CLIENT / RECORD, session / SERVER / CACHE):
         assert place.stat().st_mode & 0o077 == 0, place
-    assert sessions.KEYS in {one.name for one in (tmp_path / "s").iterdir()}
+    assert {one.name for one in session.iterdir()} == {KEYS, CLIENT, SERVER}
+    assert not (session / CLIENT / REQUEST).exists()

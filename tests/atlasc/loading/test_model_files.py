@@ -188,3 +188,44 @@ def test_notes_of_a_model_are_told_when_it_is_compiled(tmp_path: Path) -> None:
     ids = [[1, 2, 3], [4, 5]]
     load_source(folder, ids, note=lambda headline, details: heard.append(headline))
     assert any("not read" in headline for headline in heard)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"hidden_size": 32}, "lm_head.weight|the file has (40, 16), the config asks for"),
+        ({"num_hidden_layers": 1}, "the file has 9 weights that LlamaForCausalLM does not read"),
+        ({"num_hidden_layers": 3}, "9 weights of the architecture are missing"),
+        ({"num_key_value_heads": 4}, "k_proj.weight|has (8, 16), the config asks for (16, 16)"),
+        ({"num_attention_heads": 8}, "o_proj.weight|has (16, 16), the config asks for (16, 32)"),
+        ({"vocab_size": 50}, "the file has (40, 16), the config asks for (50, 16)"),
+        ({"tie_word_embeddings": True}, "ties two weights that differ"),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_a_config_that_contradicts_its_weights_is_refused(
+    tmp_path: Path, changed: dict[str, Any], what: str
+) -> None:
+    folder = saved(tmp_path / "model", small_llama(), **changed)
+    with pytest.raises(AtlasError) as refused:
+        load_model(str(folder))
+    assert all(part in str(refused.value) for part in what.split("|"))
+
+
+def test_a_head_that_is_tied_in_the_weights_alone_is_missing(tmp_path: Path) -> None:
+    folder = saved(
+        tmp_path / "model", small_llama(tie_word_embeddings=True), tie_word_embeddings=False
+    )
+    with pytest.raises(AtlasError, match="1 weights of the architecture are missing") as refused:
+        load_model(str(folder))
+    assert "lm_head.weight" in refused.value.why
+
+
+def small_llama(**config: Any) -> LlamaForCausalLM:
+    return LlamaForCausalLM(
+        LlamaConfig(
+            hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=4, vocab_size=40, max_position_embeddings=32,
+            **{"bos_token_id": 0, "eos_token_id": 1, **config},
+        )
+    )  # fmt: skip

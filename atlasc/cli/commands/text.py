@@ -1,0 +1,117 @@
+"""``atlasc ask | answer | read``: client and server of a text as processes of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atlasc.api.progress import progress
+from atlasc.cli.commands.generate import SEED, TEMPERATURE, TOP_K, Prompt
+from atlasc.cli.commands.roles import CLIENT_KEYS, SERVER_KEYS
+from atlasc.cli.output import print_json, print_product, say
+from atlasc.cli.parameters import FILE, JSON, TARGET, BundleFolder, required
+
+if TYPE_CHECKING:
+    from atlasc.generation.client import TextClient
+
+SESSION = required("The client's folder of a text: a new one, or one that goes on.", "--session")
+
+
+def ask(
+    bundle: BundleFolder,
+    prompt: Prompt = "",
+    keys: Path = CLIENT_KEYS,
+    session: Path = SESSION,
+    query: Path = FILE,
+    temperature: float | None = TEMPERATURE,
+    top_k: int | None = TOP_K,
+    seed: int | None = SEED,
+    target: str = TARGET,
+    as_json: bool = JSON,
+) -> None:
+    """Encrypt the next token of a text into a query for the server.
+
+    The bundle is one with a step, or the client's part of it; the keys are those that keygen made
+    for its folder step. A prompt begins a session. Until the answer is read, the command writes
+    the same query again. The folder of the session holds the text in the clear.
+    """
+    from atlasc.api.generation import sampling_of, text_client
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.files import new_private_file, require_new
+
+    require_new(query)
+    sampling = sampling_of(temperature, top_k, seed)
+    loaded = load_bundle(bundle, "client")
+    with text_client(loaded, keys, session, prompt or None, sampling, target=target) as client:
+        with progress("encrypting"):
+            made = client.request()
+        new_private_file(query, made)
+        place, known = client.record.done, len(client.record.ids)
+    if as_json:
+        print_json({"query": str(query), "token": place, "known": known})
+    else:
+        say(f"{query}: token {place + 1} of {known} that are known")
+
+
+def answer(
+    bundle: BundleFolder,
+    keys: Path = SERVER_KEYS,
+    cache: Path = required("The server's folder of a text: a new one, or one that goes on."),
+    query: Path = required("File that ask wrote."),
+    answer: Path = FILE,
+    target: str = TARGET,
+    as_json: bool = JSON,
+) -> None:
+    """Compute the step of a token on encrypted keys and values; no secret key is needed.
+
+    The server's part of the bundle is enough. The keys and values of the text stay in the folder
+    of --cache, encrypted. A query that is sent again gets the same answer.
+    """
+    from atlasc.api.generation import step_server
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.files import require_new, write_with
+
+    require_new(answer)
+    with step_server(load_bundle(bundle, "server"), keys, cache, target=target) as server:
+        with progress("computing a step", total=100) as step:
+            found = server.answer(query, step.report)
+        tokens = server.tokens
+    write_with(answer, lambda draft: draft.write_bytes(found))
+    if as_json:
+        print_json({"answer": str(answer), "tokens": tokens})
+    else:
+        say(f"{answer}: the encrypted answer; keys and values of {tokens} tokens are kept")
+
+
+def read(
+    bundle: BundleFolder,
+    keys: Path = CLIENT_KEYS,
+    session: Path = SESSION,
+    answer: Path = required("File that answer wrote."),
+    target: str = TARGET,
+    as_json: bool = JSON,
+) -> None:
+    """Read the answer to a token, and choose the next one.
+
+    Answers at earlier tokens of the prompt are not decrypted, as the client knows what follows.
+    """
+    from atlasc.api.generation import text_client
+    from atlasc.bundle.folder import load_bundle
+
+    loaded = load_bundle(bundle, "client")
+    with text_client(loaded, keys, session, target=target) as client:
+        with progress("decrypting"):
+            client.receive(answer)
+        _show(client, as_json)
+
+
+def _show(client: TextClient, as_json: bool) -> None:
+    result, done = client.result, client.record.done
+    if as_json:
+        print_json({**result._asdict(), "done": done, "ended": client.ended})
+        return
+    print_product(" ".join(map(str, result.ids)) if result.text is None else result.text)
+    if client.ended:
+        say("the model has ended the text")
+    elif not result.ids:
+        say(f"{done} of {len(result.prompt)} tokens of the prompt are answered")

@@ -1,0 +1,259 @@
+"""The client of a text: what it asks, what it learns, and what it keeps to go on later.
+
+The folder of a text has::
+
+    session.json             ids so far, and how the next one is chosen
+    request.safetensors      the query that waits for its answer
+
+A query is written down before it leaves, and sent again as it is until its answer was read. So the
+server answers each token once, whatever interrupts the two.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from atlasc.bundle.folder import Bundle
+from atlasc.bundle.messages import Message
+from atlasc.client.checks import Answers
+from atlasc.files import new_folder, write_private
+from atlasc.generation.sampling import Sampling
+from atlasc.generation.steps import name_of, public_at, window_of
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import MIB, Schema, Sha256, read_json
+from atlasc.loading import IDS
+from atlasc.runtime.engine import RoleEngine
+
+RECORD, REQUEST = "session.json", "request.safetensors"
+_Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Client(Protocol):
+    """What a text needs of the role :class:`atlasc.api.roles.Client`."""
+
+    bundle: Bundle
+    engine: RoleEngine[Any]
+
+    def query(self, arrays: Mapping[str, np.ndarray], *, name: str = "") -> Message:
+        """Encrypt raw inputs."""
+
+    def decrypt(self, answer: Message) -> Answers:
+        """Decrypt an answer, if it is the only one to its query."""
+
+
+class Record(Schema):
+    """What the client knows of a text.
+
+    Attributes:
+        program: identity of the step's program.
+        keys: identity of the key set.
+        session: name of the session.
+        prompt: number of tokens of the prompt.
+        ids: tokens of the prompt and of the text after it.
+        done: number of tokens whose answers were read.
+        sampling: how tokens are chosen.
+    """
+
+    format: Literal[2] = 2
+    program: Sha256
+    keys: str
+    session: _Hex
+    prompt: Annotated[int, Field(ge=1)]
+    ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    done: Annotated[int, Field(ge=0)] = 0
+    sampling: Sampling
+
+
+class Generated(NamedTuple):
+    """A text that was generated.
+
+    Attributes:
+        prompt, ids: tokens of the prompt, and the tokens after it.
+        text: the text after the prompt; None if the program has no tokenizer.
+    """
+
+    prompt: list[int]
+    ids: list[int]
+    text: str | None
+
+    def __repr__(self) -> str:
+        """Lengths alone: the text is private."""
+        return f"<Generated: {len(self.ids)} tokens after {len(self.prompt)} of the prompt>"
+
+
+def prompt_ids(step: Bundle, prompt: str | Sequence[int]) -> list[int]:
+    """The tokens of a prompt.
+
+    Raises:
+        AtlasError: it is empty, or longer than the program was compiled for.
+    """
+    ids = step.model.tokenize([prompt])[0] if isinstance(prompt, str) else prompt
+    most = window_of(step)
+    if not 1 <= len(ids) <= most:
+        raise AtlasError(
+            f"the prompt has {len(ids)} tokens",
+            why=f"the program was compiled for 1 to {most}",
+            remedy="shorten it, or compile with a larger --sequence-length",
+        )
+    return [int(one) for one in ids]
+
+
+class TextClient:
+    """Encrypts the tokens of a text one after the other, and chooses those after the prompt.
+
+    Args:
+        client: the role, of the program of a step.
+        folder: a new folder, or that of a text.
+        prompt: a text or ids; may be left out for a text that goes on.
+        sampling: how tokens are chosen; None: greedily, or as the text began.
+
+    Raises:
+        AtlasError: the prompt is empty or too long; the folder is of another program, of other
+            keys, of another prompt or sampling, or damaged.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        prompt: str | Sequence[int] | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self._client, self._step, self._folder = client, client.bundle, folder
+        self._window = window_of(self._step)
+        given = None if prompt is None else prompt_ids(self._step, prompt)
+        self.record = (
+            self._opened(given, sampling)
+            if folder.exists()
+            else self._begun(given, sampling or Sampling())
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has ended the text."""
+        ends = getattr(self._step.model.config, "eos_token_id", None)
+        last = self.record.ids[self.record.prompt :][-1:]
+        return bool(last) and last[0] in (ends if isinstance(ends, list) else [ends])
+
+    @property
+    def result(self) -> Generated:
+        """The text so far."""
+        prompt, ids = self.record.ids[: self.record.prompt], self.record.ids[self.record.prompt :]
+        tokenizer = self._step.model.tokenizer
+        text = None if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=True)
+        return Generated(prompt, ids, text)
+
+    def steps_for(self, tokens: int) -> int:
+        """Steps from the first one that tokens after the prompt need.
+
+        Raises:
+            AtlasError: so many tokens do not fit.
+        """
+        needed = self.record.prompt + tokens - 1  # the last token is not computed with
+        if needed > self._window:
+            most = self._window - self.record.prompt + 1
+            raise AtlasError(
+                f"{tokens} tokens after a prompt of {self.record.prompt} do not fit",
+                why=f"the program was compiled for {self._window} tokens",
+                remedy=f"ask for at most {most}, or compile with a larger --sequence-length",
+            )
+        return needed
+
+    def request(self) -> bytes:
+        """The query of the next token: the same bytes until its answer is read.
+
+        Raises:
+            AtlasError: the text has ended, or fills the program; a token is unknown.
+        """
+        if self.ended:
+            raise AtlasError("the model has ended the text", remedy="begin a new session")
+        self.steps_for(len(self.record.ids) - self.record.prompt + 1)
+        place, pending = self.record.done, self._folder / REQUEST
+        name = name_of(self.record.session, place)
+        if pending.exists():
+            found = Message.read(pending, "query", self._step)
+            if found.query == name:
+                return found.to_bytes()
+        ids = np.zeros((1, self._window), np.int64)
+        ids[0, place] = self.record.ids[place]
+        query = self._client.query({IDS: ids, **public_at(self._step, place)}, name=name)
+        made = query.to_bytes()
+        write_private(pending, lambda draft: draft.write_bytes(made))
+        return made
+
+    def receive(self, answer: bytes | Path) -> None:
+        """Read the answer to the query that waits for one. The answer at the last known token is
+        decrypted, and the next token is chosen; answers at earlier tokens are not needed.
+
+        Raises:
+            AtlasError: it answers another query; its numbers cannot be right; as
+                :meth:`atlasc.api.roles.Client.decrypt`.
+        """
+        record, message = self.record, Message.read(answer, "answer", self._step)
+        place, pending = record.done, self._folder / REQUEST
+        waits = pending.exists() and message.query == name_of(record.session, place)
+        if not waits:
+            read = place and message.query == name_of(record.session, place - 1)
+            raise AtlasError(
+                "this is not the answer that the session waits for",
+                where=str(self._folder),
+                why="it was read before" if read else f"the next answer is that at token {place}",
+                remedy="ask, and give the answer to this query",
+            )
+        last = place + 1 == len(record.ids)
+        ids = [*record.ids, self._choice(message)] if last else record.ids
+        self._save(record.model_copy(update={"ids": ids, "done": place + 1}))
+        pending.unlink()
+
+    def _choice(self, answer: Message) -> int:
+        """The token after all that are known, by the encrypted answer at the last of them."""
+        found, place = self._client.decrypt(answer), len(self.record.ids)
+        if found.refused:
+            raise AtlasError(
+                f"the answer for token {place} cannot be right",
+                why=f"{found.refused[0]:.1%} of its slots are far outside those of calibration",
+                remedy="compile again with data like this text",
+            )
+        (logits,) = found.outputs.values()
+        return self.record.sampling.choose(logits[0], place)
+
+    def _begun(self, prompt: list[int] | None, sampling: Sampling) -> Record:
+        if prompt is None:
+            raise AtlasError("a new session needs a prompt", remedy="give one")
+        record = Record(
+            program=self._step.manifest.program, keys=self._client.engine.identity,
+            session=secrets.token_hex(16), prompt=len(prompt), ids=prompt, sampling=sampling,
+        )  # fmt: skip
+        with new_folder(self._folder, private=True) as draft:
+            (draft / RECORD).write_text(record.model_dump_json() + "\n", encoding="utf-8")
+        return record
+
+    def _opened(self, prompt: list[int] | None, sampling: Sampling | None) -> Record:
+        place, remedy = self._folder / RECORD, "begin a new session"
+        record = read_json(place, Record, "the session", 64 * MIB, remedy=remedy, links=False)
+        checks = {
+            "another program": record.program == self._step.manifest.program,
+            "other keys": record.keys == self._client.engine.identity,
+            "another prompt": prompt in (None, record.ids[: record.prompt]),
+            "another way to choose tokens": sampling in (None, record.sampling),
+        }
+        for what, holds in checks.items():
+            if not holds:
+                raise AtlasError(
+                    f"{self._folder} is a session of {what}",
+                    remedy="go on with what it began with, or give a new folder",
+                )
+        if not record.done < len(record.ids) >= record.prompt:
+            raise AtlasError(f"{place} is damaged", remedy=remedy)
+        return record
+
+    def _save(self, record: Record) -> None:
+        text = record.model_dump_json() + "\n"
+        write_private(self._folder / RECORD, lambda draft: draft.write_text(text, encoding="utf-8"))
+        self.record = record
