@@ -15,6 +15,7 @@ from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, require, symbol
 from atlasc.ir.ops import (  # noqa: F401  (the registry)
     ckks,
     ckks_attention,
+    ckks_linear,
     client,
     nn,
     poly,

@@ -393,6 +393,7 @@ class InspectOptions(BatchOptions, TargetOptions):
     """How a model, or an IR text that is no program yet, is lowered to see its costs."""
 
     recipe: str = option("Named settings: is, nexus, thor, moai, arion or polaris.", default="is")
+    generate: bool = switch("Show the step of a decoder, for atlasc generate, not its window.")
 
 
 @documented

@@ -14,7 +14,13 @@ from atlasc.calibration.calibrate import nominal_calibration, read_calibration
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.declared import ALL_MEMORY
-from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
+from atlasc.compilation.lowering import (
+    MAGNITUDE_INPUTS,
+    each_pass,
+    key_model,
+    lower_module,
+    lower_step,
+)
 from atlasc.compilation.options import BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.steps import Note, Steps, silent
@@ -29,9 +35,17 @@ from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.scale_tokens import adjusted
 from atlasc.passes.framework.pass_base import Pass, run_passes
+from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, lower_poly, require_slots
+from atlasc.passes.pipeline import (
+    STEPS,
+    AfterEach,
+    Lowered,
+    lower_poly,
+    require_slots,
+    to_poly,
+)
 from atlasc.passes.registry import check_level
 from atlasc.polynomials.recipes import recipe as find_recipe
 from atlasc.program.costs import ProgramCosts, program_costs
@@ -92,6 +106,8 @@ def inspect(path: str, options: InspectOptions | None = None, steps: Steps = sil
     check_target(options)
     file = Path(path)
     if (file / MANIFEST).is_file():
+        if options.generate:
+            raise _lowered(path)
         with steps("checking the bundle"):
             bundle = load_bundle(file, held_role(file))
             _ = bundle.program
@@ -114,6 +130,8 @@ def inspect_module(
     nominal = False
     parameters: Any
     if module.level == "ckks":
+        if options.generate:
+            raise _lowered(f"@{module.name}")
         require_slots(module)
         program, parameters = module, parameters_of(module)
         if parameters is not None:
@@ -125,15 +143,26 @@ def inspect_module(
         depth = depth_of(module)
         if options.key_memory is None and options.device_memory is None:
             options = replace(options, key_memory=ALL_MEMORY)
-        lowered = lower_module(module, None, options, steps)
+        if options.generate:
+            lowered = lower_step(module, to_poly(module)[1], options, steps)
+        else:
+            lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters
     else:
+        module = run_passes(module, [DecodeStep()]) if options.generate else module
         choose = find_target(options.target).latency(options.costs).choose
         with steps("lowering", len(STEPS)) as step:
             _, program, parameters = lower_poly(module, choose, each_pass(step))
     with steps("counting"):
         costs = program_costs(program)
     return Inspection(program, costs, parameters, costs_summary(costs, parameters, depth), nominal)
+
+
+def _lowered(what: str) -> AtlasError:
+    return AtlasError(
+        f"{what} is lowered already, and is no window of a decoder",
+        remedy="leave --generate out; the step of a bundle is its folder step",
+    )
 
 
 def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = None) -> Inspection:

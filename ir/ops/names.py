@@ -77,8 +77,6 @@ OpName: TypeAlias = Literal[
     "ckks.result",
     "ckks.public_input",
     "ckks.output",
-    "ckks.linear_transform",
-    "ckks.rotary",
     "ckks.add",
     "ckks.sub",
     "ckks.double",
@@ -100,6 +98,8 @@ OpName: TypeAlias = Literal[
     "ckks.at_tokens",
     "ckks.row_scores",
     "ckks.row_context",
+    "ckks.linear_transform",
+    "ckks.rotary",
 ]
 
 

@@ -30,6 +30,18 @@ TINY = """module @tiny : nn {
 """
 
 
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 1,
+    "vocab_size": 50,
+}
+
+
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """nn.air and ranges.json of the digits model."""
@@ -97,6 +109,8 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     assert program.level == "ckks"
     assert program.attributes["rotations"]
     cost = json.loads(run("inspect", tmp_path / "lowered" / "program.air", "--json").out)
+    message = refused("inspect", tmp_path / "lowered" / "program.air", "--generate")
+    assert "is lowered already" in message and "its folder step" in message
     assert cost["levels"] <= found["front"][-1]["levels"]
 
 
@@ -211,3 +225,17 @@ def test_lower_refuses(stages: Path, tmp_path: Path) -> None:
     assert not out.exists()
     out.mkdir()
     assert "exists already" in refused("lower", nn, "--recipe", "is", *ranges, "-o", out)
+
+
+def test_inspect_shows_the_step_of_a_decoder(tmp_path: Path) -> None:
+    """It costs nearly the same for eight times the context, whose window costs far more."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+
+    def seconds(tokens: int, *more: str) -> float:
+        arguments = ("inspect", tmp_path, "--sequence-length", tokens, "--json", *more)
+        return float(json.loads(run(*arguments).out)["seconds"])
+
+    short, long = seconds(32, "--generate"), seconds(1024, "--generate")
+    assert short < long < 1.25 * short
+    assert seconds(1024) > 4 * long
+    assert "cannot be computed for one token" in refused("inspect", MODEL, "--generate")
