@@ -173,7 +173,7 @@ class Connection:
             for row, share in one.refused.items()
         }
         whole = Answers(outputs, refused, functions=answers[0].functions)
-        classes = _classes(self.bundle, outputs)
+        classes = classes_of(self.bundle, outputs)
         return RemoteAnswers(inputs, admitted.rows, whole, admitted.left_out, classes)
 
     def close(self) -> None:
@@ -322,7 +322,7 @@ def _only_model(config: Config, url: str) -> str:
     return models.pop()
 
 
-def _classes(bundle: Bundle, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+def classes_of(bundle: Bundle, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     """Names of the classes, where one output has a number for each class that the model names."""
     shapes = [values.shape for values in outputs.values()]
     known = class_names(bundle.model.config)

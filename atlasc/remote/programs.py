@@ -15,7 +15,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, Manifest, read_manifest
 from atlasc.compilation.steps import Steps
 from atlasc.files import new_folder, write_text
-from atlasc.ir.errors import AtlasError, listed, printable
+from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.files import GIB, KIB, Schema, Sha256, read_json
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.wire import Config, Name, ProgramFacts
@@ -23,6 +23,8 @@ from atlasc.remote.wire import Config, Name, ProgramFacts
 RECORD = "service.json"
 LARGEST = 16 * GIB
 """Most bytes of one file of a client's part: embeddings of a large vocabulary."""
+MOST_LINES = 100
+"""Most differences that a message has."""
 _COMPARED = (
     "atlasc", "model", "program", "target", "parameters", "batch", "sequence_length",
     "security_bits", "settings", "data",
@@ -159,7 +161,7 @@ def _changed(link: Link, facts: ProgramFacts, old: Path) -> AtlasError:
     lines = [f"{name}: here {one}, there {other}" for name, one, other in differences(before, new)]
     return AtlasError(
         f"{link.url} answers another program of {facts.model} than this folder is for",
-        why=listed(lines) or "nothing but the identity differs",
+        why="\n".join(lines[:MOST_LINES]) or "nothing but the identity differs",
         remedy="if you expect a new version, accept it with --update; otherwise ask whoever runs "
         "the service",
     )

@@ -37,6 +37,7 @@ class Runner:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._sending, self._deaths = threading.Lock(), 0
         self._running: sqlite3.Row | None = None
+        self._started = False
         self._thread = threading.Thread(target=self._loop, name="runner", daemon=True)
 
     def start(self) -> None:
@@ -68,9 +69,10 @@ class Runner:
 
     @property
     def worker(self) -> int | None:
-        """Process id of the worker; None while there is none."""
+        """Process id of a worker that takes jobs; None while there is none."""
         process = self._process
-        return None if process is None or process.poll() is not None else process.pid
+        alive = process is not None and process.poll() is None
+        return process.pid if process is not None and alive and self._started else None
 
     def _loop(self) -> None:
         swept = 0.0
@@ -165,6 +167,7 @@ class Runner:
         for line in self._lines:
             if "ready" in json.loads(line):
                 log("info", "worker started", pid=process.pid)
+                self._started = True
                 return True
         self._deaths += 1
         self._kill()
@@ -172,7 +175,7 @@ class Runner:
         return False
 
     def _kill(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._started = self._process, None, False
         if process is not None:
             process.kill()
             process.wait()

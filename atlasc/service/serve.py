@@ -76,11 +76,11 @@ def serve(
     os.umask(0o077)
     require_transport(settings)
     programs = Programs(folders)
+    require_no_secret(settings.state)  # before the database is open, see Store
     store = Store(settings.state)
     with ExitStack() as stack:
         stack.callback(store.close)
         stack.enter_context(only_service(store))
-        require_no_secret(store.folder)
         budget = memory_budget(programs, settings.memory)
         listener = stack.enter_context(bound(settings.host, settings.port))
         jobs = Jobs(store, programs, settings.limits)
@@ -150,6 +150,8 @@ def bound(host: str, port: int) -> socket.socket:
     Raises:
         AtlasError: the port is taken, or the address is not this machine's.
     """
+    if not 0 <= port < 2**16:  # getaddrinfo takes such a number modulo 2^16
+        raise AtlasError(f"there is no port {port}", remedy="choose one below 65536")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, place = found[0]
@@ -157,10 +159,10 @@ def bound(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
         listener.listen(128)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise AtlasError(
             f"port {port} of {host} cannot be used",
-            why=str(getattr(error, "strerror", "") or error),
+            why=error.strerror or str(error),
             remedy="stop what listens there, or choose another --port",
         ) from None
     return listener

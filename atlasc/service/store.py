@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock, get_ident
 from typing import Any
@@ -63,7 +63,10 @@ class Store:
             for name in ("keys", "jobs"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
             path = folder / DATABASE
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            # Never opened beside SQLite: closing a file of the database gives up this process's
+            # locks on it, and another process would then take the database for unused.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise AtlasError(
                 f"the folder {folder} cannot hold the state of a service",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
+from threading import Lock
 
 import pytest
 
@@ -14,6 +16,7 @@ from atlasc.service.faults import Refusal
 from atlasc.service.jobs import CRASHES, QUERY, Jobs, Limits
 from atlasc.service.programs import Programs, Served
 from atlasc.service.store import Store
+from atlasc.service.uploads import Uploads
 
 KEY = "7" * 64
 LIMITS = Limits(queue=6, tenant_queue=4, quota=10_000, keep=3600)
@@ -98,8 +101,8 @@ def test_the_queue_is_bounded(jobs: Jobs, served: Served) -> None:
     with pytest.raises(Refusal) as caught:
         submit(jobs, served, "other")
     assert caught.value.status == 429
+    jobs.limits = Limits(100, 100, 150, 1)
     with pytest.raises(Refusal) as caught:
-        jobs.limits = Limits(100, 100, 150, 1)
         submit(jobs, served, content=b"x" * 200)
     assert caught.value.status == 507
     assert jobs.waiting() == 6
@@ -168,3 +171,14 @@ def test_old_answers_are_deleted(jobs: Jobs, served: Served) -> None:
         jobs.answer("acme", job.id)
     assert caught.value.status in (404, 410)
     assert not jobs.store.job_folder(job.id).exists()
+
+
+def test_keys_that_jobs_need_are_not_deleted(jobs: Jobs, served: Served) -> None:
+    uploads = Uploads(jobs.store, jobs.programs, 1000, defaultdict(Lock))
+    submit(jobs, served)
+    with pytest.raises(Refusal, match="jobs still need these keys"):
+        uploads.delete("acme", KEY)
+    finish(jobs)
+    uploads.delete("acme", KEY)
+    with pytest.raises(Refusal, match="not whole on the server"):
+        submit(jobs, served)
