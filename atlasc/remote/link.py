@@ -142,7 +142,7 @@ class Link:
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
                 continue
-            if status < 400:
+            if status < 300:
                 return found
             fault = _fault(status, found)
             ends = full if status in _AGAIN else 0.0
@@ -160,7 +160,7 @@ class Link:
         try:
             self._connection.request("GET", self._base + path, headers=self._headers())
             with self._connection.getresponse() as answer:
-                if answer.status >= 400:
+                if answer.status >= 300:
                     raise Refused(answer.status, _fault(answer.status, answer.read(MAX_JSON)))
                 told = answer.length
                 if told is None or told > limit or told > shutil.disk_usage(place.parent).free:

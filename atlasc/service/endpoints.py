@@ -66,7 +66,7 @@ async def add_chunk(
     """Add the next chunk, whose SHA-256 is in the header ``Content-Digest`` (RFC 9530)."""
     require_length(request, CHUNK)
     digest = _digest(request.headers.get("content-digest", ""))
-    async with service.bodies:
+    with service.at_once("bodies", caller.tenant):
         chunk = await whole_body(request, CHUNK)
         add = service.uploads.add
         return await run_in_threadpool(add, caller.tenant, key, offset, chunk, digest)

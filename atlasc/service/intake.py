@@ -49,7 +49,7 @@ async def accept_query(
     """
     if program:
         service.programs.by_program(program)
-    async with service.bodies:
+    with service.at_once("bodies", caller.tenant):
         rest = body_parts(request) if parts is None else parts
         head = bytearray(before)
         while len(head) < LENGTH or len(head) < header_bytes(head):
@@ -119,7 +119,8 @@ async def _write(path: Path, head: bytes, rest: AsyncIterator[bytes], limit: int
 
 def _checked(service: Service, caller: Caller, served: Served, key: str, folder: Path) -> JobStatus:
     """Check the whole query as the server's role does, and accept it."""
-    content = (folder / QUERY).read_bytes()
-    query = Message.read(content, "query", served.bundle).query
-    digest = hashlib.sha256(content).hexdigest()
+    with service.checks:
+        content = (folder / QUERY).read_bytes()
+        query = Message.read(content, "query", served.bundle).query
+        digest = hashlib.sha256(content).hexdigest()
     return service.jobs.accept(caller.tenant, folder, served.program, key, query, digest)

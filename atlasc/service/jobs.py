@@ -164,8 +164,8 @@ class Jobs:
         return self._status(tenant, job)
 
     def all(self, tenant: str) -> list[JobStatus]:
-        """The jobs of a tenant that are known, the oldest first; at most a thousand."""
-        sql = "select id from jobs where tenant = ? order by number desc limit 1000"
+        """The jobs of a tenant that are known, the oldest first; at most a hundred."""
+        sql = "select id from jobs where tenant = ? order by number desc limit 100"
         return [self._status(tenant, row["id"]) for row in reversed(self.store.rows(sql, tenant))]
 
     def answer(self, tenant: str, job: str) -> Path:

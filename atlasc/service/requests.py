@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -25,8 +27,11 @@ from atlasc.service.uploads import Uploads
 Read = TypeVar("Read")
 BODY_SECONDS = 60.0
 """A client that sends nothing for so long is gone."""
-BODIES = 8
-"""Bodies that are taken at once; this bounds the memory for them."""
+AT_ONCE = {"bodies": 4, "infer": 16}
+"""What one tenant may do at once: send bodies, and wait for answers. Nobody can take the
+connections and the memory of all."""
+CHECKS = 2
+"""Whole queries that are in memory at once, to be checked."""
 
 
 @dataclass
@@ -74,7 +79,24 @@ class Service:
     rates: Rates
     infer_seconds: float
     stopping: bool = False
-    bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BODIES))
+    checks: Semaphore = field(default_factory=lambda: Semaphore(CHECKS))
+    _now: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @contextmanager
+    def at_once(self, what: str, tenant: str) -> Iterator[None]:
+        """Count what a tenant does at once, see ``AT_ONCE``; for the event loop's thread alone.
+
+        Raises:
+            Refusal: it is too much.
+        """
+        if self._now[what, tenant] >= AT_ONCE[what]:
+            why = f"a tenant may have {AT_ONCE[what]} of this kind"
+            raise Refusal(429, "too many requests at once", why=why, retry_after=1)
+        self._now[what, tenant] += 1
+        try:
+            yield
+        finally:
+            self._now[what, tenant] -= 1
 
 
 def service_of(request: Request) -> Service:

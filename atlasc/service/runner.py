@@ -78,6 +78,7 @@ class Runner:
         swept = 0.0
         while not self._stop.is_set():
             try:
+                self._put_back()  # what a full disk did not let us note
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._jobs.sweep()
@@ -105,6 +106,11 @@ class Runner:
     def _run(self, row: sqlite3.Row) -> None:
         """Give a job to the worker, and note what becomes of it."""
         self._running, job, answer = row, row["id"], f"answer-{token_hex(8)}"
+        if row["program"] not in {one.program for one in self._jobs.programs}:
+            why = "the service was started again without it"
+            self._jobs.fail(row, Fault(error="the program is not answered any more", why=why))
+            self._running = None
+            return
         folder, started = self._store.job_folder(job), time.monotonic()
         log("info", "job started", job=job, tenant=row["tenant"], program=row["program"][:8])
         order = {

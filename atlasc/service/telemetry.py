@@ -70,18 +70,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        with_registry = {"registry": self._registry}
-        self.waiting = Gauge("atlasc_jobs_waiting", "Jobs that wait", **with_registry)
-        self.loaded = Gauge("atlasc_keys_loaded", "Key sets in memory", **with_registry)
-        self.loads = Counter("atlasc_key_loads", "Times keys were loaded", **with_registry)
-        self.deaths = Counter("atlasc_worker_deaths", "Deaths of the worker", **with_registry)
-        self._jobs = Counter("atlasc_jobs", "Jobs that ended", ["state"], **with_registry)
+        self.waiting = Gauge("atlasc_jobs_waiting", "Jobs that wait", registry=self._registry)
+        self.loaded = Gauge("atlasc_keys_loaded", "Key sets in memory", registry=self._registry)
+        self.loads = Counter("atlasc_key_loads", "Times keys were loaded", registry=self._registry)
+        self.deaths = Counter(
+            "atlasc_worker_deaths", "Deaths of the worker", registry=self._registry
+        )
+        self._jobs = Counter("atlasc_jobs", "Jobs that ended", ["state"], registry=self._registry)
         self._job_seconds = Histogram(
-            "atlasc_job_seconds", "Seconds of a job", buckets=_SECONDS, **with_registry
+            "atlasc_job_seconds", "Seconds of a job", buckets=_SECONDS, registry=self._registry
         )
         self._requests = Histogram(
             "atlasc_request_seconds", "Seconds of a request", ["method", "route", "status"],
-            buckets=_FAST, **with_registry,
+            buckets=_FAST, registry=self._registry,
         )  # fmt: skip
 
     def ended(self, state: str, seconds: float) -> None:

@@ -106,13 +106,14 @@ async def infer(
     """Answer a query, and wait for it. The job goes on if the client does not."""
     served = service.programs.of_model(model, version)
     rest = body_parts(request)
-    asked, before = await _header(request, rest)
-    keys = str(asked.parameters.get("keys", ""))
-    job = await accept_query(
-        service, caller, request,
-        keys=keys, program=served.program, before=before, parts=rest,
-    )  # fmt: skip
-    content = await _answer(service, caller, job)
+    with service.at_once("infer", caller.tenant):
+        asked, before = await _header(request, rest)
+        keys = str(asked.parameters.get("keys", ""))
+        job = await accept_query(
+            service, caller, request,
+            keys=keys, program=served.program, before=before, parts=rest,
+        )  # fmt: skip
+        content = await _answer(service, caller, job)
     return _response(served, asked, job, content)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import json
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +23,7 @@ import atlasc
 from atlasc.bundle import signing
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import Answers
+from atlasc.files import new_private_file
 from atlasc.loading.inputs import Inputs
 from atlasc.remote.connection import RemoteAnswers, classes_of
 from atlasc.remote.link import Link
@@ -216,3 +221,57 @@ def test_wrong_tokens_and_folders(
     atlasc.connect(service.url, token=token, folder=tmp_path / "d").close()
     with pytest.raises(atlasc.AtlasError, match="belongs to the model tiny"):
         atlasc.connect(service.url + "/", token=token, folder=tmp_path / "d", model="none")
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1, signed by itself, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now, day = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(days=1)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - day).not_valid_after(now + day)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    places = folder / "cert.pem", folder / "key.pem"
+    pem = serialization.Encoding.PEM
+    places[0].write_bytes(made.public_bytes(pem))
+    kind, nothing = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    new_private_file(places[1], key.private_bytes(pem, kind, nothing))
+    return places
+
+
+def test_tls(tiny: Tiny, party: Party, tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    words = ["serve", tiny.bundle, "--state", tmp_path / "state", "--port", "0"]
+    words += ["--tls-cert", cert, "--tls-key", key]
+    token = run("tokens", "--state", tmp_path / "state", "--add", "acme").out.strip()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "atlasc", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        assert url.startswith("https://")
+        with pytest.raises(atlasc.AtlasError, match="cannot be reached") as caught:
+            atlasc.connect(url, token=token, folder=tmp_path / "folder")
+        assert "certificate" in caught.value.why.lower()
+        with pytest.raises(atlasc.AtlasError, match="cannot be reached"):
+            atlasc.connect(url.replace("https", "http"), token=token, folder=tmp_path / "folder")
+        with atlasc.connect(
+            url, token=token, folder=tmp_path / "folder", authority=cert
+        ) as connection:
+            assert connection.query(party.pixels[:1]).outputs["output"].shape == (1, 3)
+    finally:
+        process.kill()
+        process.wait()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +14,14 @@ from threading import Lock
 
 import pytest
 
+from atlasc.ir.errors import AtlasError
 from atlasc.remote.wire import Fault, JobStatus
-from atlasc.service.faults import Refusal
+from atlasc.service.faults import Refusal, refusal_of
 from atlasc.service.jobs import CRASHES, QUERY, Jobs, Limits
 from atlasc.service.programs import Programs, Served
+from atlasc.service.runner import Runner
 from atlasc.service.store import Store
+from atlasc.service.telemetry import Metrics
 from atlasc.service.uploads import Uploads
 
 KEY = "7" * 64
@@ -182,3 +188,33 @@ def test_keys_that_jobs_need_are_not_deleted(jobs: Jobs, served: Served) -> None
     uploads.delete("acme", KEY)
     with pytest.raises(Refusal, match="not whole on the server"):
         submit(jobs, served)
+
+
+def test_a_program_that_is_not_served_any_more(jobs: Jobs, served: Served) -> None:
+    job = submit(jobs, served)
+    with jobs.store.writing() as db:
+        db.execute("update jobs set program = ?", ("0" * 64,))
+    assert jobs.status("acme", job.id).wait_seconds == 0
+    row = jobs.next()
+    assert row is not None
+    Runner(jobs.store, jobs, Metrics(), 0)._run(row)
+    found = jobs.status("acme", job.id)
+    assert found.state == "failed" and found.fault and "not answered any more" in found.fault.error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 507),
+        (AtlasError("no", why=os.strerror(errno.ENOSPC)), 507),
+        (sqlite3.OperationalError("database or disk is full"), 507),
+        (sqlite3.OperationalError("database is locked"), 503),
+        (AtlasError("this is no query"), 400),
+        (Refusal(413, "too large"), 413),
+        (OSError(errno.EIO, "Input/output error"), None),
+        (ValueError("a fault of ours"), None),
+    ],
+)
+def test_what_errors_mean(error: Exception, status: int | None) -> None:
+    found = refusal_of(error)
+    assert (found.status if found else None) == status
