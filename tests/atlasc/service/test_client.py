@@ -275,3 +275,14 @@ def test_tls(tiny: Tiny, party: Party, tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_the_client_needs_no_extra() -> None:
+    """Neither the libraries of a service nor those of the compiler."""
+    missing = ("fastapi", "starlette", "uvicorn", "prometheus_client", "torch", "transformers")
+    code = (
+        f"import sys\nsys.modules.update(dict.fromkeys({missing}))\nimport atlasc\natlasc.connect\n"
+        "import atlasc.cli.commands.query, atlasc.cli.commands.serve\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
