@@ -53,7 +53,7 @@ $(STAMP): pyproject.toml plugins/pyproject.toml setup.py constraints.txt $(NATIV
 	  exit 2; }
 	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation $(EDITABLE) -e '.[audio,compile,data,dev,examples,gguf,ray,sign]' -e './plugins[desilo]'
+	$(PIP) install -c constraints.txt --no-build-isolation $(EDITABLE) -e '.[audio,compile,data,dev,examples,gguf,ray,serve,sign]' -e './plugins[desilo]'
 	@touch $@
 
 demo: $(STAMP)

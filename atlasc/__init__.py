@@ -16,6 +16,9 @@
     client, server = atlasc.Client(program, "keys"), atlasc.Server(program, "keys")
     client.decrypt(server.execute(client.encrypt(texts[:2])))
 
+    with atlasc.connect("https://host:8000") as service:  # one that ``atlasc serve`` runs
+        service.query(texts).labels
+
 All errors that a caller can mend are :class:`AtlasError`. Nothing is printed but a bar of progress,
 on a terminal or in a notebook. A file or folder appears whole or not at all. Importing the package
 imports no other library; each name is loaded when it is first used.
@@ -36,10 +39,11 @@ if TYPE_CHECKING:
     from atlasc.compilation.options import CompileOptions
     from atlasc.evaluation.evaluate import Evaluation
     from atlasc.ir.errors import AtlasError
+    from atlasc.remote.connection import connect
 
 __all__ = [
     "AtlasError", "Client", "CompileOptions", "Evaluation", "Program", "ProgramAnswers", "Query",
-    "Server", "Verdict", "__version__", "compile", "keygen", "load",
+    "Server", "Verdict", "__version__", "compile", "connect", "keygen", "load",
 ]  # fmt: skip
 
 _PLACES = {
@@ -50,6 +54,7 @@ _PLACES = {
     "Evaluation": "atlasc.evaluation.evaluate",
     "AtlasError": "atlasc.ir.errors",
     "Verdict": "atlasc.client.verdict",
+    "connect": "atlasc.remote.connection",
 }
 """Where each public name is defined."""
 

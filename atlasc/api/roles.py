@@ -343,6 +343,16 @@ class Server:
         return results, pace.timing()
 
 
+def note_simulation(target: Target, note: Note) -> None:
+    """Note that a target encrypts nothing, if it does not."""
+    if not target.encrypted:
+        note(
+            f"the target {target.name} is a simulation: nothing is encrypted",
+            "  what to do: use it to rehearse; for real data use keys of a target that encrypts, "
+            "such as cpu",
+        )
+
+
 def check_target(bundle: Bundle, target: str | None = None) -> Target:
     """The target that the roles work on, by default the bundle's own.
 

@@ -7,6 +7,7 @@ an emitted C++ project.
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,6 +108,21 @@ class Message:
         with translated():
             native = load_library().Message.read(place, kind, interface, most)
         return cls(bundle.manifest.program, interface, native)
+
+    @classmethod
+    def largest(cls, kind: Kind, bundle: Bundle) -> int:
+        """Most bytes of a message of this kind: its ciphertexts, public inputs and header."""
+        module, parameters, size = bundle.interface, bundle.parameters, 2 * _HEADER
+        if kind == "query":
+            values = [op.value for op in module.inputs if op.name == "ckks.input"]
+            shapes = [o.attributes["shape"] for o in module.ops if o.name == "ckks.public_input"]
+            size += sum(8 * math.prod(shape) for shape in shapes)
+        else:
+            values = [op.operands[0] for op in module.outputs]
+        for value in values:
+            one = parameters.ciphertext_bytes(value.ciphertext.level or 0) + _HEADER
+            size += value.ciphertext.ciphertexts * one
+        return size
 
     def ciphertexts(
         self, engine: RoleEngine[Any]

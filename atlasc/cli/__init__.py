@@ -34,6 +34,7 @@ SECTIONS = {
         "sign:sign",
         "sign:verify",
     ),
+    "Serve, and ask a service": ("serve:serve", "serve:tokens", "query:query"),
     "Deploy without Python": ("emit:emit", "emit:embed"),
     "What does it cost?": (
         "inspect:depth",

@@ -144,7 +144,8 @@ def inspect_module(
         if options.key_memory is None and options.device_memory is None:
             options = replace(options, key_memory=ALL_MEMORY)
         if options.generate:
-            lowered = lower_step(module, to_poly(module)[1], options, steps)
+            side = head_side(module, None)
+            lowered = lower_step(module, to_poly(module)[1], None, options, steps, head=side)
         else:
             lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +139,20 @@ def _lacking(have: KeyPlan, plan: KeyPlan) -> list[str]:
         if needed is not None and (reach is None or reach < needed):
             lacking.append(f"{kind} to level {needed}")
     return lacking
+
+
+def configuration_of(target: str, parameters: ParameterSet, plan: KeyPlan) -> str:
+    """SHA-256 (hex) of everything that decides which evaluation keys are made. The keys of one
+    program serve every other program with the same value.
+    """
+    facts = {
+        "target": target,
+        "parameters": parameters.to_dict(),
+        "rotations": sorted(plan.rotations.items()),
+        "relinearization": plan.relinearization_level,
+        "conjugation": plan.conjugation_level,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def read_key(reader: Callable[[str], Any], path: Path, expected: str | None = None) -> Any:

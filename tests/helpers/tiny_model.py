@@ -40,8 +40,8 @@ class Tiny:
     bundle: Path
 
 
-def make_tiny(folder: Path, target: str) -> Tiny:
-    """Four patches of an image, one attention of two heads, three classes; 15 levels."""
+def make_tiny(folder: Path, target: str, *, deep: bool = False) -> Tiny:
+    """Four patches of an image, one attention of two heads, three classes; 15 levels, or 7 more."""
     from atlasc.compilation.compile import Chosen, write_program
     from atlasc.compilation.lowering import lower_module
     from atlasc.compilation.options import TargetOptions
@@ -54,7 +54,7 @@ def make_tiny(folder: Path, target: str) -> Tiny:
     source = load_source(str(archive), data)
     module = trace_model(source.model, BATCH)
     calibration = calibrate_source(module, source, margin=0.3)
-    approximate(module, calibration)
+    approximate(module, calibration, deep=deep)
     options = TargetOptions(target=target)
     lowered = lower_module(module, source.inputs.arrays, options)
     write_program(folder / "bundle", source, Chosen(module, {}), calibration, lowered, options)

@@ -23,7 +23,6 @@ from atlasc.compilation.declared import option
 if TYPE_CHECKING:
     from atlasc.client.checks import Answers
     from atlasc.client.sharing import SharedAnswers
-    from atlasc.targets.base import Target
 
 CLIENT_KEYS = required("The client's keys: the folder client that keygen wrote.", "--keys")
 SERVER_KEYS = required("The server's keys: the folder server that keygen wrote.", "--keys")
@@ -48,7 +47,7 @@ def keygen(
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
     roles.keygen(loaded, keys, target, progress=True)
-    _warn_of_simulation(chosen)
+    roles.note_simulation(chosen, warn)
     if as_json:
         print_json({role: str(keys / role) for role in ("client", "server")})
     elif chosen.encrypted:
@@ -85,7 +84,7 @@ def encrypt(
     require_new(query)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
-    _warn_of_simulation(chosen)
+    roles.note_simulation(chosen, warn)
     if strict:
         require_polynomials(loaded)
     found, admitted = roles.encrypt_inputs(
@@ -247,14 +246,3 @@ def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
             print_table(columns, rows, title=name)
         elif hint:
             print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")
-
-
-def _warn_of_simulation(target: Target) -> None:
-    """Warn if the target encrypts nothing."""
-    if not target.encrypted:
-        warn(
-            f"the target {target.name} is a simulation: nothing is encrypted",
-            "  what to do: use it to rehearse; for real data use keys of a target that encrypts, "
-            "such as"
-            " cpu",
-        )

@@ -1,0 +1,130 @@
+"""``atlasc serve`` and ``atlasc tokens``: a service that answers queries of many tenants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasc.cli.output import print_json, print_table, say, show
+from atlasc.cli.parameters import JSON, required
+from atlasc.compilation.declared import option, switch
+from atlasc.passes.lowering.keys.sizes import parse_size
+
+STATE = required("Folder of the service: keys, jobs and tokens; made if it does not exist.")
+
+
+def serve(
+    bundles: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BUNDLE...", help="Bundles; of several versions of a model, the newest first."
+        ),
+    ],
+    state: Path = STATE,
+    host: str = option("Address to listen at.", default="127.0.0.1"),
+    port: int = option("Port; 0 takes a free one.", default=8000, minimum=0),
+    tls_cert: Path | None = option("Certificate chain, PEM."),
+    tls_key: Path | None = option("Key of the certificate, PEM, readable by you alone."),
+    plain_http: bool = switch("Serve other machines without TLS: a proxy in front has it."),
+    memory: int | None = option(
+        "Memory for loaded keys, such as 8G [default: half of what is free].",
+        parse=parse_size, metavar="SIZE",
+    ),
+    quota: int = option(
+        "Disk of one tenant: keys, queries, answers.", default="20G", parse=parse_size,
+        metavar="SIZE",
+    ),
+    queue: int = option("Jobs that may wait.", default=64, minimum=1),
+    tenant_queue: int | None = option(
+        "Jobs of one tenant that may wait [default: half of --queue].", minimum=1
+    ),
+    keep: float = option("Hours that an answer is kept.", default=24.0, minimum=0),
+    rate: float = option("Requests a second of one tenant.", default=100.0, minimum=0.1),
+    infer_timeout: float = option("Seconds that infer waits for its answer.", default=600.0),
+    grace: float = option(
+        "Seconds that the job that runs gets after SIGTERM; then it is queued again.",
+        default=30.0, minimum=0,
+    ),
+) -> None:  # fmt: skip
+    """Answer encrypted queries over HTTP: keys, queue, tenants, metrics.
+
+    The service has no secret key, and does not start where one lies in its folders. Every request
+    but the health checks needs a token (atlasc tokens). It ends after SIGTERM or Ctrl-C with exit
+    code 0; jobs that are not answered then are answered after the next start.
+    """
+    _require_extra()
+    from atlasc.service.jobs import Limits
+    from atlasc.service.serve import Settings, serve
+
+    half = max(1, queue // 2)
+    limits = Limits(queue, half if tenant_queue is None else tenant_queue, quota, keep * 3600)
+    settings = Settings(
+        state, host, port, limits, tls_cert, tls_key, plain_http, memory, rate, infer_timeout,
+        grace,
+    )  # fmt: skip
+    serve(bundles, settings, lambda url: print(f"serving at {url}", flush=True))
+
+
+def tokens(
+    state: Path = STATE,
+    add: str | None = option("Make a token for this tenant, and print it once.", metavar="TENANT"),
+    revoke: str | None = option("End a token, by its id.", metavar="ID"),
+    scopes: str = option("What the new token allows: infer, keys, metrics.", default="infer,keys"),
+    days: float | None = option("Days after which the new token ends.", minimum=0),
+    as_json: bool = JSON,
+) -> None:
+    """List, make or revoke the tokens of a service, also while it runs.
+
+    Only digests are kept: a token that is lost is revoked, and replaced by a new one.
+    """
+    from atlasc.ir.errors import AtlasError
+    from atlasc.service.store import Store
+    from atlasc.service.tokens import add_token, all_tokens, revoke_token
+
+    if add is not None and revoke is not None:
+        raise AtlasError("--add and --revoke exclude each other", remedy="give one of them")
+    store = Store(state)
+    try:
+        if add is not None:
+            token = add_token(store, add, [one.strip() for one in scopes.split(",")], days)
+            if as_json:
+                print_json({"tenant": add, "token": token})
+            else:
+                print(token)
+                show("note", "this token is shown once; give it to the tenant over a safe channel")
+            return
+        if revoke is not None:
+            revoke_token(store, revoke)
+        found = all_tokens(store)
+    finally:
+        store.close()
+    if as_json:
+        names = ("id", "tenant", "scopes", "state", "created", "expires", "revoked")
+        print_json({"tokens": [{name: getattr(t, name) for name in names} for t in found]})
+    elif found:
+        rows = [[t.id, t.tenant, ", ".join(t.scopes), t.state, _day(t.expires)] for t in found]
+        print_table(["id", "tenant", "scopes", "state", "expires"], rows)
+    else:
+        say("no tokens; --add TENANT makes one")
+
+
+def _day(seconds: float | None) -> str | None:
+    import time
+
+    return None if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    from atlasc.ir.errors import AtlasError
+
+    missing = [n for n in ("fastapi", "uvicorn", "prometheus_client") if find_spec(n) is None]
+    if missing:
+        raise AtlasError(
+            f"the library {missing[0]} is not installed",
+            why="a service is made of fastapi, uvicorn and prometheus-client",
+            remedy="pip install 'atlasc[serve]'",
+        )

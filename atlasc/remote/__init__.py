@@ -1,0 +1,1 @@
+"""The client of a service (``atlasc serve``): it needs the standard library and a client's part."""

@@ -1,0 +1,240 @@
+"""Requests to a service, by the standard library: retried where that is safe, never redirected.
+
+Every request of the protocol may be sent twice: a chunk has a place, a query is one job however
+often it arrives. So a request whose answer was lost is simply sent again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import shutil
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import parse_json, read_text, require_private
+from atlasc.remote.wire import MAX_JSON, Fault
+
+Read = TypeVar("Read")
+TIMEOUT = 120.0
+"""Seconds without a byte after which a connection counts as lost."""
+PATIENCE = 60.0
+"""Seconds for which a service that cannot be reached is asked again."""
+LONGEST_WAIT = 60.0
+"""Most seconds between two tries, whatever the service asks for."""
+_AGAIN = (429, 503)
+
+
+class Refused(AtlasError):
+    """The service refused a request.
+
+    Attributes:
+        status: the HTTP status.
+    """
+
+    def __init__(self, status: int, fault: Fault) -> None:
+        super().__init__(fault.error, why=fault.why, remedy=fault.remedy)
+        self.status = status
+
+
+class Link:
+    """A service at an address.
+
+    Args:
+        url: such as ``https://host:8000``; ``http`` for this machine only, as a token would travel
+            in the clear.
+        token: of the tenant.
+        authority: certificates (PEM) that are trusted in place of the system's.
+
+    Raises:
+        AtlasError: the address cannot be used.
+    """
+
+    def __init__(self, url: str, token: str, authority: Path | None = None) -> None:
+        place = urlsplit(url)
+        try:
+            host, port = place.hostname or "", place.port
+        except ValueError:
+            host, port = "", None
+        if place.scheme not in ("http", "https") or not host or place.query or place.username:
+            raise AtlasError(
+                f"{url} is not the address of a service", remedy="write it as https://host:8000"
+            )
+        if place.scheme == "http" and not _is_loopback(host):
+            raise AtlasError(
+                f"{url} has no TLS", why="the token would travel in the clear", remedy="use https"
+            )
+        if not token.isascii() or not token.isprintable() or not token:
+            raise AtlasError("the token is empty or damaged", remedy="copy it again")
+        self.url, self._token, self._base = url.rstrip("/"), token, place.path.rstrip("/")
+        if place.scheme == "https":
+            context = _trusting(authority)
+            self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=TIMEOUT, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+
+    def get(self, path: str, schema: type[Read], *, patience: float = PATIENCE) -> Read:
+        """A JSON object of the service."""
+        return self.send("GET", path, schema, patience=patience)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        schema: type[Read],
+        body: bytes = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+        queue: float = 0.0,
+    ) -> Read:
+        """Send a request, and read its JSON answer.
+
+        Args:
+            body, headers: of the request.
+            patience: seconds for which a service that cannot be reached is asked again.
+            queue: seconds for which a service that is full is asked again.
+
+        Raises:
+            Refused: the service refused the request.
+            AtlasError: it cannot be reached, or its answer is not of the schema.
+        """
+        content = self.bytes(
+            method, path, body, headers=headers, patience=patience, queue=queue, limit=MAX_JSON
+        )
+        try:
+            return parse_json(content, schema)
+        except ValueError as error:
+            raise AtlasError(
+                f"the answer of {self.url} is not understood",
+                why=str(error),
+                remedy="use versions of atlasc that fit on both sides",
+            ) from None
+
+    def bytes(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+        queue: float = 0.0,
+        limit: int,
+    ) -> bytes:
+        """As :meth:`send`; the answer is at most ``limit`` bytes."""
+        lost, full = time.monotonic() + patience, time.monotonic() + queue
+        pause = 0.1
+        while True:
+            try:
+                status, found, wait = self._once(method, path, body, headers or {}, limit)
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                if isinstance(error, ssl.SSLCertVerificationError) or time.monotonic() > lost:
+                    raise self._unreachable(error) from None
+                time.sleep(pause)
+                pause = min(2 * pause, 5.0)
+                continue
+            if status < 300:
+                return found
+            fault = _fault(status, found)
+            ends = full if status in _AGAIN else 0.0
+            if time.monotonic() + wait > ends:
+                raise Refused(status, fault)
+            time.sleep(wait)
+
+    def download(self, path: str, place: Path, limit: int) -> None:
+        """Write a file of the service to a new place; the caller checks its digest.
+
+        Raises:
+            Refused: there is no such file.
+            AtlasError: it is larger than ``limit`` bytes, or the service cannot be reached.
+        """
+        try:
+            self._connection.request("GET", self._base + path, headers=self._headers())
+            with self._connection.getresponse() as answer:
+                if answer.status >= 300:
+                    raise Refused(answer.status, _fault(answer.status, answer.read(MAX_JSON)))
+                told = answer.length
+                if told is None or told > limit or told > shutil.disk_usage(place.parent).free:
+                    raise AtlasError(
+                        f"{place.name} of {self.url} is too large", why=f"{told} bytes"
+                    )
+                with open(place, "xb") as file:
+                    shutil.copyfileobj(answer, file, 1 << 20)
+                if place.stat().st_size != told:
+                    raise http.client.IncompleteRead(b"")
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise self._unreachable(error) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _once(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit: int
+    ) -> tuple[int, bytes, float]:
+        """Status, content, and the seconds after which the service wants to be asked again."""
+        told = {**self._headers(), **headers}
+        self._connection.request(method, self._base + path, body or None, told)
+        with self._connection.getresponse() as answer:
+            content = answer.read(limit + 1)
+            if len(content) > limit:
+                self._connection.close()
+                raise AtlasError(f"the answer of {self.url} is too large", why=f"above {limit}")
+            if answer.length:
+                raise http.client.IncompleteRead(content)
+            wait = answer.headers.get("retry-after", "1")
+            seconds = float(wait) if wait.isdecimal() else 1.0
+            return answer.status, content, min(max(seconds, 0.5), LONGEST_WAIT)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def _unreachable(self, error: Exception) -> AtlasError:
+        return AtlasError(
+            f"the service {self.url} cannot be reached",
+            why=str(error) or type(error).__name__,
+            remedy="check the address, and that the service runs; nothing that it accepted is lost",
+        )
+
+
+def address(*parts: str, **query: str) -> str:
+    """A path of names, escaped."""
+    text = "".join("/" + quote(part, safe="") for part in parts)
+    return f"{text}?{urlencode(query)}" if query else text
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that only its owner may read."""
+    require_private(path)
+    return read_text(path, 4096).strip()
+
+
+def _fault(status: int, content: bytes) -> Fault:
+    try:
+        return parse_json(content, Fault)
+    except ValueError:
+        return Fault(error=f"the service answered with status {status}")
+
+
+def _trusting(authority: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as error:
+        raise AtlasError(f"{authority} holds no certificates", why=str(error)) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,195 @@
+"""The client's part of a service's program: downloaded, checked, and compared with the last one.
+
+What a client embeds, encrypts and accepts is decided by this part. So a service cannot exchange it
+unnoticed: another program than the one in the folder is taken only if the user says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from atlasc.bundle import signing
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, Manifest, read_manifest
+from atlasc.compilation.steps import Steps
+from atlasc.files import new_folder, write_text
+from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.files import GIB, KIB, Schema, Sha256, read_json
+from atlasc.remote.link import Link, Refused, address
+from atlasc.remote.wire import Config, Name, ProgramFacts
+
+RECORD = "service.json"
+LARGEST = 16 * GIB
+"""Most bytes of one file of a client's part: embeddings of a large vocabulary."""
+MOST_LINES = 100
+"""Most differences that a message has."""
+_COMPARED = (
+    "atlasc", "model", "program", "target", "parameters", "batch", "sequence_length",
+    "security_bits", "settings", "data",
+)  # fmt: skip
+"""Members of the manifest that a person compares."""
+
+
+class Record(Schema):
+    """What a folder is for: the service, the model, and the program that was taken last."""
+
+    url: Name
+    model: Name
+    program: Sha256
+
+
+def chosen_program(
+    config: Config, folder: Path, url: str, model: str | None
+) -> tuple[ProgramFacts, Record | None]:
+    """The program to ask, and what the folder was used for before.
+
+    The program of the folder is asked as long as the service answers it; else the current one.
+
+    Raises:
+        AtlasError: the folder belongs to another service or model; there are several models, and
+            none was chosen.
+    """
+    record = None
+    if (folder / RECORD).exists():
+        record = read_json(folder / RECORD, Record, "the record of the service", KIB * 4)
+        if record.url != url or model not in (None, record.model):
+            raise AtlasError(
+                f"{folder} belongs to the model {record.model} of {record.url}",
+                remedy="give another folder",
+            )
+        model = record.model
+    models = list(dict.fromkeys(one.model for one in config.programs))
+    if model is None and len(models) == 1:
+        model = models[0]
+    versions = [one for one in config.programs if one.model == model]
+    if not versions:
+        raise AtlasError(
+            f"{url} does not answer the model {printable(model)}"
+            if model
+            else f"{url} answers several models",
+            why=f"its models are {', '.join(map(printable, models)) or 'none'}",
+            remedy="choose one of them with --model",
+        )
+    kept = [one for one in versions if record is not None and one.program == record.program]
+    return (kept or versions)[0], record
+
+
+def write_record(folder: Path, url: str, facts: ProgramFacts) -> None:
+    """Remember the program that a folder is for."""
+    record = Record(url=url, model=facts.model, program=facts.program)
+    write_text(folder / RECORD, record.model_dump_json(indent=1) + "\n")
+
+
+def client_part(
+    link: Link,
+    facts: ProgramFacts,
+    folder: Path,
+    record: Record | None,
+    *,
+    signed_by: Path | None,
+    update: bool,
+    steps: Steps,
+) -> Bundle:
+    """The client's part of a program, from the folder or the service.
+
+    Args:
+        record: what the folder was used for before.
+        signed_by: public key whose signature the bundle must have.
+        update: take another program than before.
+
+    Raises:
+        AtlasError: the service has another program than before; the part is damaged, not signed by
+            the key, or not what the service says.
+    """
+    place = program_folder(folder, facts.program)
+    changed = record is not None and record.program != facts.program
+    if changed and record is not None and not update:
+        raise _changed(link, facts, program_folder(folder, record.program))
+    if not place.is_dir():
+        with steps("downloading the client's part"), new_folder(place, private=True) as draft:
+            _download(link, facts, draft)
+            _checked(draft, facts, signed_by)
+    return _checked(place, facts, signed_by)
+
+
+def program_folder(folder: Path, program: str) -> Path:
+    """Place of a program in the client's folder."""
+    return folder / "programs" / program[:16]
+
+
+def _download(link: Link, facts: ProgramFacts, draft: Path) -> None:
+    base = ("v2", "models", facts.model, "versions", facts.program, "client")
+    link.download(address(*base) + f"/{MANIFEST}", draft / MANIFEST, MAX_MANIFEST)
+    try:
+        link.download(address(*base) + f"/{SIGNATURE}", draft / SIGNATURE, 16 * KIB)
+    except Refused as refused:
+        if refused.status != 404:
+            raise
+    manifest, _ = read_manifest(draft)
+    for name in manifest.files:  # the schema allows no name that leaves the folder
+        if name.startswith("client/"):
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            link.download(address(*base, *name.split("/")), draft / name, LARGEST)
+
+
+def _checked(folder: Path, facts: ProgramFacts, signed_by: Path | None) -> Bundle:
+    bundle = load_bundle(folder, "client")
+    if (bundle.identity, bundle.manifest.program) != (facts.bundle, facts.program):
+        raise AtlasError(
+            "the client's part is not that of the program that the service names",
+            where=str(folder),
+            why=f"it is {bundle.manifest.program[:8]}, of the bundle {bundle.identity[:8]}; the "
+            f"service names {facts.program[:8]}, of {facts.bundle[:8]}",
+            remedy="ask whoever runs the service",
+        )
+    if signed_by is not None:
+        signing.verify(bundle, signed_by)
+    return bundle
+
+
+def _changed(link: Link, facts: ProgramFacts, old: Path) -> AtlasError:
+    """The service answers another program than the folder's: every difference, field by field."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as scratch:
+        base = ("v2", "models", facts.model, "versions", facts.program, "client", MANIFEST)
+        link.download(address(*base), Path(scratch) / MANIFEST, MAX_MANIFEST)
+        new, _ = read_manifest(Path(scratch))
+    before, _ = read_manifest(old)
+    lines = [f"{name}: here {one}, there {other}" for name, one, other in differences(before, new)]
+    return AtlasError(
+        f"{link.url} answers another program of {facts.model} than this folder is for",
+        why="\n".join(lines[:MOST_LINES]) or "nothing but the identity differs",
+        remedy="if you expect a new version, accept it with --update; otherwise ask whoever runs "
+        "the service",
+    )
+
+
+def differences(before: Manifest, new: Manifest) -> Iterator[tuple[str, str, str]]:
+    """What differs between two programs: field, before, new; the fields of objects one by one."""
+    yield from _differences("", *(one.model_dump(include=set(_COMPARED)) for one in (before, new)))
+    files = {
+        name
+        for name in {*before.files, *new.files}
+        if name.startswith("client/") and before.files.get(name) != new.files.get(name)
+    }
+    for name in sorted(files):
+        yield name, before.files.get(name, "–")[:8], new.files.get(name, "–")[:8]
+
+
+def _differences(
+    place: str, before: dict[str, Any], new: dict[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    for name in dict.fromkeys([*before, *new]):
+        one, other, where = before.get(name), new.get(name), f"{place}{name}"
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from _differences(f"{where}.", one, other)
+        elif one != other:
+            yield where, _short(one), _short(other)
+
+
+def _short(value: object) -> str:
+    text = "–" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:16]}…"

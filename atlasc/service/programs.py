@@ -1,0 +1,146 @@
+"""The programs that a service answers: what it was started with, opened and checked once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from atlasc.api.roles import check_target
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.manifest import MANIFEST, SIGNATURE
+from atlasc.bundle.messages import Message
+from atlasc.bundle.sealed import require_no_secret
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import MIB
+from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.remote.wire import ProgramFacts
+from atlasc.service.faults import Refusal
+from atlasc.targets.key_folders import configuration_of
+
+
+@dataclass(frozen=True)
+class Served:
+    """A program, with what decides the limits of its messages and keys.
+
+    Attributes:
+        bundle: the bundle, of which the server's part was checked.
+        model: name of the model in addresses.
+        configuration: of its keys.
+        query_bytes, answer_bytes, key_bytes: most bytes of each.
+        loaded_bytes: memory that one tenant's keys take while they are loaded.
+        seconds: predicted seconds of an answer; None without a cost table.
+    """
+
+    bundle: Bundle
+    model: str
+    configuration: str
+    query_bytes: int
+    answer_bytes: int
+    key_bytes: int
+    loaded_bytes: int
+    seconds: float | None
+
+    @property
+    def program(self) -> str:
+        """Identity of the program."""
+        return self.bundle.manifest.program
+
+    def facts(self, seconds: float | None) -> ProgramFacts:
+        """What a client is told, with the seconds of an answer."""
+        manifest = self.bundle.manifest
+        return ProgramFacts(
+            model=self.model, program=self.program, bundle=self.bundle.identity,
+            target=manifest.target, batch=manifest.batch,
+            sequence_length=manifest.sequence_length, configuration=self.configuration,
+            query_bytes=self.query_bytes, answer_bytes=self.answer_bytes,
+            key_bytes=self.key_bytes, seconds=seconds,
+        )  # fmt: skip
+
+    def client_file(self, name: str) -> Path:
+        """A file of the client's part: the manifest, the signature, or one that the manifest lists.
+
+        Raises:
+            Refusal: it is none of these, or this service has only the server's part.
+        """
+        listed = name.startswith("client/") and name in self.bundle.manifest.files
+        path = self.bundle.folder / name
+        if not (listed or name in (MANIFEST, SIGNATURE)) or not path.is_file():
+            raise Refusal(404, f"the client's part of {self.model} has no such file")
+        return path
+
+
+class Programs:
+    """All programs of a service, by model and by identity."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Open bundles. Of several versions of a model, the first given is the current one.
+
+        Raises:
+            AtlasError: a bundle is damaged or was changed, cannot be executed here, is given twice,
+                or a secret key lies in its folder.
+        """
+        self._by_program: dict[str, Served] = {}
+        for folder in folders:
+            served = _opened(folder)
+            if served.program in self._by_program:
+                raise AtlasError(f"{folder} is given twice", remedy="give each program once")
+            self._by_program[served.program] = served
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._by_program.values())
+
+    def by_program(self, program: str) -> Served:
+        """The program of this identity.
+
+        Raises:
+            Refusal: this service does not answer it.
+        """
+        if program not in self._by_program:
+            names = ", ".join(f"{one.model} {one.program[:8]}" for one in self)
+            raise Refusal(
+                409,
+                "this service answers other programs",
+                why=f"the request is for {program[:8]}; here are {names}",
+                remedy="get the client's part of the program from this service again",
+            )
+        return self._by_program[program]
+
+    def of_model(self, model: str, version: str = "") -> Served:
+        """A version of a model; by default its current one.
+
+        Raises:
+            Refusal: there is no such model, or no such version.
+        """
+        versions = [one for one in self if one.model == model]
+        if not versions:
+            raise Refusal(404, "there is no such model here", remedy="GET /config lists them")
+        if not version:
+            return versions[0]
+        found = self.by_program(version)
+        if found.model != model:
+            raise Refusal(404, "this program is another model's")
+        return found
+
+
+def _opened(folder: Path) -> Served:
+    bundle = load_bundle(folder, "server")
+    if (bundle.folder / "client").is_dir():  # handed out, so checked as well
+        load_bundle(folder, "client")
+    require_no_secret(bundle.folder)
+    target = check_target(bundle)
+    plan = key_plan(bundle.program)
+    parts = bundle.parameters.plan_memory(plan)
+    keys = sum(size for name, size in parts.items() if name.endswith("keys"))
+    seconds = dict(bundle.manifest.costs).get("seconds")
+    return Served(
+        bundle,
+        re.sub(r"[^A-Za-z0-9._-]+", "-", bundle.manifest.model.name).strip(".-")[:100] or "model",
+        configuration_of(target.name, bundle.parameters, plan),
+        Message.largest("query", bundle),
+        Message.largest("answer", bundle),
+        keys + MIB,
+        sum(parts.values()),
+        float(seconds) if isinstance(seconds, (int, float)) else None,
+    )

@@ -1,0 +1,216 @@
+"""Starts a service: everything that can be wrong is found before the first request is taken."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from atlasc.bundle.sealed import require_no_secret
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import GIB, require_private
+from atlasc.service.app import make_app
+from atlasc.service.jobs import Jobs, Limits
+from atlasc.service.programs import Programs
+from atlasc.service.requests import Rates, Service
+from atlasc.service.runner import Runner
+from atlasc.service.store import Store, only_service
+from atlasc.service.telemetry import Metrics, log, start_logging
+from atlasc.service.uploads import Uploads
+from atlasc.targets.machine import available_bytes
+
+CONNECTIONS = 200
+"""Requests at once; more get 503."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a service runs.
+
+    Attributes:
+        state: folder of keys, jobs and tokens.
+        host, port: address; port 0 takes a free one.
+        certificate, private_key: files for TLS.
+        plain: serve other machines without TLS, because a proxy in front has it.
+        limits: see :class:`atlasc.service.jobs.Limits`.
+        memory: bytes that loaded keys may take; None: half of what is free.
+        rate: requests a second of one tenant.
+        infer_seconds: how long ``infer`` waits for an answer.
+        grace: seconds that the job that runs gets at the end.
+    """
+
+    state: Path
+    host: str
+    port: int
+    limits: Limits
+    certificate: Path | None = None
+    private_key: Path | None = None
+    plain: bool = False
+    memory: int | None = None
+    rate: float = 100.0
+    infer_seconds: float = 600.0
+    grace: float = 30.0
+
+
+def serve(
+    folders: Sequence[Path], settings: Settings, started: Callable[[str], None] = lambda url: None
+) -> None:
+    """Serve programs until SIGTERM or SIGINT.
+
+    Args:
+        folders: bundles; of several versions of a model, the current one first.
+        started: called with the address, once connections are taken.
+
+    Raises:
+        AtlasError: a bundle, the state, the address or a certificate cannot be used; a secret key
+            lies in a folder; keys of a program do not fit into the memory.
+    """
+    os.umask(0o077)
+    require_transport(settings)
+    programs = Programs(folders)
+    require_no_secret(settings.state)  # before the database is open, see Store
+    store = Store(settings.state)
+    with ExitStack() as stack:
+        stack.callback(store.close)
+        stack.enter_context(only_service(store))
+        budget = memory_budget(programs, settings.memory)
+        listener = stack.enter_context(bound(settings.host, settings.port))
+        jobs = Jobs(store, programs, settings.limits)
+        again = jobs.recover()
+        uploads = Uploads.of(store, programs, settings.limits.quota)
+        metrics = Metrics()
+        service = Service(
+            store, programs, uploads, jobs, Runner(store, jobs, metrics, budget), metrics,
+            Rates(settings.rate), settings.infer_seconds,
+        )  # fmt: skip
+        start_logging()
+        if again:
+            log("info", "jobs queued again", jobs=again)
+        _run(service, settings, listener, started)
+
+
+def require_transport(settings: Settings) -> None:
+    """Refuse an address that others reach without TLS, and certificates that cannot be used.
+
+    Raises:
+        AtlasError: tokens would travel in the clear; or a file is missing, does not fit, or is open
+            to others.
+    """
+    if (settings.certificate is None) != (settings.private_key is None):
+        raise AtlasError("TLS needs a certificate and its key", remedy="give --tls-cert, --tls-key")
+    if settings.certificate is not None and settings.private_key is not None:
+        require_private(settings.private_key)
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(settings.certificate, settings.private_key)
+        except (OSError, ssl.SSLError) as error:
+            raise AtlasError(
+                "the certificate cannot be used",
+                where=str(settings.certificate),
+                why=str(error),
+                remedy="give a certificate chain and its key, both in PEM",
+            ) from None
+    elif not settings.plain and not _is_loopback(settings.host):
+        raise AtlasError(
+            f"{settings.host} is reached by other machines, and there is no TLS",
+            why="tokens and attention masks would travel in the clear",
+            remedy="give --tls-cert and --tls-key; or --plain-http, if a proxy in front has TLS",
+        )
+
+
+def memory_budget(programs: Programs, given: int | None) -> int:
+    """Bytes that loaded keys may take.
+
+    Raises:
+        AtlasError: the keys of one tenant of a program do not fit.
+    """
+    free = available_bytes()
+    budget = given if given is not None else (free or 8 * GIB) // 2
+    for one in programs:
+        if one.loaded_bytes > budget:
+            raise AtlasError(
+                f"the keys of one tenant of {one.model} do not fit into the memory",
+                why=f"they take {one.loaded_bytes / GIB:.1f} GiB of {budget / GIB:.1f}",
+                remedy="give more with --memory, or compile with a smaller --key-memory",
+            )
+    return budget
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        AtlasError: the port is taken, or the address is not this machine's.
+    """
+    if not 0 <= port < 2**16:  # getaddrinfo takes such a number modulo 2^16
+        raise AtlasError(f"there is no port {port}", remedy="choose one below 65536")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, place = found[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(128)
+    except OSError as error:
+        raise AtlasError(
+            f"port {port} of {host} cannot be used",
+            why=error.strerror or str(error),
+            remedy="stop what listens there, or choose another --port",
+        ) from None
+    return listener
+
+
+def _run(
+    service: Service,
+    settings: Settings,
+    listener: socket.socket,
+    started: Callable[[str], None],
+) -> None:
+    config = uvicorn.Config(
+        make_app(service, settings.grace),
+        log_config=None, access_log=False, server_header=False, date_header=False,
+        lifespan="on", limit_concurrency=CONNECTIONS, timeout_keep_alive=30, proxy_headers=False,
+        timeout_graceful_shutdown=10,
+        ssl_certfile=settings.certificate, ssl_keyfile=settings.private_key,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+
+    def end(number: int, frame: object) -> None:
+        service.stopping = True
+        server.handle_exit(number, None)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    # uvicorn would end the process by the signal; a service that was told to end ends well.
+    server.capture_signals = _as_they_are  # type: ignore[method-assign, assignment]
+    scheme = "http" if settings.certificate is None else "https"
+    place = listener.getsockname()
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    started(f"{scheme}://{host}:{place[1]}")
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _as_they_are:
+    """Signals stay with the handlers that are there."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,243 @@
+"""Evaluation keys of tenants, uploaded in chunks that survive a cut and a kill.
+
+The digest of the whole file names an upload. The database says how many bytes are safe; what lies
+beyond them on the disk is overwritten by the next chunk. A file becomes keys when its digest is
+right, and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from atlasc.bundle.sealed import EVALUATION_KEYS, HEAD, LENGTH, header_bytes, sealed_facts
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import open_plain, sha256_of
+from atlasc.remote.wire import CHUNK, KeyStatus, NewKey
+from atlasc.service.faults import Refusal
+from atlasc.service.programs import Programs
+from atlasc.service.store import Store
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The keys of all tenants.
+
+    Attributes:
+        quota: bytes on disk that a tenant may take.
+    """
+
+    store: Store
+    programs: Programs
+    quota: int
+    _locks: defaultdict[tuple[str, str], Lock]
+
+    @classmethod
+    def of(cls, store: Store, programs: Programs, quota: int) -> Uploads:
+        """The keys in a store; files that the database does not name are removed."""
+        known = {
+            store.key_path(row["tenant"], row["id"], ready=bool(row["ready"]))
+            for row in store.rows("select tenant, id, ready from keys")
+        }
+        for path in (store.folder / "keys").glob("*/*"):
+            if path not in known:
+                path.unlink()
+        return cls(store, programs, quota, defaultdict(Lock))
+
+    def all(self, tenant: str) -> tuple[KeyStatus, ...]:
+        """The keys of a tenant, the oldest first."""
+        sql = "select * from keys where tenant = ? order by created, id"
+        return tuple(map(_status, self.store.rows(sql, tenant)))
+
+    def one(self, tenant: str, key: str) -> KeyStatus:
+        """Some keys of a tenant.
+
+        Raises:
+            Refusal: the tenant has no such keys, whatever other tenants have.
+        """
+        row = self.store.row("select * from keys where tenant = ? and id = ?", tenant, key)
+        if row is None:
+            raise Refusal(404, "you have no such keys here", remedy="upload them: POST /keys")
+        return _status(row)
+
+    def begin(self, tenant: str, new: NewKey) -> KeyStatus:
+        """Announce an upload; one that was begun before goes on.
+
+        Raises:
+            Refusal: no program here takes such keys, they are too large, or the quota is spent.
+        """
+        fitting = [one for one in self.programs if one.configuration == new.configuration]
+        if not fitting:
+            raise Refusal(
+                409,
+                "no program of this service takes these keys",
+                why=f"their configuration is {new.configuration[:8]}",
+                remedy="get the client's part of the program again, and make keys for it",
+            )
+        most = max(one.key_bytes for one in fitting)
+        if not 0 < new.size <= most:
+            raise Refusal(
+                413, "keys of this program are smaller", why=f"{new.size} bytes; at most {most}"
+            )
+        folder = self.store.key_path(tenant, new.sha256).parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with self.store.writing() as db:
+            row = (tenant, new.sha256)
+            found = db.execute("select * from keys where tenant = ? and id = ?", row).fetchone()
+            if found is None:
+                used = self.store.used_bytes(tenant)
+                if used + new.size > self.quota:
+                    raise quota_spent(used, new.size, self.quota)
+                db.execute(
+                    "insert into keys values (?, ?, ?, ?, 0, 0, ?)",
+                    (tenant, new.sha256, new.configuration, new.size, time.time()),
+                )
+            elif (found["size"], found["configuration"]) != (new.size, new.configuration):
+                raise Refusal(409, "an upload of this digest has another size or configuration")
+        return self.one(tenant, new.sha256)
+
+    def add(self, tenant: str, key: str, offset: int, chunk: bytes, digest: bytes) -> KeyStatus:
+        """Add a chunk at the place where the upload stands, and check the whole after the last.
+
+        Args:
+            offset: place of the chunk's first byte.
+            digest: SHA-256 of the chunk, as the client computed it.
+
+        Raises:
+            Refusal: the chunk is damaged, at another place, or too large; the file is no evaluation
+                keys; or the whole file is not the one announced, and the upload starts again.
+        """
+        with self._locks[tenant, key]:
+            now = self.one(tenant, key)
+            if now.ready:
+                return now
+            if offset != now.received:
+                raise Refusal(
+                    409,
+                    "this chunk is not the next one",
+                    why=f"it begins at byte {offset}; the upload stands at {now.received}",
+                    remedy=f"go on at byte {now.received}",
+                )
+            end = offset + len(chunk)
+            if not chunk or len(chunk) > CHUNK or end > now.size:
+                raise Refusal(
+                    413,
+                    "this chunk is empty or too large",
+                    why=f"it ends at byte {end} of {now.size}; a chunk has at most {CHUNK} bytes",
+                )
+            if hashlib.sha256(chunk).digest() != digest:
+                raise Refusal(422, "this chunk was damaged on its way", remedy="send it again")
+            path = self.store.key_path(tenant, key, ready=False)
+            if offset < HEAD:
+                _require_evaluation_keys(_head(path, offset) + chunk, whole=end == now.size)
+            _write_at(path, offset, chunk)
+            ready = end == now.size
+            if ready and sha256_of(path) != key:
+                self._set(tenant, key, 0, ready=False)
+                raise Refusal(
+                    422,
+                    "the uploaded file is not the one that was announced",
+                    why="its SHA-256 differs, so that a part of it was damaged",
+                    remedy="upload it again from the first byte",
+                )
+            if ready:
+                path.replace(self.store.key_path(tenant, key))
+                _sync(path.parent)
+            self._set(tenant, key, end, ready=ready)
+            return self.one(tenant, key)
+
+    def delete(self, tenant: str, key: str) -> None:
+        """Remove keys, or an upload that was not finished.
+
+        Raises:
+            Refusal: there are no such keys, or a job still needs them.
+        """
+        with self._locks[tenant, key]:
+            self.one(tenant, key)
+            with self.store.writing() as db:
+                open_jobs = (
+                    "select count(*) from jobs where tenant = ? and key = ? "
+                    "and state in ('queued', 'running')"
+                )
+                if db.execute(open_jobs, (tenant, key)).fetchone()[0]:
+                    raise Refusal(
+                        409, "jobs still need these keys", remedy="wait for them, or cancel them"
+                    )
+                db.execute("delete from keys where tenant = ? and id = ?", (tenant, key))
+            for ready in (True, False):
+                with suppress(FileNotFoundError):
+                    self.store.key_path(tenant, key, ready=ready).unlink()
+
+    def _set(self, tenant: str, key: str, received: int, *, ready: bool) -> None:
+        with self.store.writing() as db:
+            db.execute(
+                "update keys set received = ?, ready = ? where tenant = ? and id = ?",
+                (received, ready, tenant, key),
+            )
+
+
+def quota_spent(used: int, more: int, quota: int) -> Refusal:
+    """The refusal of what does not fit into a tenant's share of the disk."""
+    return Refusal(
+        507,
+        "your share of the server's disk is used up",
+        why=f"{used} bytes are used, {more} more were asked for, of {quota}",
+        remedy="delete keys and finished jobs that you do not need",
+    )
+
+
+def _status(row: object) -> KeyStatus:
+    found = dict(row)  # type: ignore[call-overload]
+    names = ("id", "configuration", "size", "received")
+    return KeyStatus(**{name: found[name] for name in names}, ready=bool(found["ready"]))
+
+
+def _head(path: Path, size: int) -> bytes:
+    """The bytes of an upload that are safe, as far as its header can reach."""
+    if not size:
+        return b""
+    with open_plain(path, 2**63, links=False) as file:
+        return file.read(size)
+
+
+def _require_evaluation_keys(start: bytes, *, whole: bool) -> None:
+    """Refuse a file that begins as anything but evaluation keys, before a byte after its header is
+    stored.
+    """
+    try:
+        if not whole and (len(start) < LENGTH or len(start) < header_bytes(start)):
+            return
+        kind = sealed_facts(start).get("kind", "")
+    except AtlasError as error:
+        raise Refusal(400, error.what, why=error.why, remedy=error.remedy) from None
+    if kind != EVALUATION_KEYS:
+        raise Refusal(
+            400,
+            "these are no evaluation keys",
+            why=f"the file says that it is: {kind or 'nothing'}",
+            remedy="send evaluation.key of the folder server; secret.key never leaves the client",
+        )
+
+
+def _write_at(path: Path, offset: int, chunk: bytes) -> None:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
+        file.truncate(offset)
+        file.seek(offset)
+        file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

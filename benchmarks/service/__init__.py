@@ -1,0 +1,1 @@
+"""``python -m benchmarks.service``: a service under load, and under kills."""

@@ -1,0 +1,91 @@
+"""A bundle, a service in a process of its own, and its tenants."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import atlasc
+from atlasc.compilation.steps import silent
+from atlasc.remote.keys import own_keys, upload_keys
+from atlasc.remote.link import Link, address
+from atlasc.remote.wire import Config, JobStatus
+from atlasc.service.store import Store
+from atlasc.service.tokens import add_token
+
+SECONDS = 600.0
+
+
+class Service:
+    """``atlasc serve``, which can be killed and started again at the same address."""
+
+    def __init__(self, bundle: Path, state: Path, *options: object) -> None:
+        self.bundle, self.state, self.options, self.port = bundle, state, options, 0
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again."""
+        words = ["serve", self.bundle, "--state", self.state, "--port", self.port, *self.options]
+        with open(self.state.with_suffix(".log"), "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "atlasc", *map(str, words)],
+                stdout=subprocess.PIPE, stderr=log, text=True,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().split()[-1]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def processes(self) -> dict[str, int]:
+        """Resident bytes of the service and of its worker."""
+        found = {"service": self.process.pid}
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        if children.split():
+            found["worker"] = int(children.split()[0])
+        return {name: resident(pid) for name, pid in found.items()}
+
+
+def resident(pid: int) -> int:
+    """Resident bytes of a process; 0 if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+
+
+class Tenant:
+    """A tenant with keys of its own, which the service has."""
+
+    def __init__(self, service: Service, name: str, folder: Path) -> None:
+        store = Store(service.state)
+        self.token, self.name = add_token(store, name), name
+        store.close()
+        self.program = atlasc.load(service.bundle).bundle
+        self.link = Link(service.url, self.token)
+        self.config = self.link.get(address("config"), Config)
+        self.facts = self.config.programs[0]
+        self.keys = own_keys(self.program, self.facts, folder / name, silent)
+        self.client = atlasc.Client(self.program, self.keys)
+
+    def upload(self) -> str:
+        """Upload the keys, from where the last upload stopped."""
+        return upload_keys(self.link, self.config, self.facts, self.program, self.keys, silent)
+
+    def submit(self, query: bytes) -> str:
+        """Send a query; waits where the queue is full."""
+        found = self.link.send("POST", address("jobs"), JobStatus, query, queue=SECONDS)
+        return found.id
+
+    def status(self, job: str) -> JobStatus:
+        """State of a job."""
+        return self.link.get(address("jobs", job), JobStatus)
+
+    def answer(self, job: str) -> bytes:
+        """The encrypted answer."""
+        return self.link.bytes("GET", address("jobs", job, "answer"), limit=2**30)

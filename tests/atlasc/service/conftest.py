@@ -1,0 +1,70 @@
+"""A service of the simulated tiny model, and a client's files for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_model import Tiny
+
+import atlasc
+from atlasc.service.programs import Programs, Served
+from tests.atlasc.service.running import Running
+
+
+@dataclass(frozen=True)
+class Party:
+    """A client of the tiny model without a service.
+
+    Attributes:
+        keys: its folder of keys.
+        evaluation: content of its evaluation key.
+        pixels: inputs.
+    """
+
+    bundle: Path
+    keys: Path
+    pixels: np.ndarray
+
+    @property
+    def client(self) -> atlasc.Client:
+        return atlasc.Client(self.bundle, self.keys)
+
+    @property
+    def evaluation(self) -> bytes:
+        return (self.keys / "server" / "evaluation.key").read_bytes()
+
+
+@pytest.fixture(scope="session")
+def party(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
+    keys = tmp_path_factory.mktemp("party") / "keys"
+    atlasc.keygen(tiny.bundle, keys)
+    with np.load(tiny.data) as file:
+        return Party(tiny.bundle, keys, file["pixel_values"])
+
+
+@pytest.fixture(scope="session")
+def programs(tiny: Tiny) -> Programs:
+    return Programs([tiny.bundle])
+
+
+@pytest.fixture(scope="session")
+def served(programs: Programs) -> Served:
+    return next(iter(programs))
+
+
+@pytest.fixture
+def start(tiny: Tiny, tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts services of the tiny model; they are killed at the end."""
+    started: list[Running] = []
+
+    def start(*options: object, bundle: Path = tiny.bundle, name: str = "state") -> Running:
+        started.append(Running(tmp_path / name, bundle, *options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()

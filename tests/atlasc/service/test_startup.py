@@ -1,0 +1,96 @@
+"""A service that does not start, each time with one message and exit code 2; and how one ends."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_model import Tiny
+
+from atlasc.bundle.sealed import require_no_secret
+from atlasc.ir.errors import AtlasError
+from tests.atlasc.cli.command import refused
+from tests.atlasc.service.conftest import Party
+from tests.atlasc.service.running import Running, until
+
+
+def refusal(bundle: Path, tmp_path: Path, *options: object) -> str:
+    return refused("serve", bundle, "--state", tmp_path / "state", *options)
+
+
+def test_a_secret_key_in_a_folder(tiny: Tiny, party: Party, tmp_path: Path) -> None:
+    secret = party.keys / "client" / "secret.key"
+    place = tmp_path / "state" / "keys" / "acme"
+    place.mkdir(parents=True)
+    shutil.copyfile(secret, place / "evaluation.key")  # whatever its name
+    message = refusal(tiny.bundle, tmp_path, "--port", 0)
+    assert "a secret key" in message and "evaluation.key" in message
+    bundle = tmp_path / "bundle"
+    shutil.copytree(tiny.bundle, bundle)
+    (bundle / "notes").mkdir()
+    (bundle / "notes" / "ledger.jsonl").write_text("")
+    assert "a secret key, or the ledger" in refusal(bundle, tmp_path, "--port", 0)
+    require_no_secret(party.keys / "server")
+    with pytest.raises(AtlasError, match="a secret key"):
+        require_no_secret(party.keys)
+
+
+def test_a_port_in_use(tiny: Tiny, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        message = refusal(tiny.bundle, tmp_path, "--port", port)
+    assert f"port {port} of 127.0.0.1 cannot be used" in message and "in use" in message
+    assert "no port 65536" in refusal(tiny.bundle, tmp_path, "--port", 65536)
+
+
+@pytest.mark.parametrize(
+    "name", ["server/weights.safetensors", "client/embed.air", "manifest.json"]
+)
+def test_a_changed_bundle(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(tiny.bundle, bundle)
+    content = bytearray((bundle / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (bundle / name).write_bytes(content)
+    message = refusal(bundle, tmp_path, "--port", 0)
+    assert name.rpartition("/")[2] in message
+    assert not (tmp_path / "state").exists()
+
+
+def test_other_machines_need_tls(tiny: Tiny, tmp_path: Path) -> None:
+    message = refusal(tiny.bundle, tmp_path, "--host", "0.0.0.0")
+    assert "there is no TLS" in message and "--plain-http" in message
+    (tmp_path / "cert.pem").write_text("no certificate")
+    (tmp_path / "key.pem").write_text("no key")
+    files = ("--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem")
+    assert "TLS needs a certificate and its key" in refusal(tiny.bundle, tmp_path, *files[:2])
+    (tmp_path / "key.pem").chmod(0o644)
+    assert "open to other users" in refusal(tiny.bundle, tmp_path, *files)
+    (tmp_path / "key.pem").chmod(0o600)
+    assert "the certificate cannot be used" in refusal(tiny.bundle, tmp_path, *files)
+
+
+def test_what_else_does_not_fit(tiny: Tiny, tmp_path: Path) -> None:
+    assert "given twice" in refused(
+        "serve", tiny.bundle, tiny.bundle, "--state", tmp_path / "state"
+    )
+    message = refusal(tiny.bundle, tmp_path, "--memory", "1M", "--port", 0)
+    assert "do not fit into the memory" in message
+    assert "not found" in refusal(tmp_path / "nothing", tmp_path)
+
+
+def test_it_ends_well_and_alone(start: Callable[..., Running], tiny: Tiny, tmp_path: Path) -> None:
+    service = start()
+    assert "another service uses" in refusal(tiny.bundle, tmp_path, "--port", 0)
+    until(lambda: service.call("GET", "/v2/health/ready").status == 200)
+    worker = next(line["pid"] for line in service.log if line["event"] == "worker started")
+    assert service.stop() == 0
+    found = subprocess.run(["ps", "-p", str(worker)], capture_output=True, check=False)
+    assert found.returncode != 0
+    assert service.log[-1]["event"] == "service ends"
