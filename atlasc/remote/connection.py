@@ -219,14 +219,14 @@ class Connection:
                 remedy=(fault.remedy if fault else "") or "ask again",
             )
         limit = Message.largest("answer", self.bundle)
-        content = self._link.bytes("GET", f"{place}/answer", limit=limit)
+        content = self._link.fetch("GET", f"{place}/answer", limit=limit)
         with suppress(AtlasError):
             self._delete(job)
         with steps("decrypting"):
             return self.client.decrypt(content)
 
     def _delete(self, job: JobStatus) -> None:
-        self._link.bytes("DELETE", address("jobs", job.id), limit=MIB, patience=0.0)
+        self._link.fetch("DELETE", address("jobs", job.id), limit=MIB, patience=0.0)
 
 
 def connect(
@@ -262,9 +262,9 @@ def connect(
     """
     with atlas_errors():
         return connected(
-            url, token=token, folder=folder and Path(folder), model=model,
-            signed_by=signed_by and Path(signed_by), update=update,
-            authority=authority and Path(authority), steps=steps_of(progress),
+            url, token=token, folder=_path(folder), model=model,
+            signed_by=_path(signed_by), update=update,
+            authority=_path(authority), steps=steps_of(progress),
         )  # fmt: skip
 
 
@@ -302,6 +302,10 @@ def connected(
         client = Client(bundle, keys)
     name = upload_keys(link, config, facts, bundle, keys, steps)
     return Connection(link, facts, bundle, client, name)
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def default_folder(url: str, model: str) -> Path:
