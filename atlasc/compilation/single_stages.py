@@ -17,6 +17,7 @@ from atlasc.compilation.declared import ALL_MEMORY
 from atlasc.compilation.lowering import (
     MAGNITUDE_INPUTS,
     each_pass,
+    head_side,
     key_model,
     lower_module,
     lower_step,

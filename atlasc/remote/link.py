@@ -106,7 +106,7 @@ class Link:
             Refused: the service refused the request.
             AtlasError: it cannot be reached, or its answer is not of the schema.
         """
-        content = self.bytes(
+        content = self.fetch(
             method, path, body, headers=headers, patience=patience, queue=queue, limit=MAX_JSON
         )
         try:
@@ -118,7 +118,7 @@ class Link:
                 remedy="use versions of atlasc that fit on both sides",
             ) from None
 
-    def bytes(
+    def fetch(
         self,
         method: str,
         path: str,

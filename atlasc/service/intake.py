@@ -52,7 +52,7 @@ async def accept_query(
     with service.at_once("bodies", caller.tenant):
         rest = body_parts(request) if parts is None else parts
         head = bytearray(before)
-        while len(head) < LENGTH or len(head) < header_bytes(head):
+        while len(head) < LENGTH or len(head) < header_bytes(bytes(head[:LENGTH])):
             part = await anext(rest, b"")
             if not part:
                 break

@@ -156,7 +156,7 @@ def cuts(load: Load, count: int = 20) -> dict[str, Any]:
     """An upload during which the service is killed at random points; the client goes on."""
     tenant, done = load.tenants[-1], threading.Event()
     for one in tenant.link.get(address("config"), dict[str, Any])["keys"]:
-        tenant.link.bytes("DELETE", address("keys", one["id"]), limit=100)
+        tenant.link.fetch("DELETE", address("keys", one["id"]), limit=100)
     tries = 0
 
     def upload() -> None:
@@ -191,6 +191,7 @@ def memory(load: Load, count: int = 100) -> dict[str, Any]:
     tenant = load.tenants[0]
     tenant.upload()
     most: dict[str, int] = {}
+    idle = load.service.processes()
     ended = threading.Event()
 
     def watch() -> None:
@@ -204,7 +205,10 @@ def memory(load: Load, count: int = 100) -> dict[str, Any]:
     load.wait(query)
     ended.set()
     thread.join()
-    return {"jobs": count, "MiB": {name: size / 2**20 for name, size in most.items()}}
+    return {
+        "jobs": count, "idle_MiB": {name: size / 2**20 for name, size in idle.items()},
+        "most_MiB": {name: size / 2**20 for name, size in most.items()},
+    }  # fmt: skip
 
 
 def main() -> None:

@@ -44,9 +44,9 @@ class Service:
     def processes(self) -> dict[str, int]:
         """Resident bytes of the service and of its worker."""
         found = {"service": self.process.pid}
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        if children.split():
-            found["worker"] = int(children.split()[0])
+        for threads in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            if children := threads.read_text().split():
+                found["worker"] = int(children[0])
         return {name: resident(pid) for name, pid in found.items()}
 
 
@@ -88,4 +88,4 @@ class Tenant:
 
     def answer(self, job: str) -> bytes:
         """The encrypted answer."""
-        return self.link.bytes("GET", address("jobs", job, "answer"), limit=2**30)
+        return self.link.fetch("GET", address("jobs", job, "answer"), limit=2**30)
