@@ -225,14 +225,14 @@ class Connection:
                 remedy=(fault.remedy if fault else "") or "ask again",
             )
         limit = Message.largest("answer", self.bundle)
-        content = self._link.bytes("GET", f"{place}/answer", limit=limit)
+        content = self._link.fetch("GET", f"{place}/answer", limit=limit)
         with suppress(AtlasError):
             self._delete(job)
         with steps("decrypting"):
             return self.client.decrypt(content)
 
     def _delete(self, job: JobStatus) -> None:
-        self._link.bytes("DELETE", address("jobs", job.id), limit=MIB, patience=0.0)
+        self._link.fetch("DELETE", address("jobs", job.id), limit=MIB, patience=0.0)
 
 
 def connect(
