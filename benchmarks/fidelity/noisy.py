@@ -14,8 +14,8 @@ import numpy as np
 from atlasc.analyses.bounds import bootstrapped
 from atlasc.bundle.folder import Bundle
 from atlasc.client.program import rows_of
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Op
+from atlasc.ir.interpreter import Interpreter, Observer
+from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.simulation.poly_values import evaluated, fused
 from atlasc.targets.noise import NoiseModel
@@ -59,10 +59,21 @@ class NoisyProgram:
         with np.errstate(all="ignore"):
             return self._exact.run(prepared, observe=observe), reach
 
-    def run_with_errors(self, prepared: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs ``[N, ...]`` by name, with the errors of bootstraps."""
+    def run_with_errors(
+        self, prepared: Mapping[str, np.ndarray], observe: Observer | None = None
+    ) -> dict[str, np.ndarray]:
+        """Outputs ``[N, ...]`` by name, with the errors of bootstraps; see ``Interpreter.run``."""
         with np.errstate(all="ignore"):
-            return self._noisy.run(prepared)
+            return self._noisy.run(prepared, observe=observe)
+
+    def interpreter(self, module: Module) -> Interpreter:
+        """Evaluates another module of this program's values, such as the step of a decoder. A value
+        gets the error of a bootstrap if it is bootstrapped in the program.
+        """
+        names = {op.value.name for op in self.bootstrapped}
+        ops = [op for op in module.ops if op.result is not None]
+        self.bootstrapped |= {op for op in ops if op.value.name in names}
+        return Interpreter(module, override=self._refreshed)
 
     def _refreshed(self, op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
         """The result of an op, after its bootstrap if it is bootstrapped; None for an op that the

@@ -12,7 +12,7 @@ Outputs stay the same up to the norm's epsilon, which the factor does not multip
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, read_calibration
 from atlasc.calibration.measure import chunk_size, input_count, nonlinear_ops
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value, family_of
 from atlasc.ir.rewriting import Rewriter
@@ -114,12 +114,17 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
     return rewriter.module
 
 
-def token_factors(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def token_factors(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    note: Callable[[str, str], None] = lambda what, details: None,
+) -> dict[str, np.ndarray]:
     """The factors of the norms that have a token far above the others.
 
     Args:
         module: nn module.
         arrays: inputs by name, [N, ...].
+        note: called if one of the first tokens stands out on some inputs alone.
 
     Returns:
         Result name of a norm -> [tokens] factors, powers of two; 1 for a token that stays.
@@ -153,13 +158,26 @@ def token_factors(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str,
             keep = mask[start : start + step].astype(bool)
         interpreter.run(chunk, observe=observe)
     seen = count if mask is None else mask.astype(bool).sum(axis=0)
-    found = {}
+    found, apart = {}, {}
     for op in _norms(module):
         name = op.value.name
         usable = np.isfinite(least[name]) & (seen >= FEWEST_INPUTS)
         factors = _factors(least[name], most[name], usable, op.attributes["epsilon"])
         if factors is not None:
             found[name] = factors
+        first, later = most[name][:MOST_TOKENS].max(), most[name][MOST_TOKENS:].max(initial=0.0)
+        on_all = least[name][:MOST_TOKENS].max() >= APART * later
+        if factors is None and not on_all and first >= APART * later > 0:
+            apart[op.location] = float(first / later)
+    if apart:
+        place = max(apart, key=lambda one: apart[one])
+        note(
+            f"before {counted(len(apart), 'norm', 'norms')} one of the first tokens stands out on "
+            f"some inputs alone: by a factor of {apart[place]:.3g} in {place}",
+            "  why: it is multiplied only if it stands out on all inputs; otherwise the range of "
+            "1/sqrt is wide, and inputs unlike the data leave it\n"
+            "  what to do: begin all texts with the same tokens, as the model's chat template does",
+        )
     return found
 
 

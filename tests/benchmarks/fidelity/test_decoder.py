@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
+from short_text import poly
 
-from benchmarks.fidelity.decoder import PROMPT, Steps, continued, padded, perplexity
+from atlasc.bundle.folder import Bundle
+from atlasc.targets.noise import NoiseModel
+from benchmarks.fidelity.decoder import PROMPT, Steps, continued, perplexity
+from benchmarks.fidelity.noisy import NoisyProgram
+from benchmarks.fidelity.passages import KINDS, passages
+from benchmarks.fidelity.steps import NoisySteps, model_steps, padded
+from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, bundle, tokenizer
+from tests.atlasc.generation.conftest import model as made
+
+__all__ = ["bundle"]
 
 RANDOM = np.random.default_rng(0)
 CLEAR = RANDOM.normal(size=(5, 3, 7))
@@ -56,3 +70,46 @@ def test_perplexity_is_of_the_tokens_after_the_prompt() -> None:
 def test_padding_fills_a_program() -> None:
     found = padded({"input_ids": np.array([[1, 2]])}, 4)
     assert found["input_ids"].tolist() == [[1, 2, 0, 0]]
+
+
+def test_steps_are_windows_and_the_models_own_cache(bundle: Bundle) -> None:
+    """Without errors of encryption each step gives the logits of a window."""
+    noise = replace(bundle.parameters.noise_model(), bootstrap=0.0, bootstrap_cubic=0.0)
+    steps = NoisySteps(bundle, 3, noise)
+    assert sorted(steps.kept) == ["keys.0", "values.0"]
+    program, model, clear = steps.logits(), model_steps(made()), made()
+    ids = np.random.default_rng(0).integers(1, VOCABULARY, (3, TOKENS))
+    whole = padded({"input_ids": ids, "attention_mask": np.ones_like(ids)}, TOKENS)
+    exact = NoisyProgram(bundle, noise)
+    (window,) = exact.run_with_errors(exact.prepare(whole)).values()
+    with torch.no_grad():
+        wanted = clear(torch.from_numpy(ids)).logits.numpy()
+    for _ in range(2):  # a second text begins anew
+        for count in range(3, TOKENS + 1):
+            np.testing.assert_allclose(program(ids, count), window[:, count - 1], atol=1e-5)
+            np.testing.assert_allclose(model(ids, count), wanted[:, count - 1], atol=1e-4)
+
+
+def test_a_value_of_a_step_errs_where_that_of_the_window_does() -> None:
+    text = '%a = poly.square %x BOUND\n%b = poly.square %a\npoly.output %b {name = "b"}'
+    window = poly(text.replace("BOUND", "{bound = 0.9}"), None, (1, 2, 6))
+    bundle = SimpleNamespace(client=None, poly=window, parameters=None)
+    noisy, x = NoisyProgram(bundle, NoiseModel(bootstrap=0.1)), np.full((1, 2, 6), 0.5)
+    step = text.replace("BOUND", "")
+    same, other = (
+        noisy.interpreter(poly(one, None, (1, 2, 6))).run({"x": x})["b"]
+        for one in (step, step.replace("%a", "%c"))
+    )
+    assert (same != x**4).any()
+    assert (other == x**4).all()
+
+
+def test_passages_are_those_of_the_tokenizer() -> None:
+    """Words are tokens here, so that a passage of 8 tokens has 8 words."""
+    for kind in KINDS:
+        found = passages(kind, tokenizer(), 5, 8)
+        assert len(set(found)) == 5
+        assert found == passages(kind, tokenizer(), 5, 8)
+        assert all(len(tokenizer()(text)["input_ids"]) == 8 for text in found)
+    with pytest.raises(ValueError, match="lists: only"):
+        passages("lists", tokenizer(), 10**7, 8)

@@ -87,11 +87,20 @@ def test_the_token_that_stands_out_is_found(place: int) -> None:
 def test_where_no_token_is_multiplied() -> None:
     arrays = inputs()
     module = traced(decoder())
-    assert token_factors(module, inputs(count=7)) == {}  # too few
-    assert token_factors(traced(decoder(times=1.5)), arrays) == {}  # it does not stand out
+    notes: list[str] = []
+
+    def note(what: str, details: str) -> None:
+        notes.append(what)
+
+    assert token_factors(module, inputs(count=7), note) == {}  # too few
+    assert token_factors(traced(decoder(times=1.5)), arrays, note) == {}  # it does not stand out
+    assert token_factors(module, arrays, note)
+    assert notes == []
     some = {name: array.copy() for name, array in arrays.items()}
     some["input_ids"][3] = 5  # one text without the token
-    assert token_factors(module, some) == {}
+    assert token_factors(module, some, note) == {}
+    (said,) = notes
+    assert said.startswith("before 5 norms one of the first tokens stands out on some inputs alone")
 
 
 def test_layer_norms_too() -> None:
