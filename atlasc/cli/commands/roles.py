@@ -49,7 +49,7 @@ def keygen(
     chosen = roles.check_target(loaded, target)
     with progress("generating keys") as step:
         roles.keygen(loaded, keys, target, step.report)
-    _warn_of_simulation(chosen)
+    warn_of_simulation(chosen)
     if as_json:
         print_json({role: str(keys / role) for role in ("client", "server")})
     elif chosen.encrypted:
@@ -86,7 +86,7 @@ def encrypt(
     require_new(query)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
-    _warn_of_simulation(chosen)
+    warn_of_simulation(chosen)
     if strict:
         require_polynomials(loaded)
     found, admitted = roles.encrypt_inputs(
@@ -250,7 +250,7 @@ def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
             print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")
 
 
-def _warn_of_simulation(target: Target) -> None:
+def warn_of_simulation(target: Target) -> None:
     """Warn if the target encrypts nothing."""
     if not target.encrypted:
         warn(
