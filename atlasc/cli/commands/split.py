@@ -19,7 +19,7 @@ def split(
     server. The folder server has everything to execute the program. Each command accepts its role's
     folder in place of the bundle. If a text can be generated, each folder has its part of the step.
     """
-    from atlasc.bundle.folder import copy_part
+    from atlasc.bundle.folder import copy_part, load_bundle
     from atlasc.bundle.manifest import ROLES
     from atlasc.files import new_folder
 
@@ -29,5 +29,6 @@ def split(
     if as_json:
         print_json({role: str(output / role) for role in ROLES})
         return
-    say(f"{output / 'client'}: for keygen, encrypt and decrypt")
-    say(f"{output / 'server'}: for execute and emit")
+    of_text = (", ask and read", ", answer") if load_bundle(bundle).has_step else ("", "")
+    say(f"{output / 'client'}: for keygen, encrypt and decrypt{of_text[0]}")
+    say(f"{output / 'server'}: for execute and emit{of_text[1]}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from atlasc.api.progress import progress
 from atlasc.cli.commands.generate import SEED, TEMPERATURE, TOP_K, Prompt
 from atlasc.cli.commands.roles import CLIENT_KEYS, SERVER_KEYS
-from atlasc.cli.output import print_json, print_product, say
+from atlasc.cli.output import print_json, print_product, say, warn
 from atlasc.cli.parameters import FILE, JSON, TARGET, BundleFolder, required
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ def ask(
     the same query again. The folder of the session holds the text in the clear.
     """
     from atlasc.api.generation import sampling_of, text_client
+    from atlasc.api.roles import check_target, note_simulation
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import new_private_file, require_new
 
     require_new(query)
     sampling = sampling_of(temperature, top_k, seed)
     loaded = load_bundle(bundle, "client")
+    note_simulation(check_target(loaded, target), warn)
     with text_client(loaded, keys, session, prompt or None, sampling, target=target) as client:
         with progress("encrypting"):
             made = client.request()
@@ -62,9 +64,9 @@ def answer(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Compute the step of a token on encrypted keys and values; no secret key is needed.
+    """Compute the step of a token on encrypted keys and values.
 
-    The server's part of the bundle is enough. The keys and values of the text stay in the folder
+    No secret key is needed, and of the bundle the server's part. Keys and values stay in the folder
     of --cache, encrypted. A query that is sent again gets the same answer.
     """
     from atlasc.api.generation import step_server
@@ -110,8 +112,9 @@ def _show(client: TextClient, as_json: bool) -> None:
     if as_json:
         print_json({**result._asdict(), "done": done, "ended": client.ended})
         return
+    if not result.ids:
+        say(f"{done} of {len(result.prompt)} tokens of the prompt are answered")
+        return
     print_product(" ".join(map(str, result.ids)) if result.text is None else result.text)
     if client.ended:
         say("the model has ended the text")
-    elif not result.ids:
-        say(f"{done} of {len(result.prompt)} tokens of the prompt are answered")
