@@ -152,14 +152,15 @@ def lower_step(
 
 
 def fit_to_begin(program: Module) -> Module:
-    """A step whose query is at least at the level of the state. From the first query the server
-    makes the state of no token: zero, at that level.
+    """A step whose query is at least at the level of every state. From the first query the server
+    makes the states of no token: zero, each at its level.
     """
     states = [op for op in program.inputs if op.attributes.get("state")]
     least = max(op.attributes["level"] for op in states)
     rewriter = Rewriter(program)
     for op in program.ops:
-        level = op.attributes.get("level", least) if op.name == "ckks.input" else least
+        query = op.name == "ckks.input" and not op.attributes.get("state")
+        level = op.attributes.get("level", least) if query else least
         if level >= least:
             rewriter.copy(op)
             continue

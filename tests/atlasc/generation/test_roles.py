@@ -211,6 +211,8 @@ def test_a_query_below_the_level_of_the_state_is_raised() -> None:
     """The server makes the first state of the first query, and levels only fall."""
     kind = 'layout = "[t:6 b:0 d:5 g:4 |  | b=1 t=64 g=4 d=32]", shape = [1, 64, 128]'
     text = f"""%s = ckks.input {{name = "keys.0", {kind}, state = true, level = 3}}
+        %v = ckks.input {{name = "values.0", {kind}, state = true, level = 2}}
+        ckks.output %v {{name = "values.0", shape = [1, 64, 128]}}
         %x = ckks.input {{name = "x", {kind}, level = LEVEL}}
         ckks.output %s {{name = "keys.0", shape = [1, 64, 128]}}
         %y = ckks.square %x
@@ -218,8 +220,9 @@ def test_a_query_below_the_level_of_the_state_is_raised() -> None:
     low = module_of("ckks", text.replace("LEVEL", "1"))
     raised = fit_to_begin(low)
     verify(raised)
-    levels = {op.name: op.value.ciphertext.level for op in raised.ops if op.result}
-    assert levels == {"ckks.input": 3, "ckks.drop": 1, "ckks.square": 0}
+    levels = [(op.name, op.value.ciphertext.level) for op in raised.ops if op.result]
+    inputs = [("ckks.input", 3), ("ckks.input", 2), ("ckks.input", 3)]
+    assert levels == [*inputs, ("ckks.drop", 1), ("ckks.square", 0)]
     enough = module_of("ckks", text.replace("LEVEL", "3"))
     assert print_module(fit_to_begin(enough)) == print_module(enough)
 
