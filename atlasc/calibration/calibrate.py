@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,6 +40,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.ir.module import Module, Op
 
+Padding = Literal["", "first", "last"]
+"""What padding holds: its own values, or copies of the first or last real token."""
 MAX_CALIBRATION = 256 * MIB
 """Greatest size in bytes of a calibration, which consists mostly of quantiles of channels."""
 NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 12.0)}
@@ -100,6 +102,7 @@ class Calibration:
         keys: constants that were added to the keys of softmaxes beforehand (see `centre_keys`).
         extremes: positions of the extreme inputs (see `standing_out`).
         tokens: factors of tokens that were put before norms (see `scale_tokens`).
+        padding: what padding holds (see `fill_padding`).
     """
 
     __pydantic_config__ = STRICT
@@ -112,6 +115,7 @@ class Calibration:
     keys: dict[str, tuple[float, ...]]
     extremes: tuple[Count, ...]
     tokens: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    padding: Padding = ""
 
     def __post_init__(self) -> None:
         if len({r.value for r in self.ranges}) < len(self.ranges):

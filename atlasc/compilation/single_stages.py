@@ -27,7 +27,7 @@ from atlasc.ir.text.storage import MAX_TEXT, load_module, print_module, save_mod
 from atlasc.ir.verifier import verify
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
-from atlasc.passes.calibration.scale_tokens import adjusted
+from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.framework.pass_base import Pass, run_passes
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys

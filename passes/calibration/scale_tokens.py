@@ -12,20 +12,18 @@ Outputs stay the same up to the norm's epsilon, which the factor does not multip
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from atlasc.calibration.calibrate import Calibration, read_calibration
+from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import chunk_size, input_count, nonlinear_ops
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value, family_of
 from atlasc.ir.rewriting import Rewriter
-from atlasc.passes.calibration.centre_keys import with_centred_keys
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.calibration.calibrated_pass import CalibratedPass, other_model
+from atlasc.passes.framework.pass_base import Report
 
 APART = 8.0
 """Least mean square of a token that is multiplied, by the greatest one of the others."""
@@ -43,7 +41,7 @@ Factors = Mapping[str, Sequence[float] | np.ndarray]
 
 
 @dataclass(frozen=True)
-class ScaleTokens(Pass):
+class ScaleTokens(CalibratedPass):
     """Multiply tokens before norms with the factors of a calibration; outputs stay the same.
 
     Attributes:
@@ -51,30 +49,10 @@ class ScaleTokens(Pass):
     """
 
     name = "scale-tokens"
-    takes = "nn"
-    when = "settings"
-    ranges: str = ""
 
-    def run(self, module: Module, report: Report) -> Module:
-        """Nn module to nn module.
-
-        Raises:
-            AtlasError: the ranges cannot be read, or belong to another module.
-        """
-        if not self.ranges:
-            report.say("no calibration is given")
-            return module
-        return with_scaled_tokens(module, read_calibration(Path(self.ranges)).tokens)
-
-
-def adjusted(module: Module, calibration: Calibration) -> Module:
-    """A module with the constants that were added before its calibration: see `centre_keys` and
-    this module.
-
-    Raises:
-        AtlasError: the calibration belongs to another module.
-    """
-    return with_scaled_tokens(with_centred_keys(module, calibration.keys), calibration.tokens)
+    def changed(self, module: Module, calibration: Calibration, report: Report) -> Module:
+        """Nn module to nn module."""
+        return with_scaled_tokens(module, calibration.tokens)
 
 
 def with_scaled_tokens(module: Module, factors: Factors) -> Module:
@@ -89,11 +67,7 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
     factors = {name: one for name, one in factors.items() if f"{name}{SUFFIX}" not in norms}
     for name, one in factors.items():
         if name not in norms or len(one) != norms[name].value.tensor.shape[-2]:
-            raise AtlasError(
-                f"the tokens before %{name} cannot be multiplied",
-                why="the calibration belongs to another model, or to another trace of this model",
-                remedy="calibrate this module",
-            )
+            raise other_model(f"the tokens before %{name} cannot be multiplied")
     if not factors:
         return module
     rewriter = Rewriter(module)
@@ -114,12 +88,18 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
     return rewriter.module
 
 
-def token_factors(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def token_factors(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, np.ndarray]:
     """The factors of the norms that have a token far above the others.
 
     Args:
         module: nn module.
         arrays: inputs by name, [N, ...].
+        progress: called with (inputs done, all inputs).
 
     Returns:
         Result name of a norm -> [tokens] factors, powers of two; 1 for a token that stays.
@@ -152,6 +132,8 @@ def token_factors(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str,
         if mask is not None:
             keep = mask[start : start + step].astype(bool)
         interpreter.run(chunk, observe=observe)
+        if progress is not None:
+            progress(min(start + step, count), count)
     seen = count if mask is None else mask.astype(bool).sum(axis=0)
     found = {}
     for op in _norms(module):
