@@ -115,6 +115,7 @@ def levels(module: Module, source: Source) -> Table:
     """Levels by kind of op after each change."""
     from atlasc.calibration.calibrate import calibrate
     from atlasc.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
+    from atlasc.calibration.streams import streams_of
     from atlasc.cli.progress import progress
     from atlasc.passes.calibration.centre_keys import key_shifts, with_centred_keys
     from atlasc.passes.calibration.fill_padding import padding_to_fill, with_filled_padding
@@ -125,7 +126,7 @@ def levels(module: Module, source: Source) -> Table:
     margin = None if len(source.inputs) >= FEWEST_FOR_TAIL else MARGIN_OF_FEW
 
     def scaled(of: Module) -> Module:
-        return with_scaled_tokens(of, token_factors(of, arrays))
+        return with_scaled_tokens(of, token_factors(of, streams_of(of, arrays)))
 
     padding = padding_to_fill(module, arrays)
     filled = with_filled_padding(module, padding)

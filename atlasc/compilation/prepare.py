@@ -13,8 +13,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from atlasc.calibration.calibrate import Calibration, Padding, calibrate, require_coverable
+from atlasc.calibration.calibrate import Calibration, Outlier, Padding, calibrate, require_coverable
 from atlasc.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
+from atlasc.calibration.streams import streams_of
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
@@ -30,6 +31,7 @@ from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
 from atlasc.passes.calibration.fill_padding import padding_to_fill, with_filled_padding
+from atlasc.passes.calibration.outliers import outliers
 from atlasc.passes.calibration.scale_tokens import token_factors, with_scaled_tokens
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
@@ -158,15 +160,18 @@ def prepare(
             some = source.inputs if few else source.measured
             shifts = key_shifts(plain, some.arrays, progress=partial(step.report, "inputs"))
     module, factors = with_centred_keys(plain, shifts), {}
-    if options.scale_tokens and not certified:
-        with steps("looking for tokens that stand out") as step:
-            inputs = source.measured.arrays
-            factors = token_factors(module, inputs, progress=partial(step.report, "inputs"))
+    found: tuple[Outlier, ...] = ()
+    if not certified:
+        with steps("looking for tokens and channels that stand out") as step:
+            streams = streams_of(module, source.measured.arrays, partial(step.report, "inputs"))
+            if options.scale_tokens:
+                factors = token_factors(module, streams)
+            found = outliers(module, streams, factors)
         module = with_scaled_tokens(module, factors)
     calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
     tokens = {name: tuple(map(float, one)) for name, one in factors.items()}
-    calibration = replace(calibration, keys=keys, tokens=tokens, padding=padding)
+    calibration = replace(calibration, keys=keys, tokens=tokens, padding=padding, outliers=found)
     keep_ranges(journal, digest, calibration)
     return PreparedModel(source, traced, module, calibration)
 

@@ -10,7 +10,12 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
-from atlasc.calibration.calibrate import nominal_calibration, read_calibration
+from atlasc.calibration.calibrate import (
+    Outlier,
+    nominal_calibration,
+    outliers_of,
+    read_calibration,
+)
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.declared import ALL_MEMORY
@@ -57,6 +62,7 @@ class Inspection:
         parameters: parameter set of the program, if one suits it.
         summary: see ``costs_summary``.
         nominal: whether the ranges are nominal, not measured; then only the costs are meaningful.
+        outliers: of a bundle: tokens and channels of the model that stand out.
     """
 
     program: Module
@@ -64,6 +70,7 @@ class Inspection:
     parameters: ParameterSet | None
     summary: dict[str, Any]
     nominal: bool = False
+    outliers: tuple[Outlier, ...] = ()
 
 
 def traced(model: str, options: BatchOptions, steps: Steps, weights: bool = True) -> Module:
@@ -150,7 +157,8 @@ def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = N
     by_layer = {row["layer"]: row.get("depth") for row in known["per_layer"]}
     for row in summary["per_layer"]:
         row["depth"] = by_layer.get(row["layer"])
-    return Inspection(bundle.program, costs, parameters, summary)
+    found = outliers_of(bundle.manifest.calibration)
+    return Inspection(bundle.program, costs, parameters, summary, outliers=found)
 
 
 def lower_alone(

@@ -83,7 +83,7 @@ def _fill_padding_type(site: Site) -> TensorType:
     shape = site.shape()
     require(site.types[0].side == "client", "only the client can fill padding, in the clear")
     require(len(shape) == 3, f"the operand must be [batch, tokens, features], not {shape}")
-    rules.check_mask(site.types[1], shape[:2])
+    rules.check_mask(site.types[1], (shape[0], shape[1]))
     require(site.attributes["token"] in (0, -1), "token must be 0 or -1: the first or the last")
     return site.types[0]
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, Padding, calibrate
 from atlasc.calibration.measure import LARGEST_CHUNK, kept_tokens
+from atlasc.calibration.streams import streams_of
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
@@ -127,7 +128,9 @@ def padding_to_fill(
 
     for choice, changed in filled.items():
         if scale_tokens:
-            changed = with_scaled_tokens(changed, token_factors(changed, arrays, progress=step))
+            changed = with_scaled_tokens(
+                changed, token_factors(changed, streams_of(changed, arrays, step))
+            )
             done += len(some)
         ranges = calibrate(changed, arrays, progress=step).ranges
         done += len(some)

@@ -12,15 +12,14 @@ Outputs stay the same up to the norm's epsilon, which the factor does not multip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration
-from atlasc.calibration.measure import chunk_size, input_count, nonlinear_ops
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Op, Value, family_of
+from atlasc.calibration.streams import Streams, token_norms
+from atlasc.ir.module import Module
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.calibration.calibrated_pass import CalibratedPass, other_model
 from atlasc.passes.framework.pass_base import Report
@@ -63,7 +62,7 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
     Raises:
         AtlasError: the factors belong to another module.
     """
-    norms = {op.value.name: op for op in _norms(module)}
+    norms = {op.value.name: op for op in token_norms(module)}
     factors = {name: one for name, one in factors.items() if f"{name}{SUFFIX}" not in norms}
     for name, one in factors.items():
         if name not in norms or len(one) != norms[name].value.tensor.shape[-2]:
@@ -88,58 +87,24 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
     return rewriter.module
 
 
-def token_factors(
-    module: Module,
-    arrays: Mapping[str, np.ndarray],
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, np.ndarray]:
+def token_factors(module: Module, streams: Streams) -> dict[str, np.ndarray]:
     """The factors of the norms that have a token far above the others.
 
     Args:
         module: nn module.
-        arrays: inputs by name, [N, ...].
-        progress: called with (inputs done, all inputs).
+        streams: what goes into its norms.
 
     Returns:
         Result name of a norm -> [tokens] factors, powers of two; 1 for a token that stays.
     """
-    norms: dict[Value, list[Op]] = {}
-    for op in _norms(module):
-        norms.setdefault(op.operands[0], []).append(op)
-    mask = next((arrays[op.attributes["name"]] for op in module.inputs
-                 if op.attributes["side"] == "public"), None)  # fmt: skip
-    least: dict[str, np.ndarray] = {}
-    most: dict[str, np.ndarray] = {}
-    keep = np.ones((1, 1), bool)
-
-    def observe(op: Op, values: np.ndarray) -> None:
-        for norm in norms.get(op.result, ()) if op.result is not None else ():
-            variance = norm.name == "nn.layer_norm"
-            centred = values - values.mean(-1, keepdims=True) if variance else values
-            squares, name = np.square(centred).mean(axis=-1), norm.value.name
-            low = np.where(keep, squares, np.inf).min(axis=0)
-            high = np.where(keep, squares, 0.0).max(axis=0)
-            least[name] = np.minimum(least.get(name, np.inf), low)
-            most[name] = np.maximum(most.get(name, 0.0), high)
-
-    if not norms:
-        return {}
-    interpreter, step = Interpreter(module, np.float32), chunk_size(module)
-    count = input_count(module, arrays)
-    for start in range(0, count, step):
-        chunk = {name: array[start : start + step] for name, array in arrays.items()}
-        if mask is not None:
-            keep = mask[start : start + step].astype(bool)
-        interpreter.run(chunk, observe=observe)
-        if progress is not None:
-            progress(min(start + step, count), count)
-    seen = count if mask is None else mask.astype(bool).sum(axis=0)
-    found = {}
-    for op in _norms(module):
+    kept, found = streams.kept, {}
+    seen = kept.sum(axis=0)
+    for op in token_norms(module):
         name = op.value.name
-        usable = np.isfinite(least[name]) & (seen >= FEWEST_INPUTS)
-        factors = _factors(least[name], most[name], usable, op.attributes["epsilon"])
+        least = np.where(kept, streams.squares[name], np.inf).min(axis=0)
+        most = np.where(kept, streams.squares[name], 0.0).max(axis=0)
+        usable = np.isfinite(least) & (seen >= FEWEST_INPUTS)
+        factors = _factors(least, most, usable, op.attributes["epsilon"])
         if factors is not None:
             found[name] = factors
     return found
@@ -161,12 +126,3 @@ def _factors(
         factors[chosen] = np.exp2(np.round(np.log2(np.sqrt(low * high) / middle) / 2))
         return factors
     return None
-
-
-def _norms(module: Module) -> list[Op]:
-    """Norms of whole tokens on encrypted data: [batch, tokens, features]."""
-    return [
-        op
-        for op in nonlinear_ops(module)
-        if family_of(op.name) == "norm" and len(op.value.tensor.shape) == 3
-    ]

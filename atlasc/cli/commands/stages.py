@@ -14,6 +14,7 @@ from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, require
 from atlasc.cli.progress import progress
 from atlasc.cli.results import (
     list_held_back,
+    list_outliers,
     print_summary,
     say_of_keys,
     say_of_ranges,
@@ -93,6 +94,7 @@ def calibrate(
     print(f"{own} inputs{prefixes}, {margin}")
     say_of_ranges(found)
     list_held_back(found)
+    list_outliers(found.outliers)
 
 
 def lower(
