@@ -121,7 +121,8 @@ class Outlier:
     def row(self) -> tuple[str, str, str, str, str]:
         """The texts of a line under `OUTLIER_TITLES`."""
         done = f"multiplied before {self.scaled} of them" if self.scaled else "stays as it is"
-        cost = f"{self.levels} levels of polynomials" + (" and the products" if self.scaled else "")
+        levels = "1 level" if self.levels == 1 else f"{self.levels} levels"
+        cost = f"{levels} of polynomials" + (" and the products" if self.scaled else "")
         if self.bits is not None:
             cost = f"{self.bits:.1f} bits of the other channels in a bootstrap"
         return self.what, f"{self.factor:.3g} × in {self.location}", f"{self.norms}", done, cost
