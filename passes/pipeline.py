@@ -20,6 +20,7 @@ from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.centre_keys import CentreKeys
+from atlasc.passes.calibration.fill_padding import FillPadding
 from atlasc.passes.calibration.scale_tokens import ScaleTokens
 from atlasc.passes.framework.pass_base import (
     ChooseParameters,
@@ -45,6 +46,7 @@ from atlasc.program.costs import PrimitiveCosts, critical_path
 
 PIPELINE: tuple[type[Pass], ...] = (
     Canonicalise,
+    FillPadding,
     CentreKeys,
     ScaleTokens,
     Approximate,

@@ -7,11 +7,12 @@ inputs.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,9 +38,11 @@ from atlasc.calibration.ranges import (
     measured_range,
 )
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
+from atlasc.ir.files import MIB, STRICT, Amount, Count, parse_json, read_json
 from atlasc.ir.module import Module, Op
 
+Padding = Literal["", "first", "last"]
+"""What padding holds: its own values, or copies of the first or last real token."""
 MAX_CALIBRATION = 256 * MIB
 """Greatest size in bytes of a calibration, which consists mostly of quantiles of channels."""
 NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 12.0)}
@@ -87,6 +90,44 @@ class Violation:
         )
 
 
+OUTLIER_TITLES = ("what stands out", "most, by the median", "before norms", "done", "cost")
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """Tokens or a channel that reach far more than the median one before norms.
+
+    Attributes:
+        what: ``first token``, ``last token``, ``another token``, ``padding`` or ``channel 7``.
+        location: module path of the norm before which it stands out most.
+        factor: there, its greatest mean square (tokens) or magnitude (a channel) by the median one.
+        norms: number of norms before which it stands out.
+        scaled: tokens: number of these norms before which it is multiplied (see `scale_tokens`).
+        levels: tokens: levels that the polynomials of all these norms take more because of it.
+        bits: channels: bits of precision that the median channel lacks where the value is
+            bootstrapped, because the greatest channel sets the scale.
+    """
+
+    __pydantic_config__ = STRICT
+
+    what: str
+    location: str
+    factor: Amount
+    norms: Count
+    scaled: Count
+    levels: int | None
+    bits: Amount | None
+
+    def row(self) -> tuple[str, str, str, str, str]:
+        """The texts of a line under `OUTLIER_TITLES`."""
+        done = f"multiplied before {self.scaled} of them" if self.scaled else "stays as it is"
+        levels = "1 level" if self.levels == 1 else f"{self.levels} levels"
+        cost = f"{levels} of polynomials" + (" and the products" if self.scaled else "")
+        if self.bits is not None:
+            cost = f"{self.bits:.1f} bits of the other channels in a bootstrap"
+        return self.what, f"{self.factor:.3g} × in {self.location}", f"{self.norms}", done, cost
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Ranges of all nonlinear ops of a module, and the schema of their JSON form.
@@ -100,6 +141,8 @@ class Calibration:
         keys: constants that were added to the keys of softmaxes beforehand (see `centre_keys`).
         extremes: positions of the extreme inputs (see `standing_out`).
         tokens: factors of tokens that were put before norms (see `scale_tokens`).
+        padding: what padding holds (see `fill_padding`).
+        outliers: tokens and channels that stand out (see `outliers`).
     """
 
     __pydantic_config__ = STRICT
@@ -112,6 +155,8 @@ class Calibration:
     keys: dict[str, tuple[float, ...]]
     extremes: tuple[Count, ...]
     tokens: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    padding: Padding = ""
+    outliers: tuple[Outlier, ...] = ()
 
     def __post_init__(self) -> None:
         if len({r.value for r in self.ranges}) < len(self.ranges):
@@ -299,6 +344,18 @@ def _violations(
             if not known.low <= reached <= known.high:
                 where, width = (known.op, known.location, known.kind), (known.low, known.high)
                 yield Violation(name, *where, reached, *width)
+
+
+def outliers_of(facts: Mapping[str, Any]) -> tuple[Outlier, ...]:
+    """The outliers of a calibration that was written as JSON values, as a bundle has it.
+
+    Raises:
+        AtlasError: they are damaged.
+    """
+    try:
+        return parse_json(json.dumps(facts.get("outliers", [])), tuple[Outlier, ...])
+    except ValueError as error:
+        raise AtlasError("the outliers of a calibration are damaged", why=str(error)) from None
 
 
 def read_calibration(path: Path) -> Calibration:

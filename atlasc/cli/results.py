@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from atlasc.calibration.calibrate import Calibration
+    from atlasc.calibration.calibrate import Calibration, Outlier
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
     from atlasc.run.timing import Timing
@@ -191,6 +191,14 @@ def say_of_ranges(found: Calibration) -> None:
         f"all ranges hold for every input; polynomials with an error of {ERROR:.1%} take {needed} "
         f"levels on these ranges, and {seen} on the ranges that the inputs reach"
     )
+
+
+def list_outliers(found: Sequence[Outlier]) -> None:
+    """List the tokens and channels that stand out before norms."""
+    from atlasc.calibration.calibrate import OUTLIER_TITLES
+
+    if found:
+        print_table(OUTLIER_TITLES, [one.row() for one in found])
 
 
 def list_held_back(found: Calibration) -> None:

@@ -101,6 +101,11 @@ class CalibrationOptions(ModelOptions):
         "--prefixes/--no-prefixes",
         default=True,
     )
+    fill_padding: bool = range_option(
+        "Encrypt copies of a real token as padding, where ranges shrink; outputs stay the same.",
+        "--fill-padding/--no-fill-padding",
+        default=True,
+    )
     centre_keys: bool = range_option(
         "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
         "--centre-keys/--no-centre-keys",

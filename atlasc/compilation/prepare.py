@@ -13,8 +13,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from atlasc.calibration.calibrate import Calibration, calibrate, require_coverable
+from atlasc.calibration.calibrate import Calibration, Outlier, Padding, calibrate, require_coverable
 from atlasc.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
+from atlasc.calibration.streams import streams_of
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
@@ -26,9 +27,12 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.shapes import spectrogram_shape
 from atlasc.loading.texts.lengths import with_prefixes
+from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
-from atlasc.passes.calibration.scale_tokens import adjusted, token_factors, with_scaled_tokens
+from atlasc.passes.calibration.fill_padding import padding_to_fill, with_filled_padding
+from atlasc.passes.calibration.outliers import outliers
+from atlasc.passes.calibration.scale_tokens import token_factors, with_scaled_tokens
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
 
@@ -137,23 +141,37 @@ def prepare(
     if kept is not None:
         with steps("reusing the ranges that an earlier command measured"):
             return PreparedModel(source, traced, adjusted(traced, kept), kept)
+    certified, plain = options.ranges == "certified", traced
+    padding: Padding = ""
+    if options.fill_padding and not certified:
+        with steps("choosing what padding holds") as step:
+            padding = padding_to_fill(
+                traced,
+                source.measured.arrays,
+                scale_tokens=options.scale_tokens,
+                progress=partial(step.report, "inputs"),
+            )
+        plain = with_filled_padding(traced, padding)
     shifts: Shifts = {}
     if options.centre_keys:
         with steps("centring keys") as step:
             # Prefixes do not count as texts here: with too few texts, keys stay as they are.
             few = len(source.inputs) < FEWEST_FOR_KEYS
             some = source.inputs if few else source.measured
-            shifts = key_shifts(traced, some.arrays, progress=partial(step.report, "inputs"))
-    module, factors = with_centred_keys(traced, shifts), {}
-    certified = options.ranges == "certified"
-    if options.scale_tokens and not certified:
-        with steps("looking for tokens that stand out"):
-            factors = token_factors(module, source.measured.arrays, note)
+            shifts = key_shifts(plain, some.arrays, progress=partial(step.report, "inputs"))
+    module, factors = with_centred_keys(plain, shifts), {}
+    found: tuple[Outlier, ...] = ()
+    if not certified:
+        with steps("looking for tokens and channels that stand out") as step:
+            streams = streams_of(module, source.measured.arrays, partial(step.report, "inputs"))
+            if options.scale_tokens:
+                factors = token_factors(module, streams, note)
+            found = outliers(module, streams, factors)
         module = with_scaled_tokens(module, factors)
     calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
     tokens = {name: tuple(map(float, one)) for name, one in factors.items()}
-    calibration = replace(calibration, keys=keys, tokens=tokens)
+    calibration = replace(calibration, keys=keys, tokens=tokens, padding=padding, outliers=found)
     keep_ranges(journal, digest, calibration)
     return PreparedModel(source, traced, module, calibration)
 
@@ -166,6 +184,7 @@ def _digest(traced: Module, source: Source, options: CalibrationOptions) -> str:
         source.measured.digest(),
         source.validated.digest(),
         *(options.margin, options.ranges, options.centre_keys, options.scale_tokens),
+        options.fill_padding,
         len(source.inputs),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -10,7 +10,12 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
-from atlasc.calibration.calibrate import nominal_calibration, read_calibration
+from atlasc.calibration.calibrate import (
+    Outlier,
+    nominal_calibration,
+    outliers_of,
+    read_calibration,
+)
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.declared import ALL_MEMORY
@@ -34,7 +39,7 @@ from atlasc.ir.text.storage import MAX_TEXT, load_module, print_module, save_mod
 from atlasc.ir.verifier import verify
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
-from atlasc.passes.calibration.scale_tokens import adjusted
+from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.framework.pass_base import Pass, run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -72,6 +77,7 @@ class Inspection:
         parameters: parameter set of the program, if one suits it.
         summary: see ``costs_summary``.
         nominal: whether the ranges are nominal, not measured; then only the costs are meaningful.
+        outliers: of a bundle: tokens and channels of the model that stand out.
     """
 
     program: Module
@@ -79,6 +85,7 @@ class Inspection:
     parameters: ParameterSet | None
     summary: dict[str, Any]
     nominal: bool = False
+    outliers: tuple[Outlier, ...] = ()
 
 
 def traced(model: str, options: BatchOptions, steps: Steps, weights: bool = True) -> Module:
@@ -181,7 +188,8 @@ def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = N
     by_layer = {row["layer"]: row.get("depth") for row in known["per_layer"]}
     for row in summary["per_layer"]:
         row["depth"] = by_layer.get(row["layer"])
-    return Inspection(bundle.program, costs, parameters, summary)
+    found = outliers_of(bundle.manifest.calibration)
+    return Inspection(bundle.program, costs, parameters, summary, outliers=found)
 
 
 def lower_alone(

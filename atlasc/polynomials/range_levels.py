@@ -28,6 +28,11 @@ def levels_of_ranges(ranges: Sequence[Range]) -> int:
     return sum(map(_levels, ranges))
 
 
+def levels_of_inverse_root(low: float, high: float) -> int:
+    """Levels of a polynomial for 1/sqrt with an error of at most `ERROR` between two values."""
+    return _least("invsqrt", (low, high if high > low else low * (1 + ERROR)))
+
+
 def as_seen(known: Range) -> Range:
     """A range with the ends seen in calibration, without a margin."""
     seen = replace(known, low=known.seen_low, high=known.seen_high)

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from atlasc.calibration.calibrate import OUTLIER_TITLES, outliers_of
 from atlasc.ir.errors import printable
 from atlasc.report import svg
 from atlasc.search.front import Front
@@ -56,6 +57,8 @@ def report_html(
         title=f"{facts['model']['name']} on {facts['target']}",
         leaving=len({violation["input"] for violation in calibration["violations"]}),
         ops=ops,
+        outliers=outliers_of(calibration),
+        outlier_titles=OUTLIER_TITLES,
         layer_chart=Markup(svg.columns(names, series)),
         time_chart=Markup(svg.stacked(times)) if times else "",
         range_chart=Markup(svg.ranges(ranges)),

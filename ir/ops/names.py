@@ -15,6 +15,7 @@ OpName: TypeAlias = Literal[
     "nn.encrypt",
     "nn.embedding",
     "nn.position_ids",
+    "nn.fill_padding",
     "nn.softmax",
     "nn.layer_norm",
     "nn.rms_norm",
@@ -222,6 +223,8 @@ class Attributes(TypedDict, total=False):
     table: Symbol
     # doublings
     times: int
+    # 0: copies of the first kept token; -1: of the last
+    token: int
     # b is given as [..., n, k]
     transpose_b: bool
     # where the sum is accurate; the domain is (−1, 1)

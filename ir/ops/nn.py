@@ -78,6 +78,31 @@ declare("nn.position_ids",
         evaluate=lambda site, ids: position_ids(ids, site.attributes["padding"]))  # fmt: skip
 
 
+def _fill_padding_type(site: Site) -> TensorType:
+    """x [batch, tokens, features] of the client, with a mask [batch, tokens]."""
+    shape = site.shape()
+    require(site.types[0].side == "client", "only the client can fill padding, in the clear")
+    require(len(shape) == 3, f"the operand must be [batch, tokens, features], not {shape}")
+    rules.check_mask(site.types[1], (shape[0], shape[1]))
+    require(site.attributes["token"] in (0, -1), "token must be 0 or -1: the first or the last")
+    return site.types[0]
+
+
+def _fill_padding(site: Site, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A row without a token that the mask keeps stays as it is."""
+    kept, tokens = mask.astype(bool), np.arange(mask.shape[1])
+    backwards = slice(None, None, -1 if site.attributes["token"] else 1)
+    source = tokens[backwards][kept[:, backwards].argmax(axis=1)][:, None]
+    chosen = np.where(kept | ~kept.any(axis=1, keepdims=True), tokens, source)
+    return np.take_along_axis(x, chosen[:, :, None], axis=1)
+
+
+declare("nn.fill_padding", "Tokens that a mask drops become copies of a token that it keeps.",
+        "x mask", _fill_padding_type,
+        A("token", "int", "0: copies of the first kept token; -1: of the last"),
+        evaluate=_fill_padding)  # fmt: skip
+
+
 def _softmax(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     """A query that may see no key (padding on the left, causal) gets weight 0 for all of them."""
     keep = keep_mask(site, scores, mask)

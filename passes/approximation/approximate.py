@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
 from atlasc.ir.scalar_functions import function
-from atlasc.passes.calibration.scale_tokens import adjusted
+from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,

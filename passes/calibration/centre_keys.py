@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from atlasc.calibration.calibrate import read_calibration
+from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import (
     HALVINGS,
     TEMPERATURES,
@@ -27,13 +26,13 @@ from atlasc.calibration.measure import (
     row_sums,
 )
 from atlasc.calibration.ranges import EXP_RANGE, LEAST_MARGIN
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site, Symbol
 from atlasc.ir.ops.masks import keep_mask
 from atlasc.ir.rewriting import Rewriter
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.calibration.calibrated_pass import CalibratedPass, other_model
+from atlasc.passes.framework.pass_base import Report
 
 RIDGE = 1e-4
 """Ridge added to the queries' second moments, as a share of their mean, so that directions in which
@@ -61,7 +60,7 @@ makes the keys."""
 
 
 @dataclass(frozen=True)
-class CentreKeys(Pass):
+class CentreKeys(CalibratedPass):
     """Add to all keys of a head the vector that a calibration chose for it; outputs stay the same.
 
     Attributes:
@@ -69,24 +68,13 @@ class CentreKeys(Pass):
     """
 
     name = "centre-keys"
-    takes = "nn"
-    when = "settings"
-    ranges: str = ""
 
-    def run(self, module: Module, report: Report) -> Module:
-        """Nn module to nn module.
-
-        Raises:
-            AtlasError: the ranges cannot be read, or belong to another module.
-        """
-        if not self.ranges:
-            report.say("no calibration is given")
-            return module
-        shifts = read_calibration(Path(self.ranges)).keys
+    def changed(self, module: Module, calibration: Calibration, report: Report) -> Module:
+        """Nn module to nn module."""
         for op in nonlinear_ops(module):
-            if op.name == "nn.softmax" and op.value.name not in shifts:
+            if op.name == "nn.softmax" and op.value.name not in calibration.keys:
                 report.say(f"{op.location}: the calibration leaves the keys as they are")
-        return with_centred_keys(module, shifts)
+        return with_centred_keys(module, calibration.keys)
 
 
 def with_centred_keys(module: Module, shifts: Shifts) -> Module:
@@ -104,11 +92,7 @@ def with_centred_keys(module: Module, shifts: Shifts) -> Module:
     for name, shift in shifts.items():
         linear = paths[name].linear if name in paths else None
         if linear is None or len(shift) != linear.value.tensor.shape[-1]:
-            raise AtlasError(
-                f"the keys of %{name} cannot be centred",
-                why="the calibration belongs to another model, or to another trace of this model",
-                remedy="calibrate this module",
-            )
+            raise other_model(f"the keys of %{name} cannot be centred")
         weight = linear.attributes["weight"].name
         old = linear.attributes.get("bias", Symbol(f"{weight}.bias"))
         bias = np.asarray(shift) + module.symbols.get(old.name, 0)
@@ -190,12 +174,21 @@ class Moments:
         self.sums = np.zeros((HALVINGS + 1, groups))
         self.sample: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def add(self, queries: np.ndarray, scores: np.ndarray, keep: np.ndarray | None) -> None:
+    def add(
+        self,
+        queries: np.ndarray,
+        scores: np.ndarray,
+        keep: np.ndarray | None,
+        own: np.ndarray | None = None,
+    ) -> None:
         """Add queries [N, H, n, d] and scores [N, H, n, n] of some inputs; `keep` broadcasts to the
-        scores.
+        scores. `own` [N, n] leaves out the queries of padding that copies a token: so many equal
+        rows would outweigh all others.
         """
         least, top, sums = row_sums(scores, keep)
         some = np.isfinite(top)  # a query that sees no key has no row
+        if own is not None:
+            some &= own[:, None, :].astype(bool)
         self.width = max(self.width, float((top - least)[some].max(initial=0.0)))
         logs = (sums[..., 1 : HALVINGS + 2] + sums[..., :1]) * TEMPERATURES
         for head, group in enumerate(self.path.groups):
@@ -247,6 +240,7 @@ def _observe(
     """Evaluate the cleartext model in float32, in chunks, and sum up what the paths need."""
     if not paths:
         return []
+    filled = any(op.name == "nn.fill_padding" for op in module.ops)
     products = {path.scores: path for path in paths}
     moments = {path.softmax: Moments(path) for path in paths}
     queries: dict[KeyPath, np.ndarray] = {}
@@ -256,7 +250,8 @@ def _observe(
             queries[products[op]] = operands[0]
         if op in moments:
             known, keep = moments[op], keep_mask(site, *operands)
-            known.add(queries.pop(known.path).astype(np.float64), operands[0], keep)
+            own = operands[1] if filled and len(operands) > 1 else None
+            known.add(queries.pop(known.path).astype(np.float64), operands[0], keep, own)
 
     interpreter = Interpreter(module, np.float32, override=record)
     count, size = input_count(module, arrays), chunk_size(module)

@@ -14,18 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from atlasc.calibration.calibrate import Calibration, read_calibration
-from atlasc.calibration.measure import chunk_size, input_count, nonlinear_ops
-from atlasc.ir.errors import AtlasError, counted
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Op, Value, family_of
+from atlasc.calibration.calibrate import Calibration
+from atlasc.calibration.streams import Streams, token_norms
+from atlasc.ir.errors import counted
+from atlasc.ir.module import Module
 from atlasc.ir.rewriting import Rewriter
-from atlasc.passes.calibration.centre_keys import with_centred_keys
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.calibration.calibrated_pass import CalibratedPass, other_model
+from atlasc.passes.framework.pass_base import Report
 
 APART = 8.0
 """Least mean square of a token that is multiplied, by the greatest one of the others."""
@@ -43,7 +41,7 @@ Factors = Mapping[str, Sequence[float] | np.ndarray]
 
 
 @dataclass(frozen=True)
-class ScaleTokens(Pass):
+class ScaleTokens(CalibratedPass):
     """Multiply tokens before norms with the factors of a calibration; outputs stay the same.
 
     Attributes:
@@ -51,30 +49,10 @@ class ScaleTokens(Pass):
     """
 
     name = "scale-tokens"
-    takes = "nn"
-    when = "settings"
-    ranges: str = ""
 
-    def run(self, module: Module, report: Report) -> Module:
-        """Nn module to nn module.
-
-        Raises:
-            AtlasError: the ranges cannot be read, or belong to another module.
-        """
-        if not self.ranges:
-            report.say("no calibration is given")
-            return module
-        return with_scaled_tokens(module, read_calibration(Path(self.ranges)).tokens)
-
-
-def adjusted(module: Module, calibration: Calibration) -> Module:
-    """A module with the constants that were added before its calibration: see `centre_keys` and
-    this module.
-
-    Raises:
-        AtlasError: the calibration belongs to another module.
-    """
-    return with_scaled_tokens(with_centred_keys(module, calibration.keys), calibration.tokens)
+    def changed(self, module: Module, calibration: Calibration, report: Report) -> Module:
+        """Nn module to nn module."""
+        return with_scaled_tokens(module, calibration.tokens)
 
 
 def with_scaled_tokens(module: Module, factors: Factors) -> Module:
@@ -85,15 +63,11 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
     Raises:
         AtlasError: the factors belong to another module.
     """
-    norms = {op.value.name: op for op in _norms(module)}
+    norms = {op.value.name: op for op in token_norms(module)}
     factors = {name: one for name, one in factors.items() if f"{name}{SUFFIX}" not in norms}
     for name, one in factors.items():
         if name not in norms or len(one) != norms[name].value.tensor.shape[-2]:
-            raise AtlasError(
-                f"the tokens before %{name} cannot be multiplied",
-                why="the calibration belongs to another model, or to another trace of this model",
-                remedy="calibrate this module",
-            )
+            raise other_model(f"the tokens before %{name} cannot be multiplied")
     if not factors:
         return module
     rewriter = Rewriter(module)
@@ -116,57 +90,31 @@ def with_scaled_tokens(module: Module, factors: Factors) -> Module:
 
 def token_factors(
     module: Module,
-    arrays: Mapping[str, np.ndarray],
+    streams: Streams,
     note: Callable[[str, str], None] = lambda what, details: None,
 ) -> dict[str, np.ndarray]:
     """The factors of the norms that have a token far above the others.
 
     Args:
         module: nn module.
-        arrays: inputs by name, [N, ...].
+        streams: what goes into its norms.
         note: called if one of the first tokens stands out on some inputs alone.
 
     Returns:
         Result name of a norm -> [tokens] factors, powers of two; 1 for a token that stays.
     """
-    norms: dict[Value, list[Op]] = {}
-    for op in _norms(module):
-        norms.setdefault(op.operands[0], []).append(op)
-    mask = next((arrays[op.attributes["name"]] for op in module.inputs
-                 if op.attributes["side"] == "public"), None)  # fmt: skip
-    least: dict[str, np.ndarray] = {}
-    most: dict[str, np.ndarray] = {}
-    keep = np.ones((1, 1), bool)
-
-    def observe(op: Op, values: np.ndarray) -> None:
-        for norm in norms.get(op.result, ()) if op.result is not None else ():
-            variance = norm.name == "nn.layer_norm"
-            centred = values - values.mean(-1, keepdims=True) if variance else values
-            squares, name = np.square(centred).mean(axis=-1), norm.value.name
-            low = np.where(keep, squares, np.inf).min(axis=0)
-            high = np.where(keep, squares, 0.0).max(axis=0)
-            least[name] = np.minimum(least.get(name, np.inf), low)
-            most[name] = np.maximum(most.get(name, 0.0), high)
-
-    if not norms:
-        return {}
-    interpreter, step = Interpreter(module, np.float32), chunk_size(module)
-    count = input_count(module, arrays)
-    for start in range(0, count, step):
-        chunk = {name: array[start : start + step] for name, array in arrays.items()}
-        if mask is not None:
-            keep = mask[start : start + step].astype(bool)
-        interpreter.run(chunk, observe=observe)
-    seen = count if mask is None else mask.astype(bool).sum(axis=0)
-    found, apart = {}, {}
-    for op in _norms(module):
+    kept, found, apart = streams.kept, {}, {}
+    seen = kept.sum(axis=0)
+    for op in token_norms(module):
         name = op.value.name
-        usable = np.isfinite(least[name]) & (seen >= FEWEST_INPUTS)
-        factors = _factors(least[name], most[name], usable, op.attributes["epsilon"])
+        least = np.where(kept, streams.squares[name], np.inf).min(axis=0)
+        most = np.where(kept, streams.squares[name], 0.0).max(axis=0)
+        usable = np.isfinite(least) & (seen >= FEWEST_INPUTS)
+        factors = _factors(least, most, usable, op.attributes["epsilon"])
         if factors is not None:
             found[name] = factors
-        first, later = most[name][:MOST_TOKENS].max(), most[name][MOST_TOKENS:].max(initial=0.0)
-        on_all = least[name][:MOST_TOKENS].max() >= APART * later
+        first, later = most[:MOST_TOKENS].max(), most[MOST_TOKENS:].max(initial=0.0)
+        on_all = least[:MOST_TOKENS].max() >= APART * later
         if factors is None and not on_all and first >= APART * later > 0:
             apart[op.location] = float(first / later)
     if apart:
@@ -197,12 +145,3 @@ def _factors(
         factors[chosen] = np.exp2(np.round(np.log2(np.sqrt(low * high) / middle) / 2))
         return factors
     return None
-
-
-def _norms(module: Module) -> list[Op]:
-    """Norms of whole tokens on encrypted data: [batch, tokens, features]."""
-    return [
-        op
-        for op in nonlinear_ops(module)
-        if family_of(op.name) == "norm" and len(op.value.tensor.shape) == 3
-    ]

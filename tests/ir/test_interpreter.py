@@ -176,7 +176,8 @@ def test_every_op_with_a_meaning_is_tested() -> None:
     # Activations are compared with torch in test_scalar_functions.
     elsewhere = {f"nn.{f}" for f in ACTIVATIONS}
     elsewhere |= {
-        f"nn.{f}" for f in ("encrypt", "embedding", "convolution", "gather", "position_ids")
+        f"nn.{f}"
+        for f in ("encrypt", "embedding", "convolution", "gather", "position_ids", "fill_padding")
     }
     with_meaning = {name for name, op in OPS.items() if op.evaluate is not None}
     assert with_meaning - elsewhere == {case[0] for case in CASES} - elsewhere
@@ -198,6 +199,27 @@ def test_position_ids_count_what_is_not_padding() -> None:
     np.testing.assert_array_equal(seen["nn.position_ids"], wanted.numpy())
     with pytest.raises(AtlasError, match="no id of a vocabulary"):
         module.add("nn.position_ids", [x], {"padding": -1})
+
+
+@pytest.mark.parametrize(("token", "sources"), [(0, [1, 1, 2, 1]), (-1, [2, 1, 2, 2])])
+def test_padding_becomes_copies_of_a_kept_token(token: int, sources: list[int]) -> None:
+    module = Module("m", "nn")
+    x = module.add(
+        "nn.input", [], {"name": "x", "shape": [2, 4, 3], "side": "client", "dtype": "f64"}
+    )
+    mask = module.add(
+        "nn.input", [], {"name": "mask", "shape": [2, 4], "side": "public", "dtype": "i64"}
+    )
+    y = module.add("nn.fill_padding", [x, mask], {"token": token})
+    module.add("nn.output", [module.add("nn.encrypt", [y])], {"name": "y"})
+    given = np.random.default_rng(0).normal(size=(2, 4, 3))
+    found = interpret(module, {"x": given, "mask": np.array([[0, 1, 1, 0], [0, 0, 0, 0]])})["y"]
+    np.testing.assert_array_equal(found[0], given[0, sources])
+    np.testing.assert_array_equal(found[1], given[1])  # no token is kept
+    with pytest.raises(AtlasError, match="first or the last"):
+        module.add("nn.fill_padding", [x, mask], {"token": 1})
+    with pytest.raises(AtlasError, match="only the client"):
+        module.add("nn.fill_padding", [module.add("nn.encrypt", [x]), mask], {"token": 0})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -11,6 +11,7 @@ from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.results import (
     list_held_back,
+    list_outliers,
     print_summary,
     say_of_keys,
     say_of_ranges,
@@ -120,6 +121,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
 
     say_of_ranges(calibration)
     list_held_back(calibration)
+    list_outliers(calibration.outliers)
     settings: dict[str, Any] = bundle.manifest.settings
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
     say(

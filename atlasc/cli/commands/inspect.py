@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from atlasc.api.progress import progress
 from atlasc.cli.output import bar, is_silenced, print_json, print_product, print_table, warn
 from atlasc.cli.parameters import JSON, Model
-from atlasc.cli.results import print_summary, show_timing, warn_of_costs
+from atlasc.cli.results import list_outliers, print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
 from atlasc.targets import DEFAULT
@@ -150,11 +151,13 @@ def inspect(
     modules = module_costs(found.costs, found.parameters) if ops else []
     if as_json:
         extra: dict[str, Any] = {"per_module": modules} if ops else {}
+        extra["outliers"] = [asdict(one) for one in found.outliers]
         if measured is not None:
             extra["timing"] = {"target": measured.target, **measured.summary()}
         print_json({**found.summary, "nominal_ranges": found.nominal, **extra})
         return
     _show(found, modules)
+    list_outliers(found.outliers)
     if measured is not None:
         show_timing(measured)
     if found.nominal:

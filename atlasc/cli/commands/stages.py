@@ -14,6 +14,7 @@ from atlasc.cli.output import print_json, print_product, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.results import (
     list_held_back,
+    list_outliers,
     print_summary,
     say_of_keys,
     say_of_ranges,
@@ -97,6 +98,7 @@ def calibrate(
     print(f"{own} inputs{prefixes}, {margin}")
     say_of_ranges(found)
     list_held_back(found)
+    list_outliers(found.outliers)
 
 
 def lower(

@@ -15,6 +15,7 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 import atlasc
 from atlasc.calibration.calibrate import calibrate, read_calibration
+from atlasc.calibration.streams import streams_of
 from atlasc.compilation.prepare import trace_model
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -65,7 +66,7 @@ def outputs(module: Module, arrays: dict[str, np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("place", [0, 2])
 def test_the_token_that_stands_out_is_found(place: int) -> None:
     module, arrays = traced(decoder()), inputs(place=place)
-    factors = token_factors(module, arrays)
+    factors = token_factors(module, streams_of(module, arrays))
     assert len(factors) == 5  # two norms of each layer, and the last one
     for factor in factors.values():
         others = np.delete(factor, place)
@@ -86,19 +87,20 @@ def test_the_token_that_stands_out_is_found(place: int) -> None:
 
 def test_where_no_token_is_multiplied() -> None:
     arrays = inputs()
-    module = traced(decoder())
+    module, small = traced(decoder()), traced(decoder(times=1.5))
     notes: list[str] = []
 
     def note(what: str, details: str) -> None:
         notes.append(what)
 
-    assert token_factors(module, inputs(count=7), note) == {}  # too few
-    assert token_factors(traced(decoder(times=1.5)), arrays, note) == {}  # it does not stand out
-    assert token_factors(module, arrays, note)
+    few = streams_of(module, inputs(count=7))
+    assert token_factors(module, few, note) == {}  # too few
+    assert token_factors(small, streams_of(small, arrays), note) == {}  # it does not stand out
+    assert token_factors(module, streams_of(module, arrays), note)
     assert notes == []
     some = {name: array.copy() for name, array in arrays.items()}
     some["input_ids"][3] = 5  # one text without the token
-    assert token_factors(module, some, note) == {}
+    assert token_factors(module, streams_of(module, some), note) == {}
     (said,) = notes
     assert said.startswith("before 5 norms one of the first tokens stands out on some inputs alone")
 
@@ -109,7 +111,7 @@ def test_layer_norms_too() -> None:
     model = BertModel(config, add_pooling_layer=False).eval()
     module, arrays = traced(model), inputs()
     arrays["token_type_ids"] = np.zeros_like(arrays["input_ids"])
-    assert token_factors(module, arrays) == {}
+    assert token_factors(module, streams_of(module, arrays)) == {}
     name = next(op.value.name for op in module.ops if op.name == "nn.layer_norm"
                 and op.value.tensor.side == "server")  # fmt: skip
     scaled = with_scaled_tokens(module, {name: np.array([1 / 8, 1, 1, 1, 1, 1])})
@@ -133,7 +135,7 @@ def test_a_program_with_factors_answers_as_the_model(tmp_path: Path) -> None:
 
 def test_the_pass_takes_the_factors_of_a_calibration(tmp_path: Path) -> None:
     module, arrays = traced(decoder()), inputs()
-    factors = token_factors(module, arrays)
+    factors = token_factors(module, streams_of(module, arrays))
     scaled = with_scaled_tokens(module, factors)
     tokens = {name: tuple(one.tolist()) for name, one in factors.items()}
     calibration = replace(calibrate(scaled, arrays), tokens=tokens)
