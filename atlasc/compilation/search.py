@@ -12,8 +12,8 @@ import numpy as np
 
 from atlasc.calibration.measure import blas_threads, nonlinear_ops
 from atlasc.compilation.agreement import measure_of
-from atlasc.compilation.fronts import calibration_digest, model_digest
-from atlasc.compilation.options import CompileOptions, SearchOptions
+from atlasc.compilation.fronts import calibration_digest, model_digest, with_memory
+from atlasc.compilation.options import CompileOptions, SearchOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.steps import Step, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
@@ -108,6 +108,10 @@ def search(
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be validated on all held-back inputs
         front = front.thinned(MOST_POINTS)
+    if pick is None:
+        same = {"target": "sim", "costs": options.costs}
+        own = options if isinstance(options, CompileOptions) else TargetOptions(**same)
+        front = with_memory(front, problem, own, steps)
     if not len(tried.inputs):
         return front
     if pick is not None:

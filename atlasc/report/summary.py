@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
 from atlasc.analyses.observed import program_change
 from atlasc.client.sharing import safe_digits
+from atlasc.compilation.noise_bound import changes
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.approximate import Depth
 from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.program.counting_engine import Counts
+from atlasc.program.function import EngineParameters
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from atlasc.targets.costs import fitted_costs
@@ -34,6 +37,24 @@ def kind_of(op: Op) -> str:
         return "bootstrap"
     part = op.attributes.get("part")
     return str(part) if part else _NAMES.get(op.name, "other")
+
+
+def noise_by_kind(program: Module, parameters: ParameterSet) -> list[dict[str, Any]]:
+    """One row for each kind of op: by how much its errors change an answer, as a share of the
+    answer's size (root mean square), the largest first. Empty without calibration.
+    """
+    variances: dict[str, float] = {}
+    ops = Counter[str]()
+    shape = EngineParameters.of(parameters)
+    for op, variance in changes(program, parameters.noise_model(), shape).items():
+        own = op.name.removeprefix("ckks.")
+        kind = {"input": "encryption", "output": "decryption"}.get(own, kind_of(op))
+        variances[kind] = variances.get(kind, 0.0) + variance
+        ops[kind] += 1
+    return [
+        {"kind": kind, "ops": ops[kind], "change": math.sqrt(variance)}
+        for kind, variance in sorted(variances.items(), key=lambda item: -item[1])
+    ]
 
 
 def program_facts(program: Module, parameters: ParameterSet, depth: Depth) -> dict[str, Any]:

@@ -152,6 +152,7 @@ class Point:
         accuracy: on labelled inputs, the share of right classes, or the correlation of values; None
             if it was not measured.
         exploded_at: where values explode, as "module path: op"; None if they stay finite.
+        memory_bytes: predicted memory of a server that runs the program; None if not predicted.
     """
 
     __pydantic_config__ = STRICT
@@ -166,6 +167,7 @@ class Point:
     agreement: Share | None = None
     accuracy: Annotated[float, Field(ge=-1, le=1)] | None = None
     exploded_at: str | None = None
+    memory_bytes: Count | None = None
 
     def cost(self, kind: Cost) -> float:
         """Depth, levels, or predicted seconds; infinite if the seconds are not known."""
