@@ -17,6 +17,7 @@ from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module, lower_step
+from atlasc.compilation.noise_bound import changes
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
@@ -30,6 +31,7 @@ from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.pipeline import Lowered
+from atlasc.program.function import EngineParameters
 from atlasc.report.polynomials import polynomials
 from atlasc.report.report_page import report_html
 from atlasc.report.summary import noise_by_kind, program_facts
@@ -232,7 +234,8 @@ def write_program(
     # No search times: the same inputs give the same bundle.
     front = None if chosen.front is None else chosen.front.untimed()
     ops = polynomials(module, lowered.poly)
-    noise = noise_by_kind(lowered.program, parameters)
+    shape = EngineParameters.of(parameters)
+    noise = noise_by_kind(changes(lowered.program, parameters.noise_model(), shape))
     files = {"report.html": report_html(facts, front, ops, noise)}
     files |= texts or {}
     if front is not None:

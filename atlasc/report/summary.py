@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from atlasc.analyses.observed import program_change
 from atlasc.client.sharing import safe_digits
-from atlasc.compilation.noise_bound import changes
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.approximate import Depth
 from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.program.counting_engine import Counts
-from atlasc.program.function import EngineParameters
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from atlasc.targets.costs import fitted_costs
@@ -39,14 +38,16 @@ def kind_of(op: Op) -> str:
     return str(part) if part else _NAMES.get(op.name, "other")
 
 
-def noise_by_kind(program: Module, parameters: ParameterSet) -> list[dict[str, Any]]:
+def noise_by_kind(changes: Mapping[Op, float]) -> list[dict[str, Any]]:
     """One row for each kind of op: by how much its errors change an answer, as a share of the
-    answer's size (root mean square), the largest first. Empty without calibration.
+    answer's size (root mean square), the largest first.
+
+    Args:
+        changes: the variance that the errors of each op add, in units of the answer's size.
     """
     variances: dict[str, float] = {}
     ops = Counter[str]()
-    shape = EngineParameters.of(parameters)
-    for op, variance in changes(program, parameters.noise_model(), shape).items():
+    for op, variance in changes.items():
         own = op.name.removeprefix("ckks.")
         kind = {"input": "encryption", "output": "decryption"}.get(own, kind_of(op))
         variances[kind] = variances.get(kind, 0.0) + variance

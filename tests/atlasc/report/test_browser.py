@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import browser as chromium_browser
 import pytest
-from browser import OVERLAPS, SIZES, THEMES, chromium, opened, serious
 from PIL import Image, ImageStat
 from tiny_model import Tiny
 
@@ -24,10 +22,17 @@ from atlasc.report.report_page import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.search.front import Front
 from atlasc.search.points import Point
-
-pytestmark = pytest.mark.skipif(
-    bool(chromium_browser.missing()), reason=chromium_browser.missing() or "there is a browser"
+from tests.atlasc.report.browser import (
+    OVERLAPS,
+    SIZES,
+    THEMES,
+    chromium,
+    missing,
+    opened,
+    serious,
 )
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is a browser")
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
 POINTS = 30
 FRONT = Front(
