@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from atlasc.ir.errors import printable
-from atlasc.report.words import percent, unit_of
+from atlasc.report.words import UNIT_WORDS, percent, unit_of
 from atlasc.search.front import Front
 from atlasc.search.points import Point
 
@@ -95,8 +95,7 @@ def cost_axis(front: Front, costs: Sequence[float]) -> tuple[Axis, float]:
         words = "Levels of the blocks" if front.cost == "levels" else "Depth of the blocks"
         return linear_axis(words, costs, lambda value: f"{value:g}"), 1.0
     unit, size = unit_of(max(costs))
-    words = {"s": "seconds", "min": "minutes", "h": "hours"}.get(unit, unit)
-    title = f"Predicted time of one answer ({words})"
+    title = f"Predicted time of one answer ({UNIT_WORDS.get(unit, unit)})"
     return linear_axis(title, [c / size for c in costs], lambda value: f"{value:g}"), size
 
 

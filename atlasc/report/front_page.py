@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from atlasc.report.charts import error_chart, quality_chart
 from atlasc.report.pages import page
-from atlasc.report.words import duration, gib, layers_in_words, percent, share
+from atlasc.report.words import (
+    UNIT_WORDS,
+    duration,
+    gib,
+    layers_in_words,
+    percent,
+    share,
+    unit_of,
+)
 from atlasc.search.front import Front
 from atlasc.search.points import Point
 from atlasc.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
@@ -98,6 +106,7 @@ def front_html(front: Front, accurate: float = 0.0, command: Sequence[str] = ())
         front=front,
         facts=facts,
         timed=front.cost == "latency",
+        unit=_unit(front),
         memory=any(point.memory_bytes is not None for point in front.points),
         points=rows,
         expert=None if front.expert is None else _row(-1, front.expert, front, ()),
@@ -131,6 +140,13 @@ def _row(index: int, point: Point, front: Front, command: Sequence[str]) -> Row:
     )
 
 
+def _unit(front: Front) -> tuple[str, float]:
+    """The word for the unit of the table's times, and its seconds."""
+    known = [point.seconds for point in front.points if point.seconds is not None]
+    unit, size = unit_of(min(known, default=0.0))
+    return UNIT_WORDS.get(unit, unit), size
+
+
 def _within(rows: Sequence[Row], seconds: float) -> Row | None:
     """The most accurate trusted point within a time; the page's script finds it in the same way."""
     fast = [row for row in rows if row.trusted and row.point.cost("latency") <= seconds]
@@ -141,9 +157,13 @@ def _minute_reason(rows: Sequence[Row], minute: Row | None) -> str:
     if minute is not None:
         return f"The most accurate point within the limit: {duration(minute.point.seconds)}."
     fast = [row for row in rows if row.point.cost("latency") <= MINUTE]
+    first = "Every point takes longer."
     if fast:
-        return f"The answers of all {len(fast)} points within the limit are not the model's."
-    return "Every point takes longer."
+        first = f"The points within the limit ({len(fast)}) give other answers than the model."
+    safe = [row.point.seconds for row in rows if row.trusted and row.point.seconds is not None]
+    if not safe:
+        return first
+    return f"{first} The fastest point with the model's answers takes {duration(min(safe))}."
 
 
 def _reason(row: Row, front: Front, accurate: float) -> str:

@@ -21,6 +21,7 @@ from atlasc.search.points import Settings
 
 UNITS = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 """Units of a duration, and their seconds."""
+UNIT_WORDS = {"s": "seconds", "min": "minutes", "h": "hours"}
 
 
 def unit_of(seconds: float) -> tuple[str, float]:

@@ -44,22 +44,26 @@ for (const button of all("[data-copy]"))
     }
   });
 
+function least(radios, figure) {
+  const known = (radio) => Number(radio.dataset[figure]);
+  return radios.reduce((one, other) => (one && known(one) <= known(other) ? one : other), null);
+}
+
 function within() {
   const limit = document.getElementById("limit").valueAsNumber;
   const fast = radios.filter((radio) => Number(radio.dataset.seconds) <= limit);
-  const safe = fast.filter((radio) => radio.dataset.trusted === "1");
-  const best = safe.reduce(
-    (one, other) => (one && Number(one.dataset.error) <= Number(other.dataset.error) ? one : other),
-    null,
-  );
-  const name = best ? Number(best.value) + 1 : 0;
-  const line = best && document.querySelector(`tr[data-point="${best.value}"]`);
-  document.querySelector("#within strong").textContent = best ? "Point " + name : "No point";
+  const safe = radios.filter((radio) => radio.dataset.trusted === "1");
+  const best = least(safe.filter((radio) => fast.includes(radio)), "error");
+  const fastest = least(safe, "seconds");
+  document.querySelector("#within strong").textContent = best
+    ? `Point ${Number(best.value) + 1}`
+    : "No point";
   document.getElementById("within-why").textContent = best
-    ? `The most accurate point within the limit: ${line.cells[1].textContent}.`
-    : fast.length
-      ? `The answers of all ${fast.length} points within the limit are not the model's.`
-      : "Every point takes longer.";
+    ? `The most accurate point within the limit: ${best.dataset.time}.`
+    : (fast.length
+        ? `The points within the limit (${fast.length}) give other answers than the model.`
+        : "Every point takes longer.") +
+      (fastest ? ` The fastest point with the model's answers takes ${fastest.dataset.time}.` : "");
   const show = document.getElementById("within-show");
   show.hidden = !best;
   if (best) show.dataset.choose = best.value;

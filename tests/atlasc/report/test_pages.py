@@ -97,7 +97,9 @@ def test_a_front_of_seconds_has_axes_in_seconds_memory_and_prices() -> None:
     slow = tuple(replace(point, seconds=70.0) for point in points)
     assert "Every point takes longer." in front_html(replace(front, points=slow))
     fast = replace(points[0], seconds=70.0, unsafe=0), replace(points[1], seconds=8.0, unsafe=1)
-    assert "The answers of all 1 points" in front_html(replace(front, points=fast))
+    slower = front_html(replace(front, points=fast))
+    assert "The points within the limit (1) give other answers than the model." in slower
+    assert "The fastest point with the model&#39;s answers takes 70 s." in slower
 
 
 def test_nothing_is_recommended_where_no_answers_are_the_models() -> None:
