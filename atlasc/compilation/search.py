@@ -107,11 +107,8 @@ def search(
     labelled = int(np.isfinite(tried.labels).sum())
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be validated on all held-back inputs
-        front = front.thinned(MOST_POINTS)
-    if pick is None:
-        same = {"target": "sim", "costs": options.costs}
-        own = options if isinstance(options, CompileOptions) else TargetOptions(**same)
-        front = with_memory(front, problem, own, steps)
+        own = TargetOptions(target="sim", costs=options.costs)
+        front = with_memory(front.thinned(MOST_POINTS), problem, own, steps)
     if not len(tried.inputs):
         return front
     if pick is not None:
