@@ -215,6 +215,8 @@ def test_what_a_user_must_know_stands_above_all(front: Front, note: str) -> None
 
 
 def test_it_says_that_points_were_not_tried() -> None:
+    alone = front_html(replace(FRONT, points=FRONT.points[2:]))
+    assert "Recommended, but not tried on held-back inputs" in alone
     assert "Only points that have a held-back error were tried" in front_html(FRONT)
     assert "were tried" not in front_html(replace(FRONT, points=FRONT.points[:2]))
 
