@@ -17,13 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from atlasc.api.errors import as_atlas_error
 from atlasc.api.progress import hidden
 from atlasc.ir.errors import printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 PIPE_WIDTH = 180
 """Columns of a table that is printed to a file or a pipe."""
@@ -70,24 +73,64 @@ def print_table(
 ) -> None:
     """Print a table: numbers aligned to the right, floats with four digits, None as a dash.
 
-    Control characters are spelled out, except in a rich ``Text``.
+    A table that is wider than the terminal is printed in parts, one below the other; each part
+    begins with the first column. Control characters are spelled out, except in a rich ``Text``.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     body = [list(row) for row in rows]
-    table = Table(title=Text(printable(title)) if title else None, title_justify="left")
-    for index, column in enumerate(columns):
-        values = [row[index] for row in body if row[index] is not None]
-        numeric = bool(values) and all(isinstance(value, Real) for value in values)
-        table.add_column(
-            Text(printable(column)), justify="right" if numeric else "left", overflow="fold"
-        )
-    for row in body:
-        table.add_row(*(v if isinstance(v, Text) else Text(printable(_cell(v))) for v in row))
+    shown = [[v if isinstance(v, Text) else Text(printable(_cell(v))) for v in row] for row in body]
+    heads = [Text(printable(column)) for column in columns]
     # A pipe has no width, so nothing is folded there.
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    widths = [_width(head, [row[at] for row in shown]) for at, head in enumerate(heads)]
+    for number, part in enumerate(_parts(widths, console.width)):
+        named = Text(printable(title)) if title and number == 0 else None
+        table = Table(title=named, title_justify="left")
+        wide = [max(widths[at], heads[at].cell_len) for at in range(len(heads))]
+        # Where whole heads do not fit they are broken; where that is not enough, cells are folded.
+        broken = _total(widths, part) <= console.width < _total(wide, part)
+        for at in part:
+            values = [row[at] for row in body if row[at] is not None]
+            numeric = bool(values) and all(isinstance(value, Real) for value in values)
+            table.add_column(
+                heads[at],
+                justify="right" if numeric else "left",
+                overflow="fold",
+                width=widths[at] if broken else None,
+            )
+        for row in shown:
+            table.add_row(*(row[at] for at in part))
+        console.print(table)
+
+
+def _width(head: Text, cells: Sequence[Text]) -> int:
+    """Columns of the terminal that a column needs: heads are broken between words, cells are
+    not.
+    """
+    from rich.cells import cell_len
+
+    words = head.plain.split()
+    lines = [line for cell in cells for line in cell.plain.split("\n")]
+    return max(map(cell_len, [*words, *lines]), default=0)
+
+
+def _total(widths: Sequence[int], part: Sequence[int]) -> int:
+    # Each column has a space on both sides and a line; one more line closes the table.
+    return sum(widths[at] + 3 for at in part) + 1
+
+
+def _parts(widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """The numbers of the columns of each part of a table, for a terminal of ``room`` columns."""
+    part = [0]
+    for at in range(1, len(widths)):
+        if len(part) > 1 and _total(widths, [*part, at]) > room:
+            yield part
+            part = [0]
+        part.append(at)
+    yield part
 
 
 def say(text: str) -> None:

@@ -8,6 +8,7 @@ from atlasc.compilation.declared import HEADS, choose, flag, given
 from atlasc.compilation.options import (
     WORKERS,
     CompileOptions,
+    LimitOptions,
     SearchOptions,
     TargetOptions,
 )
@@ -103,6 +104,12 @@ def check_target(options: TargetOptions) -> None:
 def _refuse_contradictions(options: CompileOptions) -> None:
     """Raise AtlasError for options that a recipe or a saved front would silently ignore."""
     recipe, front = options.recipe is not None, options.front is not None
+    if options.point is not None:
+        if not front:
+            raise AtlasError("--point needs --front", remedy="add the folder of the front")
+        for name in given(options, LimitOptions):
+            if name != "unsafe_at_most":
+                raise _excluding("--point", flag(name), "a named point is taken as it is")
     if recipe and front:
         raise _excluding("--recipe", "--front")
     if not recipe and not front:

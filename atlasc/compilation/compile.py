@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +10,6 @@ import numpy as np
 
 from atlasc.bundle.folder import STEP, Bundle, load_bundle, write_bundle
 from atlasc.calibration.calibrate import Calibration
-from atlasc.calibration.measure import nonlinear_ops
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import verdicts
@@ -25,6 +22,7 @@ from atlasc.compilation.lowering import (
     lower_module,
     lower_step,
 )
+from atlasc.compilation.noise_bound import changes
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
@@ -36,9 +34,10 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.pipeline import Lowered
-from atlasc.polynomials.description import carried_by
-from atlasc.report.pages import report_html
-from atlasc.report.summary import program_facts
+from atlasc.program.function import EngineParameters
+from atlasc.report.polynomials import polynomials
+from atlasc.report.report_page import report_html
+from atlasc.report.summary import noise_by_kind, program_facts
 from atlasc.search.front import Front
 from atlasc.search.points import Point
 from atlasc.search.strategies import DEFAULT, find_strategy
@@ -231,7 +230,10 @@ def write_program(
     }
     # No search times: the same inputs give the same bundle.
     front = None if chosen.front is None else chosen.front.untimed()
-    files = {"report.html": report_html(facts, front, polynomials(module, lowered.poly))}
+    ops = polynomials(module, lowered.poly)
+    shape = EngineParameters.of(parameters)
+    noise = noise_by_kind(changes(lowered.program, parameters.noise_model(), shape))
+    files = {"report.html": report_html(facts, front, ops, noise)}
     files |= texts or {}
     if front is not None:
         files |= front_files(front)
@@ -339,47 +341,3 @@ def _by_recipe(
     if measure != "tokens":
         del figures["mean_error"]  # it is the error
     return Chosen(module, {"recipe": recipe, **figures, "variation": varying})
-
-
-def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
-    """One row for each nonlinear op: its `OpDepth`, and as texts its settings, the degrees that are
-    evaluated, and the basis of its ranges.
-
-    Args:
-        module: nn module with approximations.
-        poly: the poly module that ``module`` was expanded to.
-    """
-    bases: dict[tuple[str, str], Counter[str]] = {}
-    degrees: dict[tuple[str, str], list[int]] = {}
-    for op in poly.ops:
-        if op.name == "poly.chebyshev":
-            place = f"nn.{op.attributes['part']}", op.location
-            terms = op.site(poly.symbols).constant_shape("coefficients")[-1]
-            degrees.setdefault(place, []).append(terms - 1)
-            if "basis" in op.attributes:
-                bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
-    settings: dict[tuple[str, str], str] = {
-        (op.name, op.location): ", ".join(
-            f"{name} {_short(value)}" for name, value in carried_by(op).entries().items()
-        )
-        for op in nonlinear_ops(module)
-    }
-    return [
-        {
-            **asdict(op),
-            "settings": settings[op.op, op.location],
-            "evaluated": ", ".join(map(str, degrees.get((op.op, op.location), []))),
-            "bases": ", ".join(
-                f"{count} {basis}" for basis, count in bases.get((op.op, op.location), {}).items()
-            ),
-        }
-        for op in depth_of(module).ops
-    ]
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return f"({', '.join(_short(item) for item in value)})"
-    if isinstance(value, np.ndarray):
-        return f"{'x'.join(map(str, value.shape))} numbers"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -9,22 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from atlasc.calibration.calibrate import MAX_CALIBRATION, Calibration, read_calibration
 from atlasc.calibration.measure import nonlinear_ops
-from atlasc.compilation.options import MAX_ERROR
+from atlasc.compilation.lowering import lower_module, memory_of
+from atlasc.compilation.options import MAX_ERROR, TargetOptions
+from atlasc.compilation.steps import Steps, silent
 from atlasc.files import new_folder, require_file_place, write_text
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import symbols_in
-from atlasc.report.pages import front_html
+from atlasc.passes.approximation.approximate import with_approximations
+from atlasc.report.front_page import front_html
 from atlasc.search.front import Front
 from atlasc.search.journal import MAX_JOURNAL, journal_beside
+from atlasc.search.points import Point, Settings
+from atlasc.search.search_problem import SearchProblem
+from atlasc.targets.costs import fitted_costs
+from atlasc.targets.parameters import ParameterSet
 
 FRONT, CALIBRATION = "front.json", "calibration.json"
 EVALUATIONS = "evaluations.jsonl"
@@ -85,12 +93,59 @@ def load_front(path: Path) -> SavedFront:
     return SavedFront(path, front, calibration)
 
 
-def front_files(front: Front) -> dict[str, str]:
-    """File name -> text of each file that shows a front."""
+def front_files(front: Front, command: Sequence[str] = ()) -> dict[str, str]:
+    """File name -> text of each file that shows a front.
+
+    ``command`` is the beginning of a command that compiles one of its points.
+    """
+    accurate = MAX_ERROR[front.measure] * front.variation
     return {
         FRONT: json.dumps(front.to_dict(), indent=1) + "\n",
-        "front.html": front_html(front, MAX_ERROR[front.measure] * front.variation),
+        "front.html": front_html(front, accurate, command),
     }
+
+
+def with_memory(
+    front: Front, problem: SearchProblem, options: TargetOptions, steps: Steps = silent
+) -> Front:
+    """The front with the predicted memory of each point, and the machine of the predicted times.
+
+    Programs of the same parameters and packing take about the same memory. So the dearest point of
+    each of these groups is lowered, and its memory stands for the group.
+    """
+    model, objective = problem.latency_model, problem.objective()
+    if model is None:
+        return front
+    points = [*front.points, *([] if front.expert is None else [front.expert])]
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        approximations = objective.approximations(point.settings)
+        _, packed = model.fastest(approximations)
+        key = f"{model.packings.index(packed)} {packed.parameters(approximations)}"
+        groups.setdefault(key, []).append(point)
+    known, machine = dict[Settings, int](), None
+    with steps("predicting memory", len(groups)) as step:
+        for group in groups.values():
+            dearest = max(group, key=lambda point: point.cost("latency"))
+            approximations = objective.approximations(dearest.settings)
+            module = with_approximations(problem.module, dict(approximations))
+            lowered = lower_module(module, None, options, fastest=True)
+            parameters = cast(ParameterSet, lowered.parameters)
+            size = sum(memory_of(lowered.program, parameters).values())
+            known |= {point.settings: size for point in group}
+            table = fitted_costs(parameters)
+            machine = machine if table is None else str(table.table.machine)
+            step()
+
+    def sized(point: Point) -> Point:
+        return replace(point, memory_bytes=known[point.settings])
+
+    return replace(
+        front,
+        points=tuple(map(sized, front.points)),
+        expert=None if front.expert is None else sized(front.expert),
+        facts={**front.facts, **({} if machine is None else {"machine": machine})},
+    )
 
 
 def calibration_digest(calibration: Calibration) -> str:
@@ -187,10 +242,18 @@ def keeping(journal: Path | None, output: Path) -> Iterator[dict[str, str]]:
     _ranges_beside(journal).unlink(missing_ok=True)
 
 
-def save_front(output: Path, front: Front, calibration: Calibration, journal: Path | None) -> None:
-    """Write a front, its pictures, its calibration and its evaluations to a new folder."""
+def save_front(
+    output: Path,
+    front: Front,
+    calibration: Calibration,
+    journal: Path | None,
+    command: Sequence[str] = (),
+) -> None:
+    """Write a front, its pictures, its calibration and its evaluations to a new folder; for the
+    ``command`` see `front_files`.
+    """
     with keeping(journal, output) as kept, new_folder(output) as draft:
         front.plot(draft / "front.png")
         ranges = json.dumps(calibration.to_dict(), indent=1) + "\n"
-        for name, text in {**front_files(front), CALIBRATION: ranges, **kept}.items():
+        for name, text in {**front_files(front, command), CALIBRATION: ranges, **kept}.items():
             (draft / name).write_text(text, encoding="utf-8")

@@ -209,7 +209,7 @@ def _excess(lowered: Lowered) -> int:
     parameters, room = cast(ParameterSet, lowered.parameters), machine_bytes()
     if parameters.device or room is None:
         return 0
-    return sum(_memory(lowered.program, parameters).values()) - int(SHARE * room)
+    return sum(memory_of(lowered.program, parameters).values()) - int(SHARE * room)
 
 
 def each_pass(step: Step) -> AfterEach:
@@ -253,7 +253,7 @@ def plan_keys(
         unlimited = key_memory is None or math.isinf(key_memory)
         return _planned(program, parameters, None if unlimited else int(key_memory or 0))
     full, room = _planned(program, parameters, None), machine_bytes()
-    parts = _memory(full, parameters)
+    parts = memory_of(full, parameters)
     over = 0 if room is None else sum(parts.values()) - int(SHARE * room)
     if over <= 0 or over > parts["rotation_keys"]:
         return full
@@ -278,7 +278,8 @@ def _without_plan(program: Module) -> dict[str, Any]:
     return {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
 
 
-def _memory(program: Module, parameters: ParameterSet) -> dict[str, int]:
+def memory_of(program: Module, parameters: ParameterSet) -> dict[str, int]:
+    """Purpose -> bytes of peak memory of a program."""
     costs = program_costs(program)
     return memory_parts(costs.total, parameters, costs)
 
@@ -290,7 +291,7 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
         AtlasError: even the smallest plan of keys does not fit; the error names the least memory.
     """
     planned = _planned(program, parameters, None)
-    parts = _memory(planned, parameters)
+    parts = memory_of(planned, parameters)
     for _ in range(ROUNDS):
         over = sum(parts.values()) - room
         if over <= 0:
@@ -300,9 +301,9 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
             planned = _planned(program, parameters, max(budget, 0))
         except AtlasError:
             break
-        parts = _memory(planned, parameters)
+        parts = memory_of(planned, parameters)
     planned = _smallest(program, parameters)
-    least = _memory(planned, parameters)
+    least = memory_of(planned, parameters)
     needed = sum(least.values())
     if needed <= room:
         return planned

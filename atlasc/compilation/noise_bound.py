@@ -75,17 +75,25 @@ def with_noise(program: Module, noise: NoiseModel, shape: EngineParameters) -> M
 
 def program_change(program: Module, noise: NoiseModel, shape: EngineParameters) -> float:
     """Change of the outputs by all errors: root mean square, as a share of the outputs' size."""
+    return math.sqrt(sum(changes(program, noise, shape).values()))
+
+
+def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict[Op, float]:
+    """For each op, the variance that its errors add to the outputs, in units of the outputs' size;
+    empty without calibration.
+    """
     if not any("noise_gain" in op.attributes for op in program.ops):
-        return 0.0
+        return {}
     gains: dict[Value, float] = {}
     functions, noises = dict(Functions(program, shape).calls()), OpNoises(program, noise)
-    total = real = 0.0
+    found: dict[Op, float] = {}
     for op in program.ops:
         if op.result is None or not op.result.encrypted:
             continue
         encrypted = [v for v in op.operands if v.encrypted]
         inherited = max((gains[value] for value in encrypted), default=0.0)
         gain = gains[op.result] = op.attributes.get("noise_gain", inherited)
+        total = real = 0.0
         if op.name == "ckks.input":
             total += (noise.fresh * gain) ** 2
         elif op.name == "ckks.bootstrap":
@@ -99,9 +107,10 @@ def program_change(program: Module, noise: NoiseModel, shape: EngineParameters) 
             owed = noise.rescale**2 if op.levels(program.symbols) else 0.0
             total += (owed + added.before) * sum(gains[value] ** 2 for value in encrypted)
             total += added.after * gain**2
-    # Before decryption there is one more rescale.
-    total += noise.rescale**2 * sum(gains[op.operands[0]] ** 2 for op in program.outputs)
-    return math.sqrt(2 * total + real)
+        found[op] = 2 * total + real
+    for op in program.outputs:  # before decryption there is one more rescale
+        found[op] = 2 * (noise.rescale * gains[op.operands[0]]) ** 2
+    return found
 
 
 def _of_chebyshev(program: Module, op: Op, noise: NoiseModel) -> float:

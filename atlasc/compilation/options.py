@@ -323,18 +323,15 @@ class LimitOptions(Options):
         return MAX_ERROR[measure] * variation if self.limits == Wanted() else self.max_error
 
     def pick(self, front: Front) -> Point:
-        """The point of a front within the limits; without limits, if none is accurate enough, the
-        most accurate point.
+        """The point of a front within the limits; without limits the recommended one.
 
         Raises:
             AtlasError: no point is within the limits, or the front is empty.
         """
-        from atlasc.search.front import Wanted
-
-        wanted, tolerated = self.wanted(front), int(self.tolerated * front.held_back)
-        if self.limits == Wanted() and not any(map(wanted.allows, front.points)):
-            wanted = Wanted(levels=max((point.levels for point in front.points), default=1))
-        return front.pick(wanted, tolerated)
+        aim, tolerated = self.wanted(front), int(self.tolerated * front.held_back)
+        if aim == self.limits:
+            return front.pick(aim, tolerated)
+        return front.recommended(aim.error or 0.0, tolerated)
 
 
 @documented
@@ -373,6 +370,7 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
         "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
     )
     front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
+    point: int | None = option("Take this point of --front, by its number.", minimum=1)
     generate: bool = switch("Also compile the step of a decoder, for atlasc generate.")
     head: str | None = option(
         "Who computes a step's head over the vocabulary [default: client if its matrix is the "
@@ -390,6 +388,10 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
             return "levels"
         predicted = self.max_seconds is not None or find_target(self.target).has_costs(self.costs)
         return "latency" if predicted else "levels"
+
+    def pick(self, front: Front) -> Point:
+        """The point that was named, otherwise the one within the limits."""
+        return super().pick(front) if self.point is None else front.numbered(self.point)
 
 
 @documented

@@ -12,8 +12,8 @@ import numpy as np
 
 from atlasc.calibration.measure import blas_threads, nonlinear_ops
 from atlasc.compilation.agreement import measure_of
-from atlasc.compilation.fronts import calibration_digest, model_digest
-from atlasc.compilation.options import CompileOptions, SearchOptions
+from atlasc.compilation.fronts import calibration_digest, model_digest, with_memory
+from atlasc.compilation.options import CompileOptions, SearchOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.steps import Note, Step, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError, counted
@@ -112,7 +112,8 @@ def search(
     labelled = int(np.isfinite(tried.labels).sum())
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be validated on all held-back inputs
-        front = front.thinned(MOST_POINTS)
+        own = TargetOptions(target="sim", costs=options.costs)
+        front = with_memory(front.thinned(MOST_POINTS), problem, own, steps)
     if not len(tried.inputs):
         return front
     if pick is not None:

@@ -52,6 +52,8 @@ FAMILIES = {
 }
 Note = Callable[[str, str], object]
 _GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
+_TEMPORARY = re.compile(r"te?mp|tmp[a-z0-9_]{8}|tmp\.\w+|atlasc-model-\w+")
+"""Names of folders that hold a model for a while: those of Python's tempfile, and of mktemp."""
 
 
 @dataclass
@@ -85,11 +87,14 @@ class LoadedModel:
     @property
     def name(self) -> str:
         """The model's own name: that of its folder or file. If this name is a general one
-        (``model``, a commit of the HuggingFace cache), the name of a folder above it."""
+        (``model``, a commit of the HuggingFace cache), the name of a folder above it. In a
+        temporary folder the name is that of the model's class."""
         path = self.source.absolute()
         first = path.name if path.is_dir() else path.stem
         for part in (first, *reversed(path.parent.parts[-3:])):
             own = part.rpartition("--")[2] if part.startswith("models--") else part
+            if _TEMPORARY.fullmatch(own):
+                return "model" if self.config is None else type(self.module).__name__
             if not _GENERAL_NAME.fullmatch(own):
                 return own
         return "model"

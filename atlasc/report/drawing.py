@@ -6,8 +6,8 @@ ops stays readable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import networkx
@@ -18,7 +18,11 @@ from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, times
 from atlasc.targets.costs import measured_costs
 from atlasc.targets.parameters import ParameterSet
 
-BOX, HEIGHT, GAP, MARGIN = 250.0, 46.0, 26.0, 24.0
+HEIGHT, GAP, MARGIN = 46.0, 26.0, 24.0
+LETTER = 7.0
+"""Width of a letter, in pixels: an upper bound on the mean in a bold line of text."""
+LONGEST = 40
+"""Letters of a box's title; of a longer name the end is shown."""
 TIMES = 700.0
 """Least width of the bars of time, in pixels."""
 TIP = (
@@ -46,28 +50,74 @@ def draw_program(
     inside = networkx.DiGraph()
     if first is not None:
         inside = _boxes(program, {op: _module_name(op, first) for op in program.ops})
-    left = total = MARGIN + BOX + 3 * MARGIN
+    primitive_costs = None if parameters is None else measured_costs(parameters)
+    for part in (whole, inside):
+        for box, known in part.nodes.items():
+            known["label"] = _label(box[0], known["ops"], costs, primitive_costs)
+    labels = [known["label"] for part in (whole, inside) for known in part.nodes.values()]
+    width = max((label.width for label in labels), default=0.0)
+    title = f"@{program.name}: layers"
+    left = total = MARGIN + max(_wide(whole, width), LETTER * len(title)) + 2 * MARGIN
     if inside:
-        columns = max(column for _, column in inside.nodes.data("column")) + 1
-        left += MARGIN
-        total = left + columns * (BOX + MARGIN) + MARGIN
+        total = left + _wide(inside, width) + MARGIN
     ranks = [rank for part in (whole, inside) for _, rank in part.nodes.data("rank")]
     end = 40 + (max(ranks) + 1) * (HEIGHT + GAP)
     rows = [] if summary is None else times(summary)
     drawing = Drawing(max(total, TIMES) if rows else total, end + MARGIN)
     drawing.shapes.append(ElementTree.fromstring(TIP))
     drawing.add("rect", width="100%", height="100%", fill="white")
-    drawing.text(MARGIN, 24, f"@{program.name}: layers", font_weight="bold")
-    primitive_costs = None if parameters is None else measured_costs(parameters)
-    _draw(drawing, whole, costs, primitive_costs, MARGIN)
+    drawing.text(MARGIN, 24, title, font_weight="bold")
+    _draw(drawing, whole, MARGIN, width)
     if inside:
         drawing.text(left, 24, f"layer {first}: modules", font_weight="bold")
-        _draw(drawing, inside, costs, primitive_costs, left)
+        _draw(drawing, inside, left, width)
     if rows and summary is not None:
         title = f"predicted seconds on {summary['machine']}"
         drawing.text(MARGIN, end + 8, title, font_weight="bold")
         drawing.height = shares(drawing, MARGIN, end + 20, rows) + 28
     return drawing.render(f"the program @{program.name}, {len(program.ops)} ops")
+
+
+def _wide(boxes: networkx.DiGraph, width: float) -> float:
+    columns = 1 + max((column for _, column in boxes.nodes.data("column")), default=0)
+    return columns * (width + MARGIN)
+
+
+class _Label(NamedTuple):
+    """The four texts in the corners of a box, and whether there are bootstraps in it."""
+
+    title: str
+    level: str
+    facts: str
+    seconds: str
+    bootstraps: bool
+
+    @property
+    def width(self) -> float:
+        """Width of a box in which no two of the texts meet, in pixels."""
+        lines = (self.title, self.level), (self.facts, self.seconds)
+        return 30 + LETTER * max(len(left) + len(right) for left, right in lines)
+
+
+def _label(
+    name: str, ops: Sequence[Op], costs: ProgramCosts, primitive_costs: PrimitiveCosts | None
+) -> _Label:
+    counts = merged(costs.per_op[op] for op in ops if op in costs.per_op)
+    facts = [_count(len(ops), "op")]
+    if counts.key_switches:
+        facts.append(_count(counts.key_switches, "key switch", "es"))
+    if counts.bootstraps:
+        facts.append(_count(counts.bootstraps, "bootstrap"))
+    levels = [getattr(op.result.type, "level", None) for op in ops if op.result is not None]
+    known = [level for level in levels if level is not None]
+    timed = primitive_costs is not None and counts.primitives
+    return _Label(
+        name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}",
+        f"level {known[-1]}" if known else "",
+        ", ".join(facts),
+        f"{counts.seconds(primitive_costs):.2g} s" if timed and primitive_costs else "",
+        bool(counts.bootstraps),
+    )
 
 
 def _layer_name(op: Op) -> str:
@@ -120,23 +170,17 @@ def _boxes(program: Module, names: Mapping[Op, str | None]) -> networkx.DiGraph:
     return boxes
 
 
-def _draw(
-    drawing: Drawing,
-    boxes: networkx.DiGraph,
-    costs: ProgramCosts,
-    primitive_costs: PrimitiveCosts | None,
-    left: float,
-) -> None:
+def _draw(drawing: Drawing, boxes: networkx.DiGraph, left: float, width: float) -> None:
     corner = {
-        box: (left + known["column"] * (BOX + MARGIN), 40 + known["rank"] * (HEIGHT + GAP))
+        box: (left + known["column"] * (width + MARGIN), 40 + known["rank"] * (HEIGHT + GAP))
         for box, known in boxes.nodes.items()
     }
     for source, box in boxes.edges:
         (from_x, from_y), (x, y) = corner[source], corner[box]
         bend = 0.0
         if y - from_y > HEIGHT + GAP and from_x == x:
-            bend = -(BOX / 2 + 14)  # around the boxes in between
-        start, end = from_x + BOX / 2, x + BOX / 2
+            bend = -(width / 2 + 14)  # around the boxes in between
+        start, end = from_x + width / 2, x + width / 2
         drawing.add(
             "path",
             d=f"M{start:.0f} {from_y + HEIGHT:.0f}C{start + bend:.0f} "
@@ -147,25 +191,14 @@ def _draw(
             marker_end="url(#tip)",
         )
     for box, (x, y) in corner.items():
-        ops: list[Op] = boxes.nodes[box]["ops"]
-        counts = merged(costs.per_op[op] for op in ops if op in costs.per_op)
-        edge, fill = (ORANGE, "#fdf0e3") if counts.bootstraps else (BLUE, "#f3f6f9")
-        drawing.rect(x, y, BOX, HEIGHT, fill, rx=6, stroke=edge)
-        title = box[0] if len(box[0]) <= 28 else f"…{box[0][-27:]}"
-        drawing.text(x + 10, y + 18, title, font_weight="600")
-        facts = [_count(len(ops), "op")]
-        if counts.key_switches:
-            facts.append(f"{counts.key_switches:,} key switches")
-        if counts.bootstraps:
-            facts.append(_count(counts.bootstraps, "bootstrap"))
-        drawing.text(x + 10, y + 35, ", ".join(facts), fill="#667")
-        if primitive_costs is not None and counts.primitives:
-            seconds = f"{counts.seconds(primitive_costs):.2g} s"
-            drawing.text(x + BOX - 8, y + 35, seconds, "end", "#667")
-        levels = [getattr(op.result.type, "level", None) for op in ops if op.result is not None]
-        if known := [level for level in levels if level is not None]:
-            drawing.text(x + BOX - 8, y + 18, f"level {known[-1]}", "end", "#667")
+        label: _Label = boxes.nodes[box]["label"]
+        edge, fill = (ORANGE, "#fdf0e3") if label.bootstraps else (BLUE, "#f3f6f9")
+        drawing.rect(x, y, width, HEIGHT, fill, rx=6, stroke=edge)
+        drawing.text(x + 10, y + 18, label.title, font_weight="600")
+        drawing.text(x + 10, y + 35, label.facts, fill="#556")
+        drawing.text(x + width - 8, y + 18, label.level, "end", "#556")
+        drawing.text(x + width - 8, y + 35, label.seconds, "end", "#556")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

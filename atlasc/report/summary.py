@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from atlasc.analyses.observed import program_change
@@ -34,6 +36,26 @@ def kind_of(op: Op) -> str:
         return "bootstrap"
     part = op.attributes.get("part")
     return str(part) if part else _NAMES.get(op.name, "other")
+
+
+def noise_by_kind(changes: Mapping[Op, float]) -> list[dict[str, Any]]:
+    """One row for each kind of op: by how much its errors change an answer, as a share of the
+    answer's size (root mean square), the largest first.
+
+    Args:
+        changes: the variance that the errors of each op add, in units of the answer's size.
+    """
+    variances: dict[str, float] = {}
+    ops = Counter[str]()
+    for op, variance in changes.items():
+        own = op.name.removeprefix("ckks.")
+        kind = {"input": "encryption", "output": "decryption"}.get(own, kind_of(op))
+        variances[kind] = variances.get(kind, 0.0) + variance
+        ops[kind] += 1
+    return [
+        {"kind": kind, "ops": ops[kind], "change": math.sqrt(variance)}
+        for kind, variance in sorted(variances.items(), key=lambda item: -item[1])
+    ]
 
 
 def program_facts(program: Module, parameters: ParameterSet, depth: Depth) -> dict[str, Any]:

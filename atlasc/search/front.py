@@ -243,6 +243,24 @@ class Front:
             return min(safe, key=lambda point: (point.cost(self.cost), point.error))
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
 
+    def numbered(self, number: int) -> Point:
+        """A point by its number from 1; raises AtlasError if there is none."""
+        if not 1 <= number <= len(self.points):
+            raise AtlasError(
+                f"the front has no point {number}",
+                remedy=f"give a number from 1 to {len(self.points)}; front.html shows them",
+            )
+        return self.points[number - 1]
+
+    def recommended(self, error: float, tolerated: int = 0) -> Point:
+        """The point that is taken without limits: the cheapest with at most this error, otherwise
+        the most accurate; see `pick`.
+        """
+        wanted = Wanted(error)
+        if not any(map(wanted.allows, self.points)):
+            wanted = Wanted(levels=max((point.levels for point in self.points), default=1))
+        return self.pick(wanted, tolerated)
+
     def to_dict(self) -> dict[str, Any]:
         """The front as JSON values."""
         return {

@@ -12,9 +12,16 @@ from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.sharing import BITS, floods
 from atlasc.compare.compare import SAFETY, compare
-from atlasc.compilation.noise_bound import MARGIN, evaluation_error, program_change, with_noise
+from atlasc.compilation.noise_bound import (
+    MARGIN,
+    changes,
+    evaluation_error,
+    program_change,
+    with_noise,
+)
 from atlasc.polynomials.fits.chebyshev import fit
 from atlasc.program.function import EngineParameters
+from atlasc.report.summary import noise_by_kind
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
@@ -62,6 +69,12 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     change = program_change(bundle.program, noise, shape)
     expected = MARGIN * change * output.attributes["noise_gain"]
     assert bound(bundle) == pytest.approx(expected, rel=0.05)
+    parts = changes(bundle.program, noise, shape)
+    assert sum(parts.values()) == pytest.approx(change**2)
+    rows = noise_by_kind(parts)
+    assert sum(row["ops"] for row in rows) == len(parts)
+    assert {"encryption", "decryption", "linear"} <= {row["kind"] for row in rows}
+    assert sum(row["change"] ** 2 for row in rows) == pytest.approx(change**2)
     members = asdict(noise)
     digits = tuple(one / 2 for one in members.pop("digits"))
     half = NoiseModel(**{name: one / 2 for name, one in members.items()}, digits=digits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,8 @@ from atlasc.cli.results import (
     say_of_ranges,
     warn_of_costs,
 )
-from atlasc.compilation.declared import option
-from atlasc.compilation.options import CompileOptions, SearchOptions
-from atlasc.loading import LONG
+from atlasc.compilation.declared import flag, option
+from atlasc.compilation.options import CalibrationOptions, CompileOptions, SearchOptions
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
@@ -196,14 +196,15 @@ def search(
     place = journal_place(output, journal)
     prepared = prepare(model, data, options, progress, note=warn, journal=place)
     front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
+    command = [] if output is None else _command(output, model, data, options)
     if output is not None and front.complete:
-        save_front(output, front, prepared.calibration, place)
+        save_front(output, front, prepared.calibration, place, command)
     if as_json:
         print_json(front.to_dict())
     else:
         _show_front(front)
         if output is not None and front.complete and front.points:
-            _say_next(output, model, data, options)
+            _say_next(output, front, command)
     if not front.complete:
         raise KeyboardInterrupt(
             "this is the front of the evaluations so far"
@@ -299,10 +300,26 @@ def _show_front(front: Front) -> None:
     )
 
 
-def _say_next(output: Path, model: str, data: Path, options: SearchOptions) -> None:
-    length = options.sequence_length
-    command = ["atlasc", "compile", model, "--data", str(data), "--front", str(output)]
-    command += [] if length is None else ["--sequence-length", str(length)]
-    command += [] if options.long == LONG[0] else ["--long", options.long]
+def _command(output: Path, model: str, data: Path, options: SearchOptions) -> list[str]:
+    """The words of a command that compiles a point of a saved front: it gives the options of the
+    search again that decide what the model and the data are.
+    """
+    words = ["atlasc", "compile", model, "--data", str(data), "--front", str(output)]
+    for known in fields(CalibrationOptions):
+        value = getattr(options, known.name)
+        if value == known.default or known.name in ("margin", "ranges"):  # the front keeps these
+            continue
+        if isinstance(value, bool):
+            words.append(flag(known.name if value else f"no_{known.name}"))
+        else:
+            words += [flag(known.name), str(value)]
+    return words if options.costs is None else [*words, "--costs", str(options.costs)]
+
+
+def _say_next(output: Path, front: Front, command: list[str]) -> None:
+    from atlasc.compilation.options import MAX_ERROR
+
+    point = front.recommended(MAX_ERROR[front.measure] * front.variation)
+    number = str(front.points.index(point) + 1)
     say(f"all settings: {output / 'front.html'}")
-    say(f"next: {shlex.join(command)} --max-error 0.01 -o BUNDLE")
+    say(f"next: {shlex.join([*command, '--point', number, '-o', 'BUNDLE'])}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +42,40 @@ def test_table_has_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
         "0.3333",
     ):
         assert text in shown
+
+
+def _printed(width: int, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> list[str]:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = [
+        "point",
+        "predicted seconds",
+        "mean error",
+        "agreement",
+        "accuracy",
+        "ciphertexts",
+        "",
+    ]
+    row = [12, 1234.5, 1e-7, "100.00%", "97.22%", "7 15 31", "disagrees with the model"]
+    print_table(columns, [row, row], title="Points")
+    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_table_keeps_whole_cells_on_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = _printed(width, monkeypatch, capsys)
+    assert max(map(len, lines)) <= width
+    assert {line.rstrip()[-1] for line in lines[1:]} == set("┓┃┩│┘"), "no column is cut off"
+    text = "\n".join(lines)
+    for cell in ("1234", "1e-07", "100.00%", "97.22%", "7 15 31", "disagrees with the model"):
+        assert text.count(cell) == 2
+    for word in ("predicted", "agreement", "accuracy", "ciphertexts"):
+        assert text.count(word) == 1
+    parts = text.count("point")
+    assert parts == {60: 2, 80: 2, 120: 1}[width]
+    assert text.count(" 12 ") == 2 * parts
 
 
 def test_bars_are_proportional() -> None:

@@ -236,6 +236,8 @@ def test_broken_directories(bert: Path, damage, message: str) -> None:
         ("llama-3.1-8b", "llama-3.1-8b"),
         ("digits/model", "digits"),
         (f"models--org--tiny-bert/snapshots/{'0a' * 20}", "tiny-bert"),
+        ("tmpx3_k9abc", "BertForSequenceClassification"),
+        ("tmp.Fg1KxYz2aB/model", "BertForSequenceClassification"),
     ],
 )
 def test_a_model_has_its_own_name(bert: Path, tmp_path: Path, place: str, name: str) -> None:

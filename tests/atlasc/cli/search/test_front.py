@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -89,6 +92,33 @@ def test_compile_picks_from_a_saved_front(
     )
     good = [p for p in front.points if p.error <= error and p.trusted("class")]
     assert both["levels"] == min(point.levels for point in good)
+
+
+def test_the_page_has_the_command_that_compiles_a_point(
+    searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    page = (searched[0] / "front.html").read_text(encoding="utf-8")
+    place = max(at for at, point in enumerate(front.points) if point.trusted("class"))
+    (text,) = re.findall(rf'<pre id="command-{place}">(.*?)</pre>', page, re.DOTALL)
+    program, *words = shlex.split(html.unescape(text))
+    assert program == "atlasc" and words[-2] == "-o"
+    run(*words[:-1], tmp_path / words[-1], "--target", "sim")
+    manifest = json.loads((tmp_path / words[-1] / "manifest.json").read_text())
+    assert manifest["settings"]["layers"] == [*map(list, front.points[place].settings)]
+    report = (tmp_path / words[-1] / "report.html").read_text(encoding="utf-8")
+    assert f"This program is point {place + 1} of {len(front.points)}." in report
+    assert "change of an answer" in report, "noise by kind of op"
+    assert manifest["model"]["name"] in report
+
+
+def test_a_point_is_named_alone(
+    searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    call = ("compile", MODEL, "--data", DATA, "-o", tmp_path / "out", "--point")
+    assert "needs --front" in refused(*call, 1)
+    assert "exclude each other" in refused(*call, 1, "--front", searched[0], "--max-error", 0.1)
+    absent = len(front.points) + 1
+    assert f"no point {absent}" in refused(*call, absent, "--front", searched[0])
 
 
 def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_safe(

@@ -32,8 +32,13 @@ def test_a_limit_of_seconds_is_kept(tmp_path: Path) -> None:
     within = min(point["error"] for point in points if point["seconds"] <= limit)
     arguments = ("compile", MODEL, "--data", DATA, "--target", "sim", "-o", tmp_path / "out")
     run(*arguments, "--front", folder, "--max-seconds", limit)
-    settings = json.loads((tmp_path / "out" / "manifest.json").read_text())["settings"]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    settings = manifest["settings"]
     assert settings["error"] == within and settings["seconds"] <= limit
+    # The memory is that of the dearest point of the same parameters.
+    memory = manifest["costs"]["memory_bytes"]
+    assert settings["memory_bytes"] == pytest.approx(memory, rel=0.25)
+    assert "GiB" in (folder / "front.html").read_text(encoding="utf-8")
     refusal = refused(*arguments[:-1], tmp_path / "two", *SEARCH, "--max-seconds", 1)
     assert "no setting on the front has 1 predicted seconds or less" in refusal
 
