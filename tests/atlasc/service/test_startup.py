@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +14,18 @@ from tiny_model import Tiny
 
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
-from tests.atlasc.cli.command import refused
 from tests.atlasc.service.conftest import Party
 from tests.atlasc.service.running import Running, until
 
 
 def refusal(bundle: Path, tmp_path: Path, *options: object) -> str:
-    return refused("serve", bundle, "--state", tmp_path / "state", *options)
+    """The message of a service that must not start; one that starts is ended."""
+    given = [bundle, "--state", tmp_path / "state", *options]
+    command = [sys.executable, "-m", "atlasc", "serve", *map(str, given)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and not done.stdout, done.stderr
+    assert "Traceback" not in done.stderr and done.stderr.count("error:") == 1
+    return done.stderr
 
 
 def test_a_secret_key_in_a_folder(tiny: Tiny, party: Party, tmp_path: Path) -> None:
@@ -50,13 +56,21 @@ def test_a_port_in_use(tiny: Tiny, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["server/weights.safetensors", "client/embed.air", "manifest.json"]
+    ("name", "part"),
+    [
+        ("server/weights.safetensors", None),
+        ("client/embed.air", None),
+        ("manifest.json", b'"files"'),
+    ],
 )
-def test_a_changed_bundle(tiny: Tiny, tmp_path: Path, name: str) -> None:
+def test_a_changed_bundle(tiny: Tiny, tmp_path: Path, name: str, part: bytes | None) -> None:
+    """A byte in the middle; of the manifest a name that is read: others are for people alone, and
+    only a signature covers them.
+    """
     bundle = tmp_path / "bundle"
     shutil.copytree(tiny.bundle, bundle)
     content = bytearray((bundle / name).read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content) // 2 if part is None else content.index(part) + 1] ^= 1
     (bundle / name).write_bytes(content)
     message = refusal(bundle, tmp_path, "--port", 0)
     assert name.rpartition("/")[2] in message
