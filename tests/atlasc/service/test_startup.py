@@ -91,9 +91,7 @@ def test_other_machines_need_tls(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_what_else_does_not_fit(tiny: Tiny, tmp_path: Path) -> None:
-    assert "given twice" in refused(
-        "serve", tiny.bundle, tiny.bundle, "--state", tmp_path / "state"
-    )
+    assert "given twice" in refusal(tiny.bundle, tmp_path, tiny.bundle)
     message = refusal(tiny.bundle, tmp_path, "--memory", "1M", "--port", 0)
     assert "do not fit into the memory" in message
     assert "not found" in refusal(tmp_path / "nothing", tmp_path)
