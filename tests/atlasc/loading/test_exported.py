@@ -405,5 +405,5 @@ def test_a_size_that_is_not_dynamic_is_named(tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="length 12 does not fit(.|\n)*was exported for 8"):
         atlasc.compile(dynamic, data=rows, sequence_length=12, recipe="is")
     fixed = export(tmp_path / "fixed.pt2")
-    with pytest.raises(AtlasError, match=r"exported for(.|\n)*--batch chooses the first extent"):
+    with pytest.raises(AtlasError, match=r"exported for(.|\n)*batch chooses the first extent"):
         atlasc.compile(fixed, data=rows, recipe="is")
