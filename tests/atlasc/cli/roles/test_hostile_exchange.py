@@ -19,6 +19,7 @@ from tiny_model import Tiny, make_tiny
 from typer.testing import CliRunner
 
 from atlasc.api.roles import Client, Server, keygen
+from atlasc.api.words import command_line
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import LEDGER
 from atlasc.bundle.messages import Message
@@ -260,7 +261,7 @@ def answered(exchange: Exchange, place: Path) -> Path:
 def both_refuse(exchange: Exchange, answer: Path, bits: int = 30, shares: int = 1) -> str:
     """What both clients say, word by word the same; nothing is written, nothing noted."""
     before, out = exchange.ledger(), answer.with_name("refused.out")
-    with pytest.raises(AtlasError) as caught:
+    with command_line(), pytest.raises(AtlasError) as caught:
         Client(exchange.bundle, exchange.keys).share(answer, bits=bits, shares=shares)
     options = ("--share", "--bits", bits, "--shares", shares, "--answer", answer, "--output", out)
     done = exchange.cpp("decrypt", *options)
