@@ -392,23 +392,3 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
     def pick(self, front: Front) -> Point:
         """The point that was named, otherwise the one within the limits."""
         return super().pick(front) if self.point is None else front.numbered(self.point)
-
-
-@documented
-@dataclass(frozen=True, kw_only=True)
-class InspectOptions(BatchOptions, TargetOptions):
-    """How a model, or an IR text that is no program yet, is lowered to see its costs."""
-
-    recipe: str = option("Named settings: is, nexus, thor, moai, arion or polaris.", default="is")
-    generate: bool = switch("Show the step of a decoder, for atlasc generate, not its window.")
-
-
-@documented
-@dataclass(frozen=True, kw_only=True)
-class LowerOptions(BatchOptions, LimitOptions, TargetOptions):
-    """How an nn module or a model is lowered."""
-
-    recipe: str | None = option("Recipe for ops that have no approximation yet.")
-    settings: Path | None = option("front.json of a search; pick from it as compile does.")
-    calibration: Path | None = option("Ranges: the file that calibrate -o wrote.")
-    data: Path | None = option("Inputs by name (.npz), to measure magnitudes for bootstraps.")

@@ -27,8 +27,9 @@ from atlasc.compilation.lowering import (
     lower_module,
     lower_step,
 )
-from atlasc.compilation.options import BatchOptions, InspectOptions, LowerOptions
+from atlasc.compilation.options import BatchOptions
 from atlasc.compilation.prepare import trace_model
+from atlasc.compilation.stage_options import InspectOptions, LowerOptions
 from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError, explained

@@ -64,8 +64,8 @@ def lower(name: str) -> Found:
 
 
 def _lowered(name: str) -> Found:
-    from atlasc.compilation.options import InspectOptions
     from atlasc.compilation.single_stages import inspect
+    from atlasc.compilation.stage_options import InspectOptions
 
     shape, found = SHAPES[name], Found()
     started = time.process_time()

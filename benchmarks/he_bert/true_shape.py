@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from atlasc.compilation.options import InspectOptions
 from atlasc.compilation.single_stages import Inspection, inspect
+from atlasc.compilation.stage_options import InspectOptions
 from atlasc.compilation.steps import Steps
 from benchmarks.he_bert import small_model
 

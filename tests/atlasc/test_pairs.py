@@ -31,7 +31,7 @@ def test_pairs_are_answered(program: atlasc.Program) -> None:
     model = text_model("bert")
     assert model.tokenizer is not None
     names = [op.attributes["name"] for op in program.bundle.client.embed.inputs]
-    assert names == ["input_ids", "token_type_ids"]
+    assert names == ["input_ids", "token_type_ids", "attention_mask"]  # the mask fills padding
     result = program.run(PAIRS[:2])
     assert not result.refused
     expected = [logits(model, model.tokenizer(*pair, return_tensors="pt")) for pair in PAIRS[:2]]

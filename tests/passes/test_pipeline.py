@@ -11,8 +11,9 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.analyses.bounds import with_bounds
 from atlasc.compilation.lowering import lower_module
-from atlasc.compilation.options import InspectOptions, TargetOptions
+from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.single_stages import inspect_module
+from atlasc.compilation.stage_options import InspectOptions
 from atlasc.compilation.steps import steps_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import ANALYSES, KEY_PLAN, MAGNITUDES, NOISE_GAINS

@@ -15,7 +15,8 @@ from atlasc.cli.output import bar, is_silenced, print_json, print_product, print
 from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.results import list_outliers, print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
-from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
+from atlasc.compilation.options import BatchOptions, ModelOptions
+from atlasc.compilation.stage_options import InspectOptions
 from atlasc.targets import DEFAULT
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from atlasc.cli.results import (
     warn_of_costs,
 )
 from atlasc.compilation.declared import option, switch
-from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
+from atlasc.compilation.options import BatchOptions, CalibrationOptions
+from atlasc.compilation.stage_options import LowerOptions
 
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
