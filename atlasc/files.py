@@ -75,7 +75,7 @@ def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
         _sync(draft)
         require_new(folder)
         draft.rename(folder)
-        _sync_entry(folder.parent)
+        sync_entry(folder.parent)
 
 
 def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> None:
@@ -90,7 +90,7 @@ def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> No
         _sync(draft)
         for place in (*beside, path):
             (draft / place.name).replace(place)
-        _sync_entry(path.parent)
+        sync_entry(path.parent)
 
 
 def write_private(path: Path, write: Callable[[Path], object]) -> None:
@@ -215,10 +215,11 @@ def locked(folder: Path, how: int = 0) -> Iterator[None]:
 def _sync(folder: Path) -> None:
     """Force a folder and all that is in it to the disk."""
     for path in (*folder.rglob("*"), folder):
-        _sync_entry(path)
+        sync_entry(path)
 
 
-def _sync_entry(path: Path) -> None:
+def sync_entry(path: Path) -> None:
+    """Force a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from atlasc.client.checks import shapes
 from atlasc.loading.inputs import Inputs
-from atlasc.run.session import RunResult
+from atlasc.run.session import RunResult, placed
 from atlasc.run.timing import Timing
 
 
@@ -37,10 +38,9 @@ class ProgramAnswers:
 
     def __repr__(self) -> str:
         """How the answers are, without the answers and the inputs, which are private."""
-        shapes = [f"{name} {list(values.shape)}" for name, values in self.outputs.items()]
         known = "" if self.agreement is None else f"; {self.agreement:.1%} agree with the model"
         return (
-            f"<atlasc.ProgramAnswers on {self.target}: {', '.join(shapes)}; "
+            f"<atlasc.ProgramAnswers on {self.target}: {shapes(self.outputs)}; "
             f"{len(self.unanswered)} without an answer; error {self.max_error:.2g}{known}>"
         )
 
@@ -135,6 +135,4 @@ class ProgramAnswers:
         }
 
     def _placed(self, values: np.ndarray) -> np.ndarray:
-        placed = np.full((len(self.inputs), *values.shape[1:]), np.nan)
-        placed[list(self.rows)] = values
-        return placed
+        return placed(values, self.rows, len(self.inputs))

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from atlasc.api.roles import Client, Server, keygen
+from atlasc.api.roles import Client, Server, make_keys
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.steps import Steps, silent
 from atlasc.files import new_folder
@@ -73,7 +73,7 @@ def text_client(
     """
     step = step_of(bundle)
     if prompt is not None:
-        prompt_ids(step, prompt)  # refuse before keys are loaded
+        prompt = prompt_ids(step, prompt)  # refuse before keys are loaded
     with ExitStack() as stack:
         known = session.exists()
         if known:
@@ -126,7 +126,7 @@ def generate(
         raise AtlasError(f"{tokens} tokens cannot be generated", remedy="ask for 1 or more")
     step = bundle.step
     if prompt is not None:
-        prompt_ids(step, prompt)
+        prompt = prompt_ids(step, prompt)
     with ExitStack() as stack:
         if session is None:
             scratch = stack.enter_context(TemporaryDirectory(prefix="atlasc-"))
@@ -134,8 +134,8 @@ def generate(
         if not session.exists():
             if prompt is None:
                 raise AtlasError("a new session needs a prompt", remedy="give one")
-            with new_folder(session, private=True) as draft, steps("generating keys") as made:
-                keygen(step, draft / KEYS, target or None, made.report)
+            with new_folder(session, private=True) as draft:
+                make_keys(step, draft / KEYS, target or None, steps=steps)
         stack.enter_context(alone(session, "session"))
         keys, places = session / KEYS, (session / CLIENT, session / SERVER)
         client = stack.enter_context(

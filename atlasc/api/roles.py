@@ -75,14 +75,21 @@ def keygen(
             disk space, which is found before any key is made.
     """
     with atlas_errors():
-        bundle, chosen = _opened(program, "client", target)
-        forbid_core_dumps()
-        plan = key_plan(bundle.client.interface)
-        with new_folder(Path(folder), private=True) as draft:
-            for role in ("client", "server"):
-                (draft / role).mkdir(mode=0o700)
-            with steps_for(progress)("generating keys") as step:
-                chosen.generate_keys(bundle.parameters, plan, draft, step.report)
+        make_keys(program, Path(folder), target, steps=steps_for(progress))
+
+
+def make_keys(
+    program: Source, folder: Path, target: str | None = None, *, steps: Steps = silent
+) -> None:
+    """As :func:`keygen`, with progress in steps."""
+    bundle, chosen = _opened(program, "client", target)
+    forbid_core_dumps()
+    plan = key_plan(bundle.client.interface)
+    with new_folder(folder, private=True) as draft:
+        for role in ("client", "server"):
+            (draft / role).mkdir(mode=0o700)
+        with steps("generating keys") as step:
+            chosen.generate_keys(bundle.parameters, plan, draft, step.report)
 
 
 class Query(bytes):

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -94,8 +95,6 @@ def _translated(found: re.Match[str]) -> str:
 @lru_cache(maxsize=1)
 def _parameters() -> dict[str, Any]:
     """Parameter of the Python interface -> ``bool`` for a switch, or the words that it may be."""
-    from dataclasses import fields
-
     from atlasc.compilation.options import CompileOptions
     from atlasc.polynomials.recipes import recipe_names
     from atlasc.targets import target_names

@@ -85,6 +85,11 @@ def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
             )
 
 
+def shapes(arrays: Mapping[str, np.ndarray]) -> str:
+    """Names and shapes of arrays, for a text that must not have their numbers."""
+    return ", ".join(f"{name} {list(values.shape)}" for name, values in arrays.items())
+
+
 @dataclass(frozen=True, repr=False)
 class Answers:
     """Decrypted answers, and which of them cannot be right.
@@ -102,8 +107,7 @@ class Answers:
 
     def __repr__(self) -> str:
         """Shapes alone: outputs are private, and exact ones tell something of the secret key."""
-        shapes = [f"{name} {list(values.shape)}" for name, values in self.outputs.items()]
-        return f"<{type(self).__name__}: {', '.join(shapes)}; {len(self.refused)} refused>"
+        return f"<{type(self).__name__}: {shapes(self.outputs)}; {len(self.refused)} refused>"
 
     def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
         """The model's answers: outputs after the functions that end them, with NaN for refused ones

@@ -116,9 +116,8 @@ def with_memory(
     model, objective = problem.latency_model, problem.objective()
     if model is None:
         return front
-    points = [*front.points, *([] if front.expert is None else [front.expert])]
     groups: dict[str, list[Point]] = {}
-    for point in points:
+    for point in front.every_point:
         approximations = objective.approximations(point.settings)
         _, packed = model.fastest(approximations)
         key = f"{model.packings.index(packed)} {packed.parameters(approximations)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from atlasc.client.checks import faults
+from atlasc.client.checks import faults, shapes
 from atlasc.ir.errors import AtlasError, listed
 from atlasc.ir.files import arrays_digest
 from atlasc.loading import IDS, POSITIONS, SEGMENTS
@@ -56,8 +56,7 @@ class Inputs:
 
     def __repr__(self) -> str:
         """Shapes alone: inputs are private."""
-        shapes = ", ".join(f"{name} {list(a.shape)}" for name, a in self.arrays.items())
-        return f"<Inputs: {shapes}>"
+        return f"<Inputs: {shapes(self.arrays)}>"
 
     def __len__(self) -> int:
         """Number of rows."""

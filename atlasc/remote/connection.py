@@ -31,7 +31,7 @@ from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
 from atlasc.remote.programs import chosen_program, client_part, write_record
 from atlasc.remote.wire import FINISHED, Config, JobStatus, ProgramFacts
-from atlasc.run.session import joined
+from atlasc.run.session import joined, placed
 
 TOKEN_VARIABLE = "ATLASC_TOKEN"
 DAY = 86400.0
@@ -74,11 +74,8 @@ class RemoteAnswers:
 
     def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
         """As ``outputs``; ``unchecked`` also shows answers that cannot be right."""
-        placed = {}
-        for name, values in self.answers.shown(unchecked).items():
-            placed[name] = np.full((len(self.inputs), *values.shape[1:]), np.nan)
-            placed[name][list(self.rows)] = values
-        return placed
+        shown = self.answers.shown(unchecked)
+        return {name: placed(y, self.rows, len(self.inputs)) for name, y in shown.items()}
 
     @property
     def labels(self) -> list[str | None]:

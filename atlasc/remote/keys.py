@@ -6,7 +6,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from atlasc.api.roles import check_target, keygen
+from atlasc.api.roles import check_target, make_keys
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
@@ -27,7 +27,7 @@ def own_keys(bundle: Bundle, facts: ProgramFacts, folder: Path, steps: Steps) ->
     """The folder with the client's keys for a program, made if they are not there.
 
     Raises:
-        AtlasError: client and service disagree on the keys of the program; or as ``keygen``.
+        AtlasError: client and service disagree on the keys of the program; or as ``make_keys``.
     """
     target = check_target(bundle)
     configuration = configuration_of(
@@ -41,8 +41,7 @@ def own_keys(bundle: Bundle, facts: ProgramFacts, folder: Path, steps: Steps) ->
         )
     place = folder / "keys" / configuration[:16]
     if not place.is_dir():
-        with steps("generating keys") as step:
-            keygen(bundle, place, progress=step.report)
+        make_keys(bundle, place, steps=steps)
     return place
 
 

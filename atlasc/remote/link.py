@@ -65,7 +65,7 @@ class Link:
             raise AtlasError(
                 f"{url} is not the address of a service", remedy="write it as https://host:8000"
             )
-        if place.scheme == "http" and not _is_loopback(host):
+        if place.scheme == "http" and not is_loopback(host):
             raise AtlasError(
                 f"{url} has no TLS", why="the token would travel in the clear", remedy="use https"
             )
@@ -233,7 +233,8 @@ def _trusting(authority: Path | None) -> ssl.SSLContext:
         raise AtlasError(f"{authority} holds no certificates", why=str(error)) from None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own, which others do not reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -120,10 +120,9 @@ def program_folder(folder: Path, program: str) -> Path:
 
 
 def _download(link: Link, facts: ProgramFacts, draft: Path) -> None:
-    base = ("v2", "models", facts.model, "versions", facts.program, "client")
-    link.download(address(*base) + f"/{MANIFEST}", draft / MANIFEST, MAX_MANIFEST)
+    link.download(_file(facts, MANIFEST), draft / MANIFEST, MAX_MANIFEST)
     try:
-        link.download(address(*base) + f"/{SIGNATURE}", draft / SIGNATURE, 16 * KIB)
+        link.download(_file(facts, SIGNATURE), draft / SIGNATURE, 16 * KIB)
     except Refused as refused:
         if refused.status != 404:
             raise
@@ -131,7 +130,13 @@ def _download(link: Link, facts: ProgramFacts, draft: Path) -> None:
     for name in manifest.files:  # the schema allows no name that leaves the folder
         if name.startswith("client/"):
             (draft / name).parent.mkdir(parents=True, exist_ok=True)
-            link.download(address(*base, *name.split("/")), draft / name, LARGEST)
+            link.download(_file(facts, name), draft / name, LARGEST)
+
+
+def _file(facts: ProgramFacts, name: str) -> str:
+    """The address of a file of the client's part."""
+    base = ("v2", "models", facts.model, "versions", facts.program, "client")
+    return address(*base, *name.split("/"))
 
 
 def _checked(folder: Path, facts: ProgramFacts, signed_by: Path | None) -> Bundle:
@@ -154,8 +159,7 @@ def _changed(link: Link, facts: ProgramFacts, old: Path) -> AtlasError:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as scratch:
-        base = ("v2", "models", facts.model, "versions", facts.program, "client", MANIFEST)
-        link.download(address(*base), Path(scratch) / MANIFEST, MAX_MANIFEST)
+        link.download(_file(facts, MANIFEST), Path(scratch) / MANIFEST, MAX_MANIFEST)
         new, _ = read_manifest(Path(scratch))
     before, _ = read_manifest(old)
     lines = [f"{name}: here {one}, there {other}" for name, one, other in differences(before, new)]

@@ -101,7 +101,7 @@ def cost_axis(front: Front, costs: Sequence[float]) -> tuple[Axis, float]:
 
 def error_chart(front: Front) -> Chart | None:
     """Error over cost; the axis of errors is logarithmic. None without a point to draw."""
-    drawn = [p for p in _all(front) if math.isfinite(p.cost(front.cost)) and p.valid]
+    drawn = _finite(front)
     if not drawn:
         return None
     x_axis, size = cost_axis(front, [p.cost(front.cost) for p in drawn])
@@ -120,7 +120,7 @@ def error_chart(front: Front) -> Chart | None:
     kind = "sqrt(2 KL) of the scores" if front.measure == "tokens" else "Mean error of an answer"
     title = f"{kind}, in % of how answers vary"
     y_axis = Axis(title, low, high, ticks)
-    marks = _marks(front, lambda point: height(point), x_axis, size)
+    marks = _marks(front, height, x_axis, size)
     return _chart("Error against cost", x_axis, y_axis, marks, 300, steps=True)
 
 
@@ -128,12 +128,16 @@ def quality_chart(front: Front) -> Chart | None:
     """Accuracy on labelled inputs over cost, with a line for the model in the clear; without
     labels, agreement with the model. None if neither was measured.
     """
-    labelled = front.model_accuracy is not None and any(p.accuracy is not None for p in _all(front))
+    labelled = front.model_accuracy is not None and any(
+        p.accuracy is not None for p in front.every_point
+    )
 
     def value(point: Point) -> float | None:
         return point.accuracy if labelled else point.agreement
 
-    drawn = [p for p in _all(front) if value(p) is not None and math.isfinite(p.cost(front.cost))]
+    drawn = [
+        p for p in front.every_point if value(p) is not None and math.isfinite(p.cost(front.cost))
+    ]
     if not drawn:
         return None
     values = [100 * (value(p) or 0.0) for p in drawn]
@@ -144,10 +148,7 @@ def quality_chart(front: Front) -> Chart | None:
     else:
         title = f"Same answers as the model, in % ({front.held_back} held-back inputs)"
     # The axis of costs is that of the chart above, so that points lie below each other.
-    x_axis, size = cost_axis(
-        front,
-        [p.cost(front.cost) for p in _all(front) if p.valid and math.isfinite(p.cost(front.cost))],
-    )
+    x_axis, size = cost_axis(front, [p.cost(front.cost) for p in _finite(front)])
     y_axis = linear_axis(title, [*values, 100.0], lambda share: f"{share:g}%")
 
     def height(point: Point) -> float | None:
@@ -160,8 +161,9 @@ def quality_chart(front: Front) -> Chart | None:
     return _chart(name, x_axis, y_axis, marks, 180, line=line)
 
 
-def _all(front: Front) -> list[Point]:
-    return [*front.points, *([] if front.expert is None else [front.expert])]
+def _finite(front: Front) -> list[Point]:
+    """The points whose cost and values are finite."""
+    return [p for p in front.every_point if math.isfinite(p.cost(front.cost)) and p.valid]
 
 
 def _marks(

@@ -71,6 +71,13 @@ def joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+def placed(values: np.ndarray, rows: Sequence[int], count: int) -> np.ndarray:
+    """Values ``[rows, ...]`` in their rows of ``[count, ...]``; NaN in all others."""
+    whole = np.full((count, *values.shape[1:]), np.nan)
+    whole[list(rows)] = values
+    return whole
+
+
 class Stopwatch:
     """Seconds by phase of a run.
 

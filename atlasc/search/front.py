@@ -243,6 +243,11 @@ class Front:
             return min(safe, key=lambda point: (point.cost(self.cost), point.error))
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
 
+    @property
+    def every_point(self) -> tuple[Point, ...]:
+        """All points, and the expert's after them."""
+        return (*self.points, *(() if self.expert is None else (self.expert,)))
+
     def numbered(self, number: int) -> Point:
         """A point by its number from 1; raises AtlasError if there is none."""
         if not 1 <= number <= len(self.points):

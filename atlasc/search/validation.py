@@ -260,8 +260,7 @@ def validated(front: Front, trials: Trials) -> Front:
     Points with equal first layers are validated one after the other. After an interrupt from the
     keyboard, the remaining points are left as they are.
     """
-    experts = [] if front.expert is None else [front.expert]
-    points, complete = [*front.points, *experts], front.complete
+    points, complete = list(front.every_point), front.complete
     try:
         points = [trials.known(point) or point for point in points]
         new = [i for i, point in enumerate(points) if point.unsafe is None]
@@ -275,7 +274,7 @@ def validated(front: Front, trials: Trials) -> Front:
     return replace(
         _of_trials(front, trials),
         points=tuple(points[:own]),
-        expert=points[own] if experts else None,
+        expert=None if front.expert is None else points[own],
         complete=complete,
     )
 

@@ -144,7 +144,7 @@ class Jobs:
                     "values (?, ?, ?, ?, ?, ?, ?, 'queued', ?, 0, 0)",
                     (folder.name, tenant, program, key, query, digest, size, time.time()),
                 )
-                return self._status(tenant, folder.name)
+                return self.status(tenant, folder.name)
         shutil.rmtree(folder)
         if old["digest"] != digest:
             raise Refusal(
@@ -161,12 +161,25 @@ class Jobs:
         Raises:
             Refusal: the tenant has no such job, whatever other tenants have.
         """
-        return self._status(tenant, job)
+        row = self._row(tenant, job)
+        state: JobState = row["state"]
+        ahead, wait = 0, None
+        if state == "running":
+            wait = self._work("state = 'running'")[1]
+        elif state == "queued":
+            before = "state = 'running' or (state = 'queued' and number <= ?)"
+            ahead, wait = self._work(before, row["number"])
+        return JobStatus(
+            id=row["id"], state=state, program=row["program"], query=row["query"],
+            done=100 if state == "done" else self.progress.get(row["id"], 0),
+            ahead=max(0, ahead - 1), wait_seconds=wait, answer_bytes=row["answer_bytes"],
+            fault=None if row["fault"] is None else Fault(**json.loads(row["fault"])),
+        )  # fmt: skip
 
     def all(self, tenant: str) -> list[JobStatus]:
         """The jobs of a tenant that are known, the oldest first; at most a hundred."""
         sql = "select id from jobs where tenant = ? order by number desc limit 100"
-        return [self._status(tenant, row["id"]) for row in reversed(self.store.rows(sql, tenant))]
+        return [self.status(tenant, row["id"]) for row in reversed(self.store.rows(sql, tenant))]
 
     def answer(self, tenant: str, job: str) -> Path:
         """The file of an answer.
@@ -307,22 +320,6 @@ class Jobs:
         if row is None:
             raise Refusal(404, "you have no such job here")
         return row
-
-    def _status(self, tenant: str, job: str) -> JobStatus:
-        row = self._row(tenant, job)
-        state: JobState = row["state"]
-        ahead, wait = 0, None
-        if state == "running":
-            wait = self._work("state = 'running'")[1]
-        elif state == "queued":
-            before = "state = 'running' or (state = 'queued' and number <= ?)"
-            ahead, wait = self._work(before, row["number"])
-        return JobStatus(
-            id=row["id"], state=state, program=row["program"], query=row["query"],
-            done=100 if state == "done" else self.progress.get(row["id"], 0),
-            ahead=max(0, ahead - 1), wait_seconds=wait, answer_bytes=row["answer_bytes"],
-            fault=None if row["fault"] is None else Fault(**json.loads(row["fault"])),
-        )  # fmt: skip
 
     def _work(self, condition: str, *values: object) -> tuple[int, float]:
         """Number of some jobs, and the predicted seconds of work that they still need."""

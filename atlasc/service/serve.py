@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ import uvicorn
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, require_private
+from atlasc.remote.link import is_loopback
 from atlasc.service.app import make_app
 from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs
@@ -118,7 +118,7 @@ def require_transport(settings: Settings) -> None:
                 why=str(error),
                 remedy="give a certificate chain and its key, both in PEM",
             ) from None
-    elif not settings.plain and not _is_loopback(settings.host):
+    elif not settings.plain and not is_loopback(settings.host):
         raise AtlasError(
             f"{settings.host} is reached by other machines, and there is no TLS",
             why="tokens and attention masks would travel in the clear",
@@ -207,10 +207,3 @@ class _as_they_are:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *args: object) -> None: ...
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

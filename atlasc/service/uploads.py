@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from atlasc.bundle.sealed import EVALUATION_KEYS, HEAD, LENGTH, header_bytes, sealed_facts
+from atlasc.files import sync_entry
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain, sha256_of
 from atlasc.remote.wire import CHUNK, KeyStatus, NewKey
@@ -148,7 +149,7 @@ class Uploads:
                 )
             if ready:
                 path.replace(self.store.key_path(tenant, key))
-                _sync(path.parent)
+                sync_entry(path.parent)
             self._set(tenant, key, end, ready=ready)
             return self.one(tenant, key)
 
@@ -233,11 +234,3 @@ def _write_at(path: Path, offset: int, chunk: bytes) -> None:
         file.write(chunk)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -46,7 +46,7 @@ def keygen(
     require_new(keys)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
-    roles.keygen(loaded, keys, target, progress=True)
+    roles.make_keys(loaded, keys, target, steps=progress)
     roles.note_simulation(chosen, warn)
     if as_json:
         print_json({role: str(keys / role) for role in ("client", "server")})

@@ -29,6 +29,13 @@ class Party:
     keys: Path
     pixels: np.ndarray
 
+    @classmethod
+    def of(cls, tiny: Tiny, keys: Path) -> Party:
+        """A client of a program, with new keys in a new folder."""
+        atlasc.keygen(tiny.bundle, keys)
+        with np.load(tiny.data) as file:
+            return cls(tiny.bundle, keys, file["pixel_values"])
+
     @property
     def client(self) -> atlasc.Client:
         return atlasc.Client(self.bundle, self.keys)
@@ -40,10 +47,7 @@ class Party:
 
 @pytest.fixture(scope="session")
 def party(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
-    keys = tmp_path_factory.mktemp("party") / "keys"
-    atlasc.keygen(tiny.bundle, keys)
-    with np.load(tiny.data) as file:
-        return Party(tiny.bundle, keys, file["pixel_values"])
+    return Party.of(tiny, tmp_path_factory.mktemp("party") / "keys")
 
 
 @pytest.fixture(scope="session")

@@ -27,10 +27,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 @pytest.fixture(scope="module")
 def real(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
-    keys = tmp_path_factory.mktemp("real") / "keys"
-    atlasc.keygen(encrypted.bundle, keys)
-    with np.load(encrypted.data) as file:
-        return Party(encrypted.bundle, keys, file["pixel_values"])
+    return Party.of(encrypted, tmp_path_factory.mktemp("real") / "keys")
 
 
 @pytest.fixture(scope="module")
