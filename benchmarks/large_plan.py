@@ -39,7 +39,7 @@ def show(module: Module, arguments: argparse.Namespace) -> None:
         f"{arguments.plan} without its head, {arguments.inputs} x {arguments.tokens} tokens\n"
         f"parameters: {parameters / 1e9:.2f}e9, {linear / 1e9:.2f}e9 of them in linear layers\n"
         f"weights: {4 * parameters / 1e9:.1f} GB in float32, {2 * parameters / 1e9:.1f} in 16 "
-        f"bits; today {4 * (parameters + linear) / 1e9:.1f} (linear layers lie twice)\n"
+        "bits\n"
         f"values of one evaluation: {work.peak / 1e9:.2f} GB at most\n"
         f"values before all nonlinear ops: {sum(work.kept) / 1e9:.2f} GB; captured for local "
         f"errors: {captured(module, arguments.inputs) / 1e9:.2f} GB\n"

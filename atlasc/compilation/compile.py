@@ -317,13 +317,14 @@ def _by_recipe(
     module = apply_recipe(prepared.module, recipe, prepared.calibration)
     with steps("simulating the polynomials"):
         measure = measure_of(prepared.source.model, prepared.traced, options.measure)
-        found, varying = simulated_errors(module, arrays, shares, measure)
+        found, varying, exploded_at = simulated_errors(module, arrays, shares, measure)
         error = found.error
     if not np.isfinite(error):
         short = len(prepared.source.measured) > len(prepared.source.inputs)
         raise AtlasError(
             f"under the recipe {recipe} values explode on this model's own data"
             + (", or on prefixes of its texts" if short else ""),
+            where=exploded_at or "",
             why="the published settings of this recipe do not suit the model's ranges",
             remedy="search for settings (leave --recipe out)"
             + (", or try --recipe is" if recipe != "is" else "")

@@ -107,16 +107,17 @@ def simulated_errors(
     arrays: Mapping[str, np.ndarray],
     shares: Sequence[float] | None = None,
     measure: Measure = "values",
-) -> tuple[OutputErrors, float]:
-    """Errors of a module's polynomials against the cleartext module, and how its cleartext outputs
-    vary; see `OutputErrors`.
+) -> tuple[OutputErrors, float, str | None]:
+    """Errors of a module's polynomials against the cleartext module, how its cleartext outputs
+    vary (see `OutputErrors`), and the op whose values explode first, if any do.
     """
     simulator = PolynomialSimulator(module)
     inputs = simulator.prepare(arrays)
     simulated = simulator.run(inputs)
     exact = Reference.of(module, arrays, simulator.cleartext(inputs), shares, measure)
     infinite = OutputErrors(math.inf, math.inf)
-    return exact.errors(simulated.outputs) if simulated.finite else infinite, exact.variation
+    errors = exact.errors(simulated.outputs) if simulated.finite else infinite
+    return errors, exact.variation, simulated.exploded_at
 
 
 def _token_sums(

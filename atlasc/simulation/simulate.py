@@ -152,11 +152,6 @@ class PolynomialSimulator(Simulator):
         self._blockwise: dict[int, Blockwise] = {}
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         self._blas = ThreadpoolController()
-        linear = (op for s in self.segments for op in s.ops if op.name == "nn.linear")
-        for name in {op.attributes["weight"].name for op in linear}:
-            # Weights of a bare config repeat one number: their strides are zero.
-            if any(self.symbols[name].strides):  # the layout that matrix products read fastest
-                self.symbols[name] = np.asfortranarray(self.symbols[name])
 
     def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
         """Compute the client's part (embeddings) once. For ``watched`` inputs, runs report which
