@@ -30,6 +30,7 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.tokens import special_of
 from atlasc.remote.connection import Connection, RemoteAnswers
 from atlasc.remote.keys import EVALUATION
+from atlasc.remote.link import Refused
 
 Tell = Callable[[Mapping[str, Any]], None]
 MAX_ASKED = 24 * MIB
@@ -119,7 +120,16 @@ class Visit:
         tell({"stage": "encrypt"})
         given = self._read(asked).tell(note)
         tell({"input": self._shown(given)})
-        found = self._service.ask(given, note=note, steps=_waiting(tell), saw=saw)
+        try:
+            found = self._service.ask(given, note=note, steps=_waiting(tell), saw=saw)
+        except Refused as refused:
+            if refused.status != 401:
+                raise
+            raise AtlasError(
+                "the service does not know your token any more",
+                why="a visit of a demonstration lasts two hours",
+                remedy="end this program with Ctrl-C, and start it again",
+            ) from None
         tell({"answer": answer_of(found)})
 
     def _read(self, asked: Asked) -> Inputs:

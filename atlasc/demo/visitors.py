@@ -33,7 +33,7 @@ MOST = 32
 STAY = 2 * 3600.0
 """Seconds that a token is valid."""
 EMPTY = 600.0
-"""Seconds after which a visitor without keys makes room for others."""
+"""Seconds after which a visitor who sent nothing of any keys makes room for others."""
 JOBS = 2
 """Jobs of one visitor that wait."""
 KEEP = 3600.0
@@ -111,11 +111,11 @@ class Visitors:
             return Invitation(token=token, seconds=STAY)
 
     def _remove(self) -> None:
-        """Remove keys and jobs of visitors whose time is over, or who never sent keys."""
+        """Remove keys and jobs of visitors whose time is over, or who sent no keys."""
         service, now = self._service, time.time()
         for one in self.here():
             keys = service.uploads.all(one.tenant)
-            empty = not any(key.ready for key in keys) and one.created + EMPTY < now
+            empty = not any(key.received for key in keys) and one.created + EMPTY < now
             if one.state == "valid" and not empty:
                 continue
             caller = Caller(one.tenant, frozenset(DEFAULT_SCOPES))

@@ -18,7 +18,7 @@ def demo(
     port: int = option("Port of the page; 0 takes a free one.", default=0, minimum=0),
     no_open: bool = switch("Print the address of the page, and open no browser."),
 ) -> None:
-    """Draw a digit or type a text in a page, and have a service answer it encrypted.
+    """Draw a digit or type a text in a page; a service answers it encrypted.
 
     This program serves the page to this machine alone. It makes the keys, encrypts and decrypts;
     the secret key stays in the folder. Without a token it asks the service for one of a visitor

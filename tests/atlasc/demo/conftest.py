@@ -4,14 +4,17 @@ a visitor of it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from text_models import WORDS, text_model
 from tiny_model import Tiny, make_tiny
 
+import atlasc
 from atlasc.demo.local import VisitorPage
 from atlasc.demo.visit import Visit
 from atlasc.remote.connection import Connection, connect
@@ -60,6 +63,37 @@ def connection(
     service: Running, token: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
     with connect(service.url, token=token, folder=tmp_path_factory.mktemp("visitor")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def text_program() -> atlasc.Program:
+    """A BERT of pairs of texts, two classes, for the simulator."""
+    model = text_model("bert")
+    texts = [" ".join(words) for words in itertools.product(WORDS[:4], WORDS[4:])]
+    return atlasc.compile(
+        model.module, [(a, b) for a in texts[:6] for b in ("a", "cat", "on")],
+        tokenizer=model.tokenizer, sequence_length=8, batch=2, recipe="is", target="sim",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text_service(
+    text_program: atlasc.Program, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    state = tmp_path_factory.mktemp("texts") / "state"
+    # Keys of the simulator take no memory; those that are announced would.
+    found = Running(state, text_program.folder, "--demo", "--memory", "20G")
+    yield found
+    found.kill()
+
+
+@pytest.fixture(scope="module")
+def text_connection(
+    text_service: Running, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connection]:
+    folder = tmp_path_factory.mktemp("reader")
+    with connect(text_service.url, token=invite(text_service), folder=folder) as found:
         yield found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import http.client
 import io
-import itertools
 import json
 import re
 import signal
@@ -20,7 +19,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from text_models import WORDS, text_model
 from tiny_model import Tiny, make_text_bundle
 
 import atlasc
@@ -28,6 +26,8 @@ from atlasc.bundle.folder import load_bundle
 from atlasc.demo.local import TOKEN, VisitorPage
 from atlasc.demo.visit import MAX_ASKED, Asked, Visit, answer_of, picture
 from atlasc.remote.connection import Connection
+from atlasc.service.store import Store
+from atlasc.service.tokens import revoke_token
 from tests.atlasc.cli.command import refused
 from tests.atlasc.demo.conftest import CLASSES, invite
 from tests.atlasc.service.running import ROOT, Answer, Running
@@ -180,36 +180,34 @@ def test_a_model_that_a_page_cannot_ask(tmp_path: Path, tiny: Tiny) -> None:
         Visit(cast("Connection", asked))
 
 
-def test_texts_and_pairs_are_answered(tmp_path: Path) -> None:
-    model = text_model("bert")
-    texts = [" ".join(words) for words in itertools.product(WORDS[:4], WORDS[4:])]
-    program = atlasc.compile(
-        model.module, [(a, b) for a in texts[:6] for b in ("a", "cat", "on")],
-        tokenizer=model.tokenizer, sequence_length=8, batch=2, recipe="is", target="sim",
-    )  # fmt: skip
-    service = Running(tmp_path / "state", program.folder, "--demo", "--memory", "20G")  # takes none
-    try:
-        with atlasc.connect(
-            service.url, token=invite(service), folder=tmp_path / "folder"
-        ) as connection:
-            visit = Visit(connection)
-            assert visit.kind == "text" and visit.pairs and visit.facts["sequence_length"] == 8
-            told: list[Mapping[str, Any]] = []
-            visit.ask(Asked(texts=("a cat", "on")), told.append)
-            (read,) = (one["input"] for one in told if "input" in one)
-            assert read["length"] == 8 and 3 < read["tokens"] <= 8
-            (answer,) = (one["answer"] for one in told if "answer" in one)
-            expected = program.run([("a cat", "on")]).outputs
-            for output in answer["outputs"]:
-                values = expected[output["name"]][0].ravel()[: len(output["values"])]
-                np.testing.assert_allclose(output["values"], values, atol=1e-5)
-            told.clear()
-            visit.ask(Asked(texts=("cat " * 20,)), told.append)
-            assert any("cut to 8 tokens" in one["warning"] for one in told if "warning" in one)
-            with pytest.raises(atlasc.AtlasError, match="there is no text"):
-                visit.ask(Asked(texts=(" ",)), told.append)
-    finally:
-        service.kill()
+def test_texts_and_pairs_are_answered(
+    text_program: atlasc.Program, text_connection: Connection
+) -> None:
+    visit = Visit(text_connection)
+    assert visit.kind == "text" and visit.pairs and visit.facts["sequence_length"] == 8
+    told: list[Mapping[str, Any]] = []
+    visit.ask(Asked(texts=("a cat", "on")), told.append)
+    (read,) = (one["input"] for one in told if "input" in one)
+    assert read["length"] == 8 and 3 < read["tokens"] <= 8
+    (answer,) = (one["answer"] for one in told if "answer" in one)
+    expected = text_program.run([("a cat", "on")]).outputs
+    assert [one["name"] for one in answer["outputs"]] == list(expected)
+    for output in answer["outputs"]:
+        np.testing.assert_allclose(output["values"], expected[output["name"]][0], atol=1e-5)
+    told.clear()
+    visit.ask(Asked(texts=("cat " * 20,)), told.append)
+    assert any("cut to 8 tokens" in one["warning"] for one in told if "warning" in one)
+    with pytest.raises(atlasc.AtlasError, match="there is no text"):
+        visit.ask(Asked(texts=(" ",)), told.append)
+
+
+def test_a_visit_that_is_over(shown: Tiny, service: Running, tmp_path: Path) -> None:
+    with atlasc.connect(service.url, token=(token := invite(service)), folder=tmp_path) as found:
+        store = Store(service.state)
+        revoke_token(store, token)
+        store.close()
+        with pytest.raises(atlasc.AtlasError, match="does not know your token any more"):
+            Visit(found).ask(Asked(image=drawing(), drawing=True), lambda event: None)
 
 
 def test_the_command(service: Running, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image, ImageStat
 
 from atlasc.demo.local import VisitorPage
-from tests.atlasc.demo.conftest import CLASSES
+from atlasc.remote.connection import Connection
+from tests.atlasc.demo.conftest import CLASSES, served
 from tests.atlasc.report.browser import SIZES, THEMES, chromium, missing, serious
 from tests.atlasc.service.running import Running
 
@@ -98,6 +99,27 @@ def test_a_drawing_is_answered(browser: Any, page: VisitorPage, size: str, theme
         picture = Image.open(io.BytesIO(shown.screenshot(full_page=True))).convert("L")
         brightness = ImageStat.Stat(picture).mean[0]
         assert brightness > 190 if theme == "light" else brightness < 90
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_text_is_answered(
+    browser: Any, text_connection: Connection, text_service: Running, size: str
+) -> None:
+    with (
+        served(text_connection, text_service.url) as page,
+        opened(browser, page.url, size, "dark") as shown,
+    ):
+        shown.click("#ask")
+        assert "type a text" in shown.inner_text("#fault")
+        shown.fill("#text", "a cat")
+        shown.fill("#second", "on a mat")
+        shown.click("#ask")
+        shown.wait_for_selector(OUTCOME)
+        assert not shown.is_visible("#fault"), shown.inner_text("#fault")
+        assert "tokens of at most 8" in shown.inner_text("#read-words")
+        assert shown.inner_text("#said") or shown.inner_text("#numbers")
+        assert shown.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
+        assert serious(shown) == []
 
 
 def test_it_is_drawn_by_keyboard(browser: Any, page: VisitorPage) -> None:
