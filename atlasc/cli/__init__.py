@@ -34,7 +34,7 @@ SECTIONS = {
         "sign:sign",
         "sign:verify",
     ),
-    "Serve, and ask a service": ("serve:serve", "serve:tokens", "query:query"),
+    "Serve, and ask a service": ("serve:serve", "serve:tokens", "query:query", "demo:demo"),
     "Deploy without Python": ("emit:emit", "emit:embed"),
     "What does it cost?": (
         "inspect:depth",

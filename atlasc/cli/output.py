@@ -57,7 +57,7 @@ def is_silenced() -> bool:
 
 def print_product(text: str, end: str = "\n") -> None:
     """Print what a command is run for, such as an IR text: also with ``--quiet``."""
-    print(text, end=end, file=_product.get() or sys.stdout)
+    print(text, end=end, file=_product.get() or sys.stdout, flush=True)
 
 
 def print_json(record: Mapping[str, Any]) -> None:

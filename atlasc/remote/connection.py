@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,12 @@ DAY = 86400.0
 """Seconds for which a queue that is full is asked again."""
 LONGEST_POLL = 5.0
 """Most seconds between two looks at a job."""
+Saw = Callable[[str, bytes], None]
+"""``saw("query" or "answer", content)``: what the service sees of a job."""
+
+
+def unseen(kind: str, content: bytes) -> None:
+    """Show what the service sees to nobody."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,8 +154,11 @@ class Connection:
         unchecked: bool = False,
         note: Note,
         steps: Steps = silent,
+        saw: Saw = unseen,
     ) -> RemoteAnswers:
-        """As :meth:`query`, with inputs that were read already."""
+        """As :meth:`query`, with inputs that were read already; ``saw`` is called with each query
+        before it is sent, and with each answer before it is decrypted.
+        """
         note_simulation(check_target(self.bundle), note)
         admitted = admit(self.bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
         jobs: list[JobStatus] = []
@@ -161,9 +170,11 @@ class Connection:
                     query = self.client.query(
                         part.arrays, unchecked=unchecked, doubt=admitted.doubt
                     )
-                    jobs.append(self._submit(query))
+                    content = query.to_bytes()
+                    saw("query", content)
+                    jobs.append(self._submit(content))
                     step.report("", min(start + batch, count), count)
-            answers = [self._answer(job, steps) for job in jobs]
+            answers = [self._answer(job, steps, saw) for job in jobs]
         except BaseException:
             for job in jobs:
                 with suppress(AtlasError):
@@ -194,13 +205,12 @@ class Connection:
     ) -> None:
         self.close()
 
-    def _submit(self, query: Message) -> JobStatus:
+    def _submit(self, query: bytes) -> JobStatus:
         place = address("jobs", keys=self.keys, program=self.facts.program)
         headers = {"Content-Type": "application/octet-stream"}
-        content = query.to_bytes()
-        return self._link.send("POST", place, JobStatus, content, headers=headers, queue=DAY)
+        return self._link.send("POST", place, JobStatus, query, headers=headers, queue=DAY)
 
-    def _answer(self, job: JobStatus, steps: Steps) -> Answers:
+    def _answer(self, job: JobStatus, steps: Steps, saw: Saw) -> Answers:
         """Wait for an answer, fetch and decrypt it.
 
         The service deletes the answer before it is decrypted: what the client does next must not
@@ -225,6 +235,7 @@ class Connection:
         content = self._link.fetch("GET", f"{place}/answer", limit=limit)
         with suppress(AtlasError):
             self._delete(job)
+        saw("answer", content)
         with steps("decrypting"):
             return self.client.decrypt(content)
 
@@ -312,9 +323,13 @@ def connected(
 
 def default_folder(url: str, model: str) -> Path:
     """The folder for a model of a service, in the user's data folder."""
+    return data_folder("services", url) / re.sub(r"[^A-Za-z0-9._-]+", "-", model)
+
+
+def data_folder(kind: str, url: str) -> Path:
+    """What a client keeps of one kind for a service, in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    host = re.sub(r"[^A-Za-z0-9.-]+", "-", url.partition("://")[2])
-    return data / "atlasc" / "services" / host / re.sub(r"[^A-Za-z0-9._-]+", "-", model)
+    return data / "atlasc" / kind / re.sub(r"[^A-Za-z0-9.-]+", "-", url.partition("://")[2])
 
 
 def _only_model(config: Config, url: str) -> str:

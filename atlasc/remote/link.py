@@ -48,7 +48,7 @@ class Link:
     Args:
         url: such as ``https://host:8000``; ``http`` for this machine only, as a token would travel
             in the clear.
-        token: of the tenant.
+        token: of the tenant; empty for what a service tells everybody.
         authority: certificates (PEM) that are trusted in place of the system's.
 
     Raises:
@@ -69,8 +69,8 @@ class Link:
             raise AtlasError(
                 f"{url} has no TLS", why="the token would travel in the clear", remedy="use https"
             )
-        if not token.isascii() or not token.isprintable() or not token:
-            raise AtlasError("the token is empty or damaged", remedy="copy it again")
+        if not token.isascii() or not token.isprintable():
+            raise AtlasError("the token is damaged", remedy="copy it again")
         self.url, self._token, self._base = url.rstrip("/"), token, place.path.rstrip("/")
         if place.scheme == "https":
             context = _trusting(authority)
@@ -197,7 +197,7 @@ class Link:
             return answer.status, content, min(max(seconds, 0.5), LONGEST_WAIT)
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"}
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _unreachable(self, error: Exception) -> AtlasError:
         return AtlasError(

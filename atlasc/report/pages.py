@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from atlasc.report.charts import shape
-from atlasc.report.words import duration, gib, percent, share, shown
+from atlasc.report.words import duration, gib, mib, percent, share, shown
 from atlasc.templates import templates
 
 
 def page(name: str, **facts: Any) -> str:
     """A page from the template ``name`` and the values that it shows."""
     environment = templates("atlasc.report", autoescape=True, finalize=shown)
-    environment.filters |= {"duration": duration, "gib": gib, "percent": percent}
+    environment.filters |= {"duration": duration, "gib": gib, "mib": mib, "percent": percent}
     environment.globals |= {"share": share, "shape": shape}
     return environment.get_template(f"{name}.jinja").render(facts)
 

@@ -44,6 +44,11 @@ def gib(size: float | None) -> str:
     return "–" if size is None else f"{size / 2**30:.3g} GiB"
 
 
+def mib(size: float) -> str:
+    """Bytes in MiB, or in GiB from one of them on."""
+    return gib(size) if size >= 1 << 30 else f"{size / 2**20:.3g} MiB"
+
+
 def share(value: float | None, interval: Sequence[float] | None = None) -> str | None:
     """A share in per cent, with the interval in brackets; None if it is not known. Only a whole
     share is 100%.

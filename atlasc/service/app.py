@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -27,11 +27,12 @@ App = Callable[
 ]
 
 
-def make_app(service: Service, grace: float) -> App:
+def make_app(service: Service, grace: float, more: Sequence[APIRouter] = ()) -> App:
     """The application of a service.
 
     Args:
         grace: seconds that the job that runs gets when the service ends.
+        more: further endpoints.
     """
 
     @asynccontextmanager
@@ -45,8 +46,8 @@ def make_app(service: Service, grace: float) -> App:
     # No generated pages: they would load scripts from other servers.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.service = service
-    app.include_router(v2.router)
-    app.include_router(endpoints.router)
+    for router in (v2.router, endpoints.router, *more):
+        app.include_router(router)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(Exception, _failed)

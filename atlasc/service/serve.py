@@ -10,14 +10,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import uvicorn
+from fastapi import APIRouter
 
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, require_private
 from atlasc.remote.link import is_loopback
-from atlasc.service.app import make_app
+from atlasc.service.app import App, make_app
 from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs
 from atlasc.service.requests import Rates, Service
@@ -60,14 +62,30 @@ class Settings:
     grace: float = 30.0
 
 
+class Front(Protocol):
+    """What a service shows to visitors without a token (:mod:`atlasc.demo`)."""
+
+    def limits(self, limits: Limits, programs: Programs) -> Limits:
+        """The limits of all tenants."""
+        ...
+
+    def router(self, service: Service) -> APIRouter:
+        """The endpoints that need no token."""
+        ...
+
+
 def serve(
-    folders: Sequence[Path], settings: Settings, started: Callable[[str], None] = lambda url: None
+    folders: Sequence[Path],
+    settings: Settings,
+    started: Callable[[str], None] = lambda url: None,
+    front: Front | None = None,
 ) -> None:
     """Serve programs until SIGTERM or SIGINT.
 
     Args:
         folders: bundles; of several versions of a model, the current one first.
         started: called with the address, once connections are taken.
+        front: what visitors without a token see; by default nothing.
 
     Raises:
         AtlasError: a bundle, the state, the address or a certificate cannot be used; a secret key
@@ -83,18 +101,21 @@ def serve(
         stack.enter_context(only_service(store))
         budget = memory_budget(programs, settings.memory)
         listener = stack.enter_context(bound(settings.host, settings.port))
-        jobs = Jobs(store, programs, settings.limits)
+        limits = settings.limits if front is None else front.limits(settings.limits, programs)
+        jobs = Jobs(store, programs, limits)
         again = jobs.recover()
-        uploads = Uploads.of(store, programs, settings.limits.quota)
+        uploads = Uploads.of(store, programs, limits.quota)
         metrics = Metrics()
         service = Service(
             store, programs, uploads, jobs, Runner(store, jobs, metrics, budget), metrics,
             Rates(settings.rate), settings.infer_seconds,
         )  # fmt: skip
+        routers = [] if front is None else [front.router(service)]
         start_logging()
         if again:
             log("info", "jobs queued again", jobs=again)
-        _run(service, settings, listener, started)
+        app = make_app(service, settings.grace, routers)
+        _run(service, app, settings, listener, started)
 
 
 def require_transport(settings: Settings) -> None:
@@ -170,12 +191,13 @@ def bound(host: str, port: int) -> socket.socket:
 
 def _run(
     service: Service,
+    app: App,
     settings: Settings,
     listener: socket.socket,
     started: Callable[[str], None],
 ) -> None:
     config = uvicorn.Config(
-        make_app(service, settings.grace),
+        app,
         log_config=None, access_log=False, server_header=False, date_header=False,
         lifespan="on", limit_concurrency=CONNECTIONS, timeout_keep_alive=30, proxy_headers=False,
         timeout_graceful_shutdown=10,

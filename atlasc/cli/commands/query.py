@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,22 +15,48 @@ from atlasc.cli.results import end_with, outputs_record
 from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:
-    from atlasc.remote.connection import RemoteAnswers
+    from atlasc.remote.connection import Connection, RemoteAnswers
+
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="Service, such as https://host:8000.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions:
+    """A service, as its client finds and trusts it."""
+
+    token_file: Path | None = option(
+        "File with the token, readable by you alone [default: the variable ATLASC_TOKEN]."
+    )
+    folder: Path | None = option(
+        "Folder for program and keys of this service [default: one in your data folder]."
+    )
+    model: str | None = option("Model, if the service answers several.")
+    signed_by: Path | None = option("Public key whose signature the program must have.")
+    update: bool = switch("Take the service's new version of the program.")
+    tls_ca: Path | None = option("Certificates, PEM, to trust in place of the system's.")
+
+    @property
+    def token(self) -> str | None:
+        """The token in the file; None without a file."""
+        from atlasc.remote.link import read_token
+
+        return None if self.token_file is None else read_token(self.token_file)
+
+    def connect(self, url: str, token: str | None) -> Connection:
+        """As :func:`atlasc.connect`, with the command line's progress."""
+        from atlasc.remote.connection import connected
+
+        return connected(
+            url, token=token, folder=self.folder, model=self.model, signed_by=self.signed_by,
+            update=self.update, authority=self.tls_ca, steps=progress,
+        )  # fmt: skip
 
 
 def query(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Service, such as https://host:8000.")],
+    url: Url,
     inputs: InputOptions,
-    token_file: Path | None = option(
-        "File with the token, readable by you alone [default: the variable ATLASC_TOKEN]."
-    ),
-    folder: Path | None = option(
-        "Folder for program and keys of this service [default: one in your data folder]."
-    ),
-    model: str | None = option("Model, if the service answers several."),
-    signed_by: Path | None = option("Public key whose signature the program must have."),
-    update: bool = switch("Take the service's new version of the program."),
-    tls_ca: Path | None = option("Certificates, PEM, to trust in place of the system's."),
+    service: ServiceOptions,
     output: Path | None = option("Write the outputs to this .npz file.", "-o"),
     strict: bool = STRICT,
     unchecked: bool = UNCHECKED,
@@ -43,18 +70,12 @@ def query(
     Exit code 3 says that an input has no answer.
     """
     from atlasc.files import require_file_place, save_arrays
-    from atlasc.remote.connection import connected
-    from atlasc.remote.link import read_token
 
     if output is not None:
         require_file_place(output, ".npz", new=True)
-    token = None if token_file is None else read_token(token_file)
-    with connected(
-        url, token=token, folder=folder, model=model, signed_by=signed_by, update=update,
-        authority=tls_ca, steps=progress,
-    ) as service:  # fmt: skip
-        given = inputs.load(service.bundle)
-        found = service.ask(given, strict=strict, unchecked=unchecked, note=warn, steps=progress)
+    with service.connect(url, service.token) as connection:
+        given = inputs.load(connection.bundle)
+        found = connection.ask(given, strict=strict, unchecked=unchecked, note=warn, steps=progress)
     show("note", "these numbers are for your own use (docs/security.md)")
     if output is not None:
         save_arrays(output, found.shown(unchecked))

@@ -47,6 +47,10 @@ def serve(
         "Seconds that the job that runs gets after SIGTERM; then it is queued again.",
         default=30.0, minimum=0,
     ),
+    demo: bool = switch(
+        "For anyone to try: a front page, and for each visitor a token with tight limits, for two "
+        "hours."
+    ),
 ) -> None:  # fmt: skip
     """Answer encrypted queries over HTTP: keys, queue, tenants, metrics.
 
@@ -64,7 +68,12 @@ def serve(
         state, host, port, limits, tls_cert, tls_key, plain_http, memory, rate, infer_timeout,
         grace,
     )  # fmt: skip
-    serve(bundles, settings, lambda url: print(f"serving at {url}", flush=True))
+    front = None
+    if demo:
+        from atlasc.demo.welcome import Demonstration
+
+        front = Demonstration(secure=tls_cert is not None or plain_http)
+    serve(bundles, settings, lambda url: print(f"serving at {url}", flush=True), front)
 
 
 def tokens(
@@ -121,10 +130,12 @@ def _require_extra() -> None:
 
     from atlasc.ir.errors import AtlasError
 
-    missing = [n for n in ("fastapi", "uvicorn", "prometheus_client") if find_spec(n) is None]
+    missing = [
+        n for n in ("fastapi", "uvicorn", "prometheus_client", "jinja2") if find_spec(n) is None
+    ]
     if missing:
         raise AtlasError(
             f"the library {missing[0]} is not installed",
-            why="a service is made of fastapi, uvicorn and prometheus-client",
+            why="a service is made of fastapi, uvicorn, prometheus-client and jinja2",
             remedy="pip install 'atlasc[serve]'",
         )

@@ -14,7 +14,7 @@ from tests.atlasc.cli.command import CONFIGS, Outcome, run
 COMMANDS = [
     target.partition(":")[2].replace("_", "-") for some in SECTIONS.values() for target in some
 ]
-TEXT = {"opt", "serve"}
+TEXT = {"opt", "serve", "demo"}
 """Commands whose result is a text in a form of its own, or that run until they are ended."""
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.bundle.sealed import sealed_facts
+from atlasc.demo.invitation import Invitation
+from atlasc.demo.visit import Asked
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import parse_json
 from atlasc.remote.wire import Config, Fault, JobStatus, NewKey
@@ -28,6 +30,8 @@ SAMPLES: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "job": (JobStatus, {"id": "0" * 32, "state": "failed", "program": DIGEST, "query": "1" * 32,
                         "done": 0, "ahead": 3, "wait_seconds": None, "answer_bytes": 0,
                         "fault": {"error": "no", "where": "", "why": "", "remedy": ""}}),
+    "asked": (Asked, {"image": "AAAA", "drawing": True, "texts": ["a", "b"]}),
+    "invitation": (Invitation, {"token": "atlasc_0", "seconds": 7200.0}),
     "fault": (Fault, {"error": "the query is damaged", "why": "it is", "remedy": "send it again"}),
 }  # fmt: skip
 
@@ -48,7 +52,7 @@ def _object(path: Path) -> Any:
     schema, _ = SAMPLES[path.stem if path.stem in SAMPLES else "fault"]
     try:
         return parse_json(path.read_bytes(), schema)
-    except ValueError as error:  # as requests.json_body and Link.send turn it
+    except ValueError as error:  # as requests.json_body, Link.send and demo.local turn it
         raise AtlasError("the request is not what is expected here", why=str(error)) from None
 
 

@@ -1,0 +1,94 @@
+"""What ``atlasc serve --demo`` adds to a service: a front page, and tokens for visitors."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from atlasc.demo.invitation import Invitation
+from atlasc.demo.visitors import JOBS, STAY, Visitors, tight
+from atlasc.report.pages import page
+from atlasc.service.faults import Refusal
+from atlasc.service.jobs import Limits
+from atlasc.service.programs import Programs
+from atlasc.service.requests import Here, Service
+from atlasc.targets import find_target
+
+_HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """The front of a service that anyone may try.
+
+    Attributes:
+        secure: whether visitors reach it by ``https``.
+    """
+
+    secure: bool
+
+    def limits(self, limits: Limits, programs: Programs) -> Limits:
+        """See :func:`atlasc.demo.visitors.tight`."""
+        return tight(limits, programs)
+
+    def router(self, service: Service) -> APIRouter:
+        """The front page at ``/``, and ``POST /demo/visitors`` for a token; both need none.
+
+        Raises:
+            AtlasError: the disk has no room for a visitor.
+        """
+        visitors, router = Visitors(service), APIRouter()
+
+        @router.get("/", response_class=HTMLResponse)
+        def front(service: Here, request: Request) -> HTMLResponse:
+            host = request.headers.get("host", "")
+            if not _HOST.fullmatch(host):
+                raise Refusal(400, "the header Host is no name or address")
+            url = f"{'https' if self.secure else 'http'}://{host}"
+            return HTMLResponse(welcome(service, visitors, url), headers=HEADERS)
+
+        @router.post("/demo/visitors", status_code=201)
+        def invite() -> Invitation:
+            return visitors.welcome()
+
+        return router
+
+
+def welcome(service: Service, visitors: Visitors, url: str) -> str:
+    """The front page.
+
+    Args:
+        url: address of the service, as the visitor's browser has it.
+    """
+    programs = list(service.programs)
+    several = len({one.model for one in programs}) > 1
+    jobs = service.jobs
+    return page(
+        "welcome.html",
+        title="Ask a model that cannot read your question",
+        url=url,
+        programs=[one.facts(jobs.seconds(one.program)) for one in programs],
+        commands=[
+            shlex.join(["atlasc", "demo", url, *(["--model", one.model] if several else [])])
+            for one in {one.model: one for one in programs}.values()
+        ],
+        visitors=len(visitors.here()),
+        most=visitors.most,
+        hours=STAY / 3600,
+        jobs=JOBS,
+        waiting=jobs.waiting(),
+        wait=jobs.wait_seconds(),
+        keep=jobs.limits.keep,
+        simulated=not all(find_target(one.bundle.target).encrypted for one in programs),
+    )
