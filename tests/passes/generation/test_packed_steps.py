@@ -14,12 +14,12 @@ from small_transformers import SHAPES, Builder, approximate, inputs_for
 
 from atlasc.compilation.lowering import plan_keys
 from atlasc.ir.interpreter import Interpreter, encrypted_input, interpret, output
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Op
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module, stored_arrays
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.generation.decode_step import DecodeStep, kept_values
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -68,12 +68,14 @@ class Decoder(NamedTuple):
         step: poly module of a step.
         rows: embedded tokens [batch, tokens, features].
         wanted: outputs of the whole window, [batch, tokens, features].
+        kept: keys and values of the whole window by name, [batch, heads, tokens, width].
         mask: name of the mask of the decoder.
     """
 
     step: Module
     rows: np.ndarray
     wanted: np.ndarray
+    kept: dict[str, np.ndarray]
     mask: str = "mask"
 
     def public(self, token: int) -> dict[str, np.ndarray]:
@@ -104,8 +106,18 @@ def stepped(module: Module, inputs: dict[str, np.ndarray], mask: str) -> Decoder
     client, poly = to_poly(module, inputs)
     (embedded,) = interpret(client, inputs).values()
     (begin,) = (op for op in poly.inputs if op.attributes["side"] == "server")
-    (wanted,) = interpret(poly, {**inputs, begin.attributes["name"]: embedded}).values()
-    return Decoder(run_passes(poly, [DecodeStep()]), embedded, wanted, mask)
+    return of_window(poly, {**inputs, begin.attributes["name"]: embedded}, embedded, mask)
+
+
+def of_window(poly: Module, inputs: dict[str, np.ndarray], rows: np.ndarray, mask: str) -> Decoder:
+    kept, names = {}, {value: name for name, value in kept_values(poly).items()}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        if op.value in names:
+            kept[names[op.value]] = result
+
+    (wanted,) = interpret(poly, inputs, observe=observe).values()
+    return Decoder(run_passes(poly, [DecodeStep()]), rows, wanted, kept, mask)
 
 
 def states(module: Module) -> list[dict]:
@@ -170,8 +182,7 @@ def test_steps_on_ciphertexts() -> None:
     arrays |= {"cos": RANDOM.normal(size=(5, 2)), "sin": RANDOM.normal(size=(5, 2))}
     window = poly(f"{entry('mask', (1, 5), 'public')}\n{BLOCK}", arrays, (1, 5, 4))
     rows, mask = RANDOM.normal(size=(1, 5, 4)), np.ones((1, 5))
-    wanted = interpret(window, {"x": rows, "mask": mask})["y"]
-    found = Decoder(run_passes(window, [DecodeStep()]), rows, wanted)
+    found = of_window(window, {"x": rows, "mask": mask}, rows, "mask")
     levels, slots = levels_and_slots(found.step)
     parameters = CpuParameters.choose(levels, slots)
     steps = [Pack(parameters.slots), PlaceBootstraps(levels, False)]
@@ -181,7 +192,9 @@ def test_steps_on_ciphertexts() -> None:
 
 
 def check(found: Decoder, program: Module, engine: Engine, tolerance: float) -> None:
-    """Every step on an engine is what the window gives at its token."""
+    """Every step on an engine is what the window gives at its token. Keys and values that are
+    packed in the clear are those that the steps append.
+    """
     batch, features = len(found.rows), found.wanted.shape[-1]
     names = {one["name"] for one in states(program)}
     (row,) = (op for op in program.inputs if not op.attributes.get("state"))
@@ -199,6 +212,10 @@ def check(found: Decoder, program: Module, engine: Engine, tolerance: float) -> 
         packed = layout.pack(blocked(tensor, layout), repeat=ROWS)
         given = {row.attributes["name"]: [engine.encrypt(one, level) for one in packed], **kept}
         kept = execute(engine, program, given, found.public(token))
+        for one in states(program):
+            appended = [engine.decrypt(c) for c in kept[one["name"]]]
+            in_clear = Cache.of(one["layout"]).pack(found.kept[one["name"]][:, :, : token + 1])
+            np.testing.assert_allclose(appended, in_clear, rtol=0, atol=tolerance)
         made = np.stack([engine.decrypt(one) for one in kept.pop(logits.attributes["name"])])
         numbers = unpack_tensor(layout_of(logits.operands[0]), made, features)
         result = output(logits.site(program.symbols), numbers.reshape(batch, features))
