@@ -238,9 +238,7 @@ def load_source(
         measured, validated = (with_prefixes(part, loaded, generator) for part in (used, kept))
     parts, length = [used, kept, measured, validated], ids.shape[1]
     if prefix is not None:
-        parts, length = public_prefix.with_public_prefix(
-            parts, loaded, prefix, options.sequence_length
-        )
+        parts, length = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
     return Source(loaded, *parts, length, prefix)
 
 

@@ -114,7 +114,7 @@ def room_after(prefix: PublicPrefix | None, model: LoadedModel, length: int | No
     return length - known + special_of(model).ends(np.array(prefix.ids))[0]
 
 
-def with_public_prefix(
+def put_before(
     parts: Sequence[Inputs], model: LoadedModel, prefix: PublicPrefix, length: int | None
 ) -> tuple[list[Inputs], int]:
     """Texts after the prefix, padded on the right, and the tokens of each.
