@@ -236,10 +236,10 @@ def load_source(
     if options.prefixes:  # after the split: a prefix of a held-back text is held back
         generator = np.random.default_rng([options.seed, 2])
         measured, validated = (with_prefixes(part, loaded, generator) for part in (used, kept))
-    parts, length = [used, kept, measured, validated], ids.shape[1]
+    parts = {"inputs": used, "held_back": kept, "measured": measured, "validated": validated}
     if prefix is not None:
-        parts, length = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
-    return Source(loaded, *parts, length, prefix)
+        parts = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
+    return Source(loaded, length=parts["inputs"].arrays[IDS].shape[1], prefix=prefix, **parts)
 
 
 def _require_different(source: Source, data: Any) -> None:

@@ -6,7 +6,7 @@ The server knows it. So a program computes its keys and values once, in the clea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -115,9 +115,9 @@ def room_after(prefix: PublicPrefix | None, model: LoadedModel, length: int | No
 
 
 def put_before(
-    parts: Sequence[Inputs], model: LoadedModel, prefix: PublicPrefix, length: int | None
-) -> tuple[list[Inputs], int]:
-    """Texts after the prefix, padded on the right, and the tokens of each.
+    parts: Mapping[str, Inputs], model: LoadedModel, prefix: PublicPrefix, length: int | None
+) -> dict[str, Inputs]:
+    """The texts of the parts of some data after the prefix, padded on the right.
 
     Args:
         parts: texts alone, at most `room_after` tokens each. What the tokenizer puts at their
@@ -129,11 +129,11 @@ def put_before(
     Raises:
         AtlasError: the texts have other inputs than ids and a mask; a text is too long.
     """
-    texts = [_after(prefix, inputs, model) for inputs in parts]
-    longest = max(len(text) for some in texts for text in some)
-    width, found = length or longest, []
-    for inputs, some in zip(parts, texts, strict=True):
-        for name, text in zip(inputs.names, some, strict=True):
+    texts = {name: _after(prefix, inputs, model) for name, inputs in parts.items()}
+    width = length or max(len(text) for some in texts.values() for text in some)
+    found = {}
+    for part, inputs in parts.items():
+        for name, text in zip(inputs.names, texts[part], strict=True):
             if len(text) > width:
                 raise AtlasError(
                     f"a text of {len(text)} tokens with the public prefix is too long",
@@ -141,9 +141,9 @@ def put_before(
                     why="it lacks the tokens that the tokenizer puts at the beginning of a text",
                     remedy=f"shorten it to {width - len(prefix.ids)} tokens, or give texts",
                 )
-        rows = [np.stack([text, np.ones_like(text)]) for text in some]
-        found.append(replace(inputs, arrays=joined(rows, width, (IDS, MASK), model)))
-    return found, width
+        rows = [np.stack([text, np.ones_like(text)]) for text in texts[part]]
+        found[part] = replace(inputs, arrays=joined(rows, width, (IDS, MASK), model))
+    return found
 
 
 def _after(prefix: PublicPrefix, inputs: Inputs, model: LoadedModel) -> list[np.ndarray]:
