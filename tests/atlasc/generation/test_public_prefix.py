@@ -29,6 +29,9 @@ from atlasc.generation.client import RECORD, TextClient, prompt_ids
 from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import public_tokens
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.data import inputs_of
+from atlasc.loading.models import model_of
+from atlasc.loading.texts.public_prefix import prefix_of, put_before, room_after
 from tests.atlasc.cli.command import run
 from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, model, tokenizer
 from tests.atlasc.generation.test_session import Killed, killed_in, words
@@ -282,3 +285,24 @@ def test_public_tokens_are_reported(public: Bundle) -> None:
     assert "the first 3 tokens are public" in run("inspect", public.step.folder).out
     assert json.loads(run("inspect", public.folder, "--json").out)["public_tokens"] == 3
     assert "first 3 tokens of a generated text" in (public.folder / "report.html").read_text()
+
+
+def test_texts_of_data_follow_the_prefix() -> None:
+    """What the tokenizer puts before a text comes once; texts are cut to what is left."""
+    loaded = model_of(model(), joining())
+    prefix = prefix_of("ab\n", loaded)
+    first, *_ = prefix.ids
+    room = room_after(prefix, loaded, 6)
+    assert (first, room) == (0, 6 - len(prefix.ids) + 1)
+    texts = inputs_of(["cd", "cdcdcdcd"], loaded, room)
+    found = put_before({"data": texts}, loaded, prefix, 6)["data"]
+    pair = joining()("cd")["input_ids"][1]
+    front = list(prefix.ids)
+    assert found.arrays["input_ids"].tolist() == [
+        [*front, pair, *[0] * (5 - len(front))],
+        [*front, *[pair] * (6 - len(front))],
+    ]
+    assert found.arrays["attention_mask"].sum(axis=1).tolist() == [len(front) + 1, 6]
+    ids = inputs_of([[pair] * room], loaded, room)
+    with pytest.raises(AtlasError, match="a text of 7 tokens with the public prefix is too long"):
+        put_before({"data": ids}, loaded, prefix, 6)
