@@ -145,6 +145,6 @@ def generate(
         server = stack.enter_context(step_server(step, keys, places[1], target=target))
         with steps("generating text") as shown:
             while client.record.done < needed and not client.ended:
-                shown.report("", client.record.done, needed)
+                shown.report("", client.done, needed - client.public)
                 client.receive(server.answer(client.request()))
         return client.result

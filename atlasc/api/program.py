@@ -195,7 +195,8 @@ class Program:
         Each token is one step on ciphertexts, also each token of the prompt.
 
         Args:
-            prompt: a text or token ids; None for a session that goes on.
+            prompt: a text or token ids, without the public prefix that the program may have been
+                compiled with; None for a session that goes on.
             tokens: tokens after the prompt; fewer if the model ends the text.
             temperature: divides the logits before a token is drawn; None or 0: take the likeliest.
             top_k: draw among so many of the likeliest tokens.

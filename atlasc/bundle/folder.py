@@ -7,7 +7,8 @@ report.html, front.*     the chosen settings and their costs
 evaluations.jsonl        all evaluations and trials of a search
 step/                    the bundle of a decoder's step (``compile --generate``)
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer); of a
-                         step whose head the client computes also head.air
+                         step whose head the client computes also head.air, and of one with a
+                         public prefix prefix.json
 server/                  program.air, poly.air, weights.safetensors
 ```
 
@@ -39,7 +40,7 @@ from atlasc.bundle.manifest import (
 from atlasc.client.program import ClientProgram, interface_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import sha256_of
+from atlasc.ir.files import read_json, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading import LONG
@@ -47,6 +48,7 @@ from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.models import LoadedModel, client_model
+from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
@@ -55,6 +57,8 @@ STEP = "step"
 """Folder in a bundle for the bundle of a decoder's step."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
+PREFIX = "client/prefix.json"
+"""The public prefix of all texts. The server's program has its keys and values."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,21 @@ class Bundle:
             self.folder / f"{name}.air", self.folder / f"{arrays or name}.safetensors"
         )
 
+    @cached_property
+    def public_prefix(self) -> PublicPrefix | None:
+        """The public prefix of all texts that this step generates, from the client's part; None if
+        there is none.
+
+        Raises:
+            AtlasError: its file is damaged.
+        """
+        if PREFIX not in self.manifest.files:
+            return None
+        _require_part(self.folder, "client")
+        where, remedy = self.folder / PREFIX, "compile the model again"
+        most = 16 * MAX_PREFIX
+        return read_json(where, PublicPrefix, "the public prefix", most, remedy=remedy, links=False)
+
     @property
     def target(self) -> str:
         """Name of the target that the bundle was compiled for."""
@@ -207,8 +226,12 @@ def write_bundle(
     poly: Module,
     model: LoadedModel,
     facts: dict[str, Any],
+    prefix: PublicPrefix | None = None,
 ) -> None:
-    """Fill a new folder; the manifest, with the digests of all other files, is written last."""
+    """Fill a new folder; the manifest, with the digests of all other files, is written last.
+
+    ``prefix`` is the public prefix of the texts that a step generates.
+    """
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
     save_module(client.interface, draft / "client" / "interface.air")
@@ -216,6 +239,8 @@ def write_bundle(
     if client.head is not None:
         texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once
     save_modules(texts, draft / "client" / "embed.safetensors")
+    if prefix is not None:
+        (draft / PREFIX).write_text(prefix.model_dump_json() + "\n", encoding="utf-8")
     # The client's files for reading inputs: no weights, no code.
     copied = ["config.json", *PROCESSOR_FILES]
     if not _wrote_tokenizer(model, draft / "client" / "model"):

@@ -131,7 +131,7 @@ def measure(
 
         def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
             if op in wanted:
-                found[op] = _observed(op, site, operands, start, count)
+                found[op] = reached_by(op, site, operands, start, count)
 
         interpreter = Interpreter(module, np.float32, override=record)
         with np.errstate(all="ignore"):
@@ -159,7 +159,7 @@ def measure(
     ]  # fmt: skip
 
 
-def _observed(
+def reached_by(
     op: Op, site: Site, operands: list[np.ndarray], first: int, count: int
 ) -> dict[str, Reached]:
     """Attribute of `Measurement` -> the values that the inputs of one chunk reached.

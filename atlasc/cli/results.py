@@ -59,6 +59,11 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         f"with plaintexts {summary['plaintext_products']}, of ciphertexts "
         f"{summary['ciphertext_products']}",
     ]
+    if "public_tokens" in summary:
+        lines.append(
+            f"the first {summary['public_tokens']} tokens are public: the server has their keys "
+            "and values in the clear"
+        )
     if summary["bootstrap_error"]:
         lines.append(
             f"errors of bootstraps change the outputs by {summary['bootstrap_error']:.1e} of their "

@@ -14,6 +14,7 @@ from atlasc.compilation.options import (
 )
 from atlasc.files import require_new
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.texts.public_prefix import read_public_prefix
 from atlasc.polynomials.recipes import recipe as find_recipe
 from atlasc.search.points import COSTS
 from atlasc.search.strategies import DEFAULT, find_strategy
@@ -74,6 +75,17 @@ def check_compile(output: Path, options: CompileOptions) -> None:
                 why="it says who computes the head of the step that generates text",
                 remedy="add --generate, or leave it out",
             )
+    if options.public_prefix is not None:
+        if not options.generate:
+            raise AtlasError(
+                "--public-prefix has no effect without --generate",
+                why="it is the beginning of all generated texts",
+                remedy="add --generate, or leave it out",
+            )
+        if options.front is not None:
+            why = "the ranges of the front were measured on texts without the prefix"
+            raise _excluding("--public-prefix", "--front", why, "leave --front out")
+        read_public_prefix(options.public_prefix)
     if options.generate and (target.writes_project or options.batch > 1):
         raise _excluding(
             "--generate",

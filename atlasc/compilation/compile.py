@@ -32,7 +32,9 @@ from atlasc.emit.project import write_project
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
+from atlasc.passes.generation.public_rows import Prefix
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
 from atlasc.report.polynomials import polynomials
@@ -115,6 +117,7 @@ def compile_model(
     """
     options = options or CompileOptions()
     check_compile(output, options)
+    public = "" if options.public_prefix is None else read_public_prefix(options.public_prefix)
     saved = None if options.front is None else load_front(options.front)
     if saved is not None:
         options.pick(saved.front)  # refuse before any work
@@ -123,10 +126,11 @@ def compile_model(
     prepared = prepare(
         model, data, options, steps, saved,
         batch=options.batch, tokenizer=tokenizer, processor=processor, note=note,
-        journal=journal,
+        journal=journal, public_text=public,
     )  # fmt: skip
-    if options.generate:
-        head = head_side(prepared.module, options.head)  # refuses other models before any work
+    prefix = _public(prepared.source)
+    if options.generate:  # refuses other models before any work
+        head = head_side(prepared.module, options.head, prefix)
     tried = len(prepared.source.validated)
     require_enough(tried, options.unsafe_at_most)
     chosen = choose(
@@ -138,8 +142,11 @@ def compile_model(
     lowered, step = lower_module(chosen.module, inputs, options, steps, fastest=fastest), None
     if options.generate:
         step = lower_step(
-            chosen.module, lowered.poly, inputs, options, steps, fastest=fastest, head=head
-        )
+            chosen.module, lowered.poly, inputs, options, steps,
+            fastest=fastest, head=head, prefix=prefix,
+        )  # fmt: skip
+    if prefix is not None:
+        chosen.settings["public_tokens"] = prefix.tokens
     measure = measure_of(prepared.source.model, prepared.traced, options.measure)
     if chosen.front is not None:
         measure = chosen.front.measure
@@ -152,6 +159,14 @@ def compile_model(
             output, prepared.source, chosen, prepared.calibration, lowered, options, kept, step
         )
     return Compiled(bundle, prepared, lowered)
+
+
+def _public(source: Source) -> Prefix | None:
+    """The public prefix as inputs of the window; None if there is none."""
+    if source.prefix is None or source.length is None:
+        return None
+    arrays = prefix_alone(source.model, source.prefix, source.length)
+    return Prefix(arrays, len(source.prefix.ids))
 
 
 def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> None:
@@ -246,7 +261,7 @@ def write_program(
             facts_of_step = facts | program_facts(step.program, own, depth_of(module))
             side = "server" if step.head is None else "client"
             facts_of_step["settings"] = chosen.settings | {"head": side}
-            _write(draft / STEP, step, source, facts_of_step)
+            _write(draft / STEP, step, source, facts_of_step, source.prefix)
         program = _write(draft, lowered, source, facts)
         if target.writes_project:
             # Users build the project in the bundle, so the manifest has no digests of its files.
@@ -254,11 +269,17 @@ def write_program(
     return load_bundle(output)
 
 
-def _write(draft: Path, lowered: Lowered, source: Source, facts: dict[str, Any]) -> Module:
+def _write(
+    draft: Path,
+    lowered: Lowered,
+    source: Source,
+    facts: dict[str, Any],
+    prefix: PublicPrefix | None = None,
+) -> Module:
     """Fill the folder of a bundle; returns its program."""
     program = with_embedding(lowered.program, lowered.client)
     client = client_program(lowered.client, program, lowered.head)
-    write_bundle(draft, client, program, lowered.poly, source.model, facts)
+    write_bundle(draft, client, program, lowered.poly, source.model, facts, prefix)
     return program
 
 

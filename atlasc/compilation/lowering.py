@@ -22,6 +22,7 @@ from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.cut_head import CutHead, head_of, is_tied
 from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.generation.public_rows import Prefix, with_public_rows
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
@@ -94,16 +95,21 @@ def lower_module(
         return replace(lowered, program=program)
 
 
-def head_side(module: Module, asked: str | None) -> str:
+def head_side(module: Module, asked: str | None, prefix: Prefix | None = None) -> str:
     """Who computes the head of a decoder: as asked, else the client if it has the matrix anyway.
 
     Raises:
         AtlasError: the model is no causal decoder, or has no head for the client as asked.
     """
-    step = run_passes(module, [DecodeStep()])
+    step = run_passes(module, [_step_after(prefix)])
     if asked == "client":
         head_of(step)
     return asked or ("client" if is_tied(step) else "server")
+
+
+def _step_after(prefix: Prefix | None) -> DecodeStep:
+    """The pass that makes a step of a window: of the tokens after the prefix."""
+    return DecodeStep() if prefix is None else DecodeStep(first=prefix.tokens)
 
 
 def lower_step(
@@ -115,6 +121,7 @@ def lower_step(
     *,
     fastest: bool = False,
     head: str = "server",
+    prefix: Prefix | None = None,
 ) -> Lowered:
     """Lower the step of a decoder, which generates text token by token.
 
@@ -126,6 +133,7 @@ def lower_step(
         inputs, options, steps, fastest: see :func:`lower_module`.
         head: who computes the head over the vocabulary. For the client the program ends before
             it, and what folds into the head is folded into its input.
+        prefix: the public prefix, whose keys and values the state begins with.
 
     Raises:
         AtlasError: the model is no causal decoder, or has no head for the client; or as
@@ -134,12 +142,15 @@ def lower_step(
     options = options or TargetOptions()
     latency = find_target(options.target).latency(options.costs)
     of_client: Module | None = None
-    step = run_passes(module, [DecodeStep()])
+    step = run_passes(module, [_step_after(prefix)])
     if head == "client":
         of_client = head_of(step)
         with steps("taking the head off"), blas_threads(1):
             _, window = to_poly(run_passes(module, [CutHead()]), inputs)
-    client, poly = client_module(step), run_passes(window, [DecodeStep()])
+    client, poly = client_module(step), run_passes(window, [_step_after(prefix)])
+    if prefix is not None:
+        with steps("computing keys and values of the public prefix"), blas_threads(1):
+            poly = with_public_rows(poly, client_module(module), window, prefix)
     with steps("lowering the step of a token", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:

@@ -376,6 +376,10 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
         "Who computes a step's head over the vocabulary [default: client if its matrix is the "
         "embedding's table, else server].", metavar="|".join(HEADS), parse=parse_head,
     )  # fmt: skip
+    public_prefix: Path | None = option(
+        "Text that begins every generated text and is no secret, such as a system prompt. The "
+        "server has its keys and values in the clear.", metavar="FILE",
+    )  # fmt: skip
 
     @property
     def minimised(self) -> str:

@@ -26,6 +26,7 @@ from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.shapes import spectrogram_shape
+from atlasc.loading.texts import public_prefix
 from atlasc.loading.texts.lengths import with_prefixes
 from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
@@ -51,6 +52,7 @@ class Source:
         measured: `inputs`, followed by prefixes of their texts; ranges are measured on them.
         validated: `held_back`, followed by prefixes of their texts; all should stay in all ranges.
         length: tokens of a text; None for images.
+        prefix: the public prefix, which all texts begin with; None if there is none.
     """
 
     model: LoadedModel
@@ -59,6 +61,7 @@ class Source:
     measured: Inputs
     validated: Inputs
     length: int | None
+    prefix: public_prefix.PublicPrefix | None = None
 
     def few(self, count: int, extremes: Sequence[int] = ()) -> Inputs:
         """The first `count` of `measured`; if there are prefixes, up to half of them are prefixes.
@@ -102,6 +105,7 @@ def prepare(
     processor: Any = None,
     note: Note = quiet,
     journal: Path | None = None,
+    public_text: str = "",
 ) -> PreparedModel:
     """Load and trace a model, centre its keys and calibrate it on data.
 
@@ -118,12 +122,13 @@ def prepare(
         note: called with a headline and details for each warning.
         journal: journal of the search that follows. The ranges are kept beside it, and read from
             there if an interrupted command left them.
+        public_text: the public prefix, which is put before each text; empty if there is none.
 
     Raises:
         AtlasError: the model, the data or the trace fails; `saved` belongs to another model.
     """
     with steps("loading the model and the data"):
-        source = load_source(model, data, options, tokenizer, note, processor)
+        source = load_source(model, data, options, tokenizer, note, processor, public_text)
     _require_different(source, data)
     with steps("tracing"):
         traced = trace_model(
@@ -197,10 +202,12 @@ def load_source(
     tokenizer: Any = None,
     note: Note = quiet,
     processor: Any = None,
+    public_text: str = "",
 ) -> Source:
     """Load a model and its data, and hold back a part of the data.
 
     Notes say which texts were cut, and which of the model's files are not read.
+    A ``public_text`` is put before each text.
 
     Raises:
         AtlasError: the model or the data cannot be read.
@@ -217,7 +224,9 @@ def load_source(
             why=f"the model reads {', '.join(loaded.input_names)}",
             remedy="leave --sequence-length out",
         )
-    everything = inputs_of(data, loaded, options.sequence_length, options.long)
+    prefix = public_prefix.prefix_of(public_text, loaded) if public_text else None
+    room = public_prefix.room_after(prefix, loaded, options.sequence_length)
+    everything = inputs_of(data, loaded, room, options.long)
     everything = everything.tell(note).readable(note).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get(IDS)
@@ -227,7 +236,10 @@ def load_source(
     if options.prefixes:  # after the split: a prefix of a held-back text is held back
         generator = np.random.default_rng([options.seed, 2])
         measured, validated = (with_prefixes(part, loaded, generator) for part in (used, kept))
-    return Source(loaded, used, kept, measured, validated, ids.shape[1])
+    parts = {"inputs": used, "held_back": kept, "measured": measured, "validated": validated}
+    if prefix is not None:
+        parts = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
+    return Source(loaded, length=parts["inputs"].arrays[IDS].shape[1], prefix=prefix, **parts)
 
 
 def _require_different(source: Source, data: Any) -> None:

@@ -186,6 +186,8 @@ def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = N
     known = bundle.manifest.costs
     summary = costs_summary(costs, parameters)
     summary |= {"depth": known.get("depth"), "depth_outside": known.get("depth_outside")}
+    if public := bundle.manifest.settings.get("public_tokens"):
+        summary["public_tokens"] = public
     by_layer = {row["layer"]: row.get("depth") for row in known["per_layer"]}
     for row in summary["per_layer"]:
         row["depth"] = by_layer.get(row["layer"])

@@ -28,6 +28,7 @@ from atlasc.generation.steps import name_of, public_at, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema, Sha256, read_json
 from atlasc.loading import IDS
+from atlasc.loading.texts.public_prefix import ids_after
 from atlasc.runtime.engine import RoleEngine
 
 RECORD, REQUEST = "session.json", "request.safetensors"
@@ -54,9 +55,10 @@ class Record(Schema):
         program: identity of the step's program.
         keys: identity of the key set.
         session: name of the session.
-        prompt: number of tokens of the prompt.
-        ids: tokens of the prompt and of the text after it.
-        done: number of tokens whose answers were read.
+        public: digest of the public prefix; empty if there is none.
+        prompt: number of tokens of the public prefix and of the prompt.
+        ids: tokens of the public prefix, of the prompt and of the text after it.
+        done: number of tokens whose keys and values the server has, and whose answers were read.
         sampling: how tokens are chosen.
     """
 
@@ -64,6 +66,7 @@ class Record(Schema):
     program: Sha256
     keys: str
     session: _Hex
+    public: str = ""
     prompt: Annotated[int, Field(ge=1)]
     ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
     done: Annotated[int, Field(ge=0)] = 0
@@ -74,7 +77,7 @@ class Generated(NamedTuple):
     """A text that was generated.
 
     Attributes:
-        prompt, ids: tokens of the prompt, and the tokens after it.
+        prompt, ids: tokens of the prompt after the public prefix, and the tokens after it.
         text: the text after the prompt; None if the program has no tokenizer.
     """
 
@@ -88,17 +91,26 @@ class Generated(NamedTuple):
 
 
 def prompt_ids(step: Bundle, prompt: str | Sequence[int]) -> list[int]:
-    """The tokens of a prompt.
+    """The tokens of a prompt after the public prefix, if there is one.
 
     Raises:
-        AtlasError: it is empty, or longer than the program was compiled for.
+        AtlasError: it is empty, or longer than the program was compiled for; or together with it
+            the prefix has other tokens.
     """
-    ids = step.model.tokenize([prompt])[0] if isinstance(prompt, str) else prompt
-    most = window_of(step)
+    prefix, most = step.public_prefix, window_of(step)
+    if not isinstance(prompt, str):
+        ids = prompt
+    elif prefix is None:
+        ids = step.model.tokenize([prompt])[0]
+    else:
+        ids = ids_after(prefix, prompt, step.model)
+    if prefix is not None:
+        most -= len(prefix.ids)
     if not 1 <= len(ids) <= most:
+        after = "" if prefix is None else f" after the public prefix of {len(prefix.ids)}"
         raise AtlasError(
             f"the prompt has {len(ids)} tokens",
-            why=f"the program was compiled for 1 to {most}",
+            why=f"the program was compiled for 1 to {most}{after}",
             remedy="shorten it, or compile with a larger --sequence-length",
         )
     return [int(one) for one in ids]
@@ -110,12 +122,13 @@ class TextClient:
     Args:
         client: the role, of the program of a step.
         folder: a new folder, or that of a text.
-        prompt: a text or ids; may be left out for a text that goes on.
+        prompt: a text or ids after the public prefix; may be left out for a text that goes on.
         sampling: how tokens are chosen; None: greedily, or as the text began.
 
     Raises:
-        AtlasError: the prompt is empty or too long; the folder is of another program, of other
-            keys, of another prompt or sampling, or damaged.
+        AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
+            folder is of another program, of other keys, of another prefix, prompt or sampling, or
+            damaged.
     """
 
     def __init__(
@@ -127,7 +140,10 @@ class TextClient:
     ) -> None:
         self._client, self._step, self._folder = client, client.bundle, folder
         self._window = window_of(self._step)
-        given = None if prompt is None else prompt_ids(self._step, prompt)
+        prefix = self._step.public_prefix
+        self._public = [] if prefix is None else list(prefix.ids)
+        self._digest = "" if prefix is None else prefix.digest
+        given = None if prompt is None else [*self._public, *prompt_ids(self._step, prompt)]
         self.record = (
             self._opened(given, sampling)
             if folder.exists()
@@ -142,15 +158,26 @@ class TextClient:
         return bool(last) and last[0] in (ends if isinstance(ends, list) else [ends])
 
     @property
+    def public(self) -> int:
+        """Tokens of the public prefix."""
+        return len(self._public)
+
+    @property
+    def done(self) -> int:
+        """Tokens after the public prefix whose answers were read."""
+        return self.record.done - self.public
+
+    @property
     def result(self) -> Generated:
         """The text so far."""
-        prompt, ids = self.record.ids[: self.record.prompt], self.record.ids[self.record.prompt :]
+        known, end = self.record.ids, self.record.prompt
+        prompt, ids = known[len(self._public) : end], known[end:]
         tokenizer = self._step.model.tokenizer
         text = None if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=True)
         return Generated(prompt, ids, text)
 
     def steps_for(self, tokens: int) -> int:
-        """Steps from the first one that tokens after the prompt need.
+        """Tokens whose keys and values are needed for tokens after the prompt.
 
         Raises:
             AtlasError: so many tokens do not fit.
@@ -158,8 +185,9 @@ class TextClient:
         needed = self.record.prompt + tokens - 1  # the last token is not computed with
         if needed > self._window:
             most = self._window - self.record.prompt + 1
+            public = f" with {len(self._public)} public ones" if self._public else ""
             raise AtlasError(
-                f"{tokens} tokens after a prompt of {self.record.prompt} do not fit",
+                f"{tokens} tokens after a prompt of {self.record.prompt}{public} do not fit",
                 why=f"the program was compiled for {self._window} tokens",
                 remedy=f"ask for at most {most}, or compile with a larger --sequence-length",
             )
@@ -175,7 +203,7 @@ class TextClient:
             raise AtlasError("the model has ended the text", remedy="begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
         place, pending = self.record.done, self._folder / REQUEST
-        name = name_of(self.record.session, place)
+        name = self._name(place)
         if pending.exists():
             found = Message.read(pending, "query", self._step)
             if found.query == name:
@@ -197,9 +225,10 @@ class TextClient:
         """
         record, message = self.record, Message.read(answer, "answer", self._step)
         place, pending = record.done, self._folder / REQUEST
-        waits = pending.exists() and message.query == name_of(record.session, place)
+        waits = pending.exists() and message.query == self._name(place)
         if not waits:
-            read = place and message.query == name_of(record.session, place - 1)
+            before = place > len(self._public)
+            read = before and message.query == self._name(place - 1)
             raise AtlasError(
                 "this is not the answer that the session waits for",
                 where=str(self._folder),
@@ -210,6 +239,10 @@ class TextClient:
         ids = [*record.ids, self._choice(message)] if last else record.ids
         self._save(record.model_copy(update={"ids": ids, "done": place + 1}))
         pending.unlink()
+
+    def _name(self, place: int) -> str:
+        """The name of the query of a token."""
+        return name_of(self.record.session, place - len(self._public))
 
     def _choice(self, answer: Message) -> int:
         """The token after all that are known, by the encrypted answer at the last of them."""
@@ -228,7 +261,8 @@ class TextClient:
             raise AtlasError("a new session needs a prompt", remedy="give one")
         record = Record(
             program=self._step.manifest.program, keys=self._client.engine.identity,
-            session=secrets.token_hex(16), prompt=len(prompt), ids=prompt, sampling=sampling,
+            session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
+            done=len(self._public), sampling=sampling,
         )  # fmt: skip
         with new_folder(self._folder, private=True) as draft:
             (draft / RECORD).write_text(record.model_dump_json() + "\n", encoding="utf-8")
@@ -238,6 +272,7 @@ class TextClient:
         place, remedy = self._folder / RECORD, "begin a new session"
         record = read_json(place, Record, "the session", 64 * MIB, remedy=remedy, links=False)
         checks = {
+            "another public prefix": record.public == self._digest,
             "another program": record.program == self._step.manifest.program,
             "other keys": record.keys == self._client.engine.identity,
             "another prompt": prompt in (None, record.ids[: record.prompt]),
@@ -249,7 +284,9 @@ class TextClient:
                     f"{self._folder} is a session of {what}",
                     remedy="go on with what it began with, or give a new folder",
                 )
-        if not record.done < len(record.ids) >= record.prompt:
+        most, least = len(record.ids), len(self._public)
+        begins = record.ids[:least] == self._public and least < record.prompt <= most
+        if not begins or not least <= record.done < most:
             raise AtlasError(f"{place} is damaged", remedy=remedy)
         return record
 

@@ -14,9 +14,10 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.compilation.steps import ProgressCallback
 from atlasc.files import write_private_arrays
-from atlasc.generation.steps import name_of, public_at, window_of
+from atlasc.generation.steps import name_of, public_at, public_tokens, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, read_npz
+from atlasc.ir.ops.rows import Cache
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.generation.decode_step import POSITION
 from atlasc.program.engine import Ct, Engine
@@ -44,17 +45,29 @@ class Server(Protocol):
         """Execute the program."""
 
 
-def empty_states(
-    engine: Engine[Ct], states: Mapping[str, CiphertextType], row: Ct
+def first_states(
+    engine: Engine[Ct],
+    states: Mapping[str, CiphertextType],
+    row: Ct,
+    public: Mapping[str, np.ndarray],
 ) -> dict[str, list[Ct]]:
-    """Keys and values of no token: zero, which the row of a token minus itself is. The server has
-    no key to encrypt a zero, and this one needs no secret: that there is no token is known.
+    """Keys and values before the first query: zero, which the row of a token minus itself is, plus
+    those of the public prefix. The server has no key to encrypt them, and they need no secret.
+
+    Args:
+        engine: the engine of the server.
+        states: name of keys or values -> their ciphertexts.
+        row: the encrypted row of a token.
+        public: name -> rows of the prefix, ``[1, heads, tokens, width]``; none without a prefix.
     """
-    zero = engine.sub(row, row)
-    return {
-        name: [engine.drop_to(zero, kept.level or 0)] * kept.ciphertexts
-        for name, kept in states.items()
-    }
+    zero, found = engine.sub(row, row), dict[str, list[Ct]]()
+    for name, kept in states.items():
+        dropped = engine.drop_to(zero, kept.level or 0)
+        found[name] = [dropped] * kept.ciphertexts
+        if name in public:
+            slots = Cache.of(kept.layout).pack(public[name])
+            found[name] = [engine.add_plain(dropped, one) for one in slots]
+    return found
 
 
 @dataclass
@@ -62,14 +75,14 @@ class _Kept:
     """What the server keeps of a text.
 
     Attributes:
-        tokens: tokens whose keys and values are kept.
+        tokens: tokens whose keys and values are kept, those of the public prefix included.
         session: name of the first query; empty before it.
         request: SHA-256 of the last query.
         answer: the answer to it.
         states: name of keys or values -> ciphertexts.
     """
 
-    tokens: int = 0
+    tokens: int
     session: str = ""
     request: str = ""
     answer: bytes = b""
@@ -102,11 +115,17 @@ class StepServer:
             for op in inputs
             if op.attributes.get("state")
         }  # fmt: skip
-        self._kept = self._read() if self._place.exists() else _Kept()
+        self._public = {
+            op.attributes["name"]: self._step.program.symbols[op.attributes["prefix"].name]
+            for op in inputs
+            if "prefix" in op.attributes
+        }
+        self._first = public_tokens(self._step)
+        self._kept = self._read() if self._place.exists() else _Kept(self._first)
 
     @property
     def tokens(self) -> int:
-        """Tokens whose keys and values are kept."""
+        """Tokens whose keys and values are kept, those of the public prefix included."""
         return self._kept.tokens
 
     def answer(self, request: bytes | Path, progress: ProgressCallback | None = None) -> bytes:
@@ -127,7 +146,9 @@ class StepServer:
         values, public = query.ciphertexts(self._engine)
         self._check(query, public)
         (row, *_) = next(iter(values.values()))
-        states = self._kept.states or empty_states(self._engine, self._states, row)
+        states = self._kept.states
+        if not states:
+            states = first_states(self._engine, self._states, row, self._public)
         given = {**values, **states}
         results, _ = self._server.compute(given, public, progress)
         states = {name: results.pop(name) for name in self._states}
@@ -148,7 +169,7 @@ class StepServer:
                 why="its position and its mask do not belong together",
                 remedy="make it with atlasc ask",
             )
-        if session and query.query != name_of(session, place):
+        if session and query.query != name_of(session, place - self._first):
             raise AtlasError(
                 "the query is of another session than the keys and values",
                 where=str(self._place.parent),
@@ -201,7 +222,7 @@ class StepServer:
         }
         if tokens is None or tokens.shape != () or answer is None or held.keys() != wanted.keys():
             raise AtlasError(f"{self._place} is damaged", remedy="begin a new session")
-        if not 0 < tokens <= self._capacity:
+        if not self._first < tokens <= self._capacity:
             raise AtlasError(f"{self._place} is damaged", remedy="begin a new session")
         states: dict[str, list[Any]] = {name: [] for name in self._states}
         for key, (name, _) in wanted.items():

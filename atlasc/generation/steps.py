@@ -59,16 +59,28 @@ def public_at(step: Bundle, place: int) -> dict[str, np.ndarray]:
     }
 
 
-def name_of(session: str, place: int) -> str:
-    """The name of the query of a token.
+def public_tokens(step: Bundle) -> int:
+    """Tokens of the public prefix, whose keys and values every text begins with.
+
+    The client's part has these tokens, the server's their keys and values.
+    """
+    if step.role != "server":
+        return 0 if step.public_prefix is None else len(step.public_prefix.ids)
+    program = step.program
+    begun = (op for op in program.inputs if "prefix" in op.attributes)
+    return max((program.symbols[op.attributes["prefix"].name].shape[2] for op in begun), default=0)
+
+
+def name_of(session: str, number: int) -> str:
+    """The name of a query of a session, which are numbered from 0.
 
     The first one is named after the session, 32 random hexadecimal digits, and so the server learns
     the session. Names of later ones follow from it, so that the server knows whether a query is of
     the same session.
     """
-    if place == 0:
+    if number == 0:
         return session
-    return hashlib.sha256(f"{session}:{place}".encode()).hexdigest()[: len(session)]
+    return hashlib.sha256(f"{session}:{number}".encode()).hexdigest()[: len(session)]
 
 
 @contextmanager

@@ -17,7 +17,15 @@ from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
 from atlasc.ir.ops import rules
 from atlasc.ir.ops.poly import chebyshev_levels
 from atlasc.ir.ops.rows import Cache, bits_for
-from atlasc.ir.ops.tensors import CENTRED, FACTOR, OUTPUT_MAP, STATE, require_function
+from atlasc.ir.ops.tensors import (
+    CENTRED,
+    FACTOR,
+    OUTPUT_MAP,
+    PREFIX,
+    STATE,
+    check_prefix,
+    require_function,
+)
 from atlasc.ir.types import CiphertextType, TensorType
 
 ONLY_FIRST = A("only_first", "bool", "zero in unused slots: only their index 0 stays",
@@ -69,8 +77,11 @@ def first_layout(site: Site, operand: int = 0) -> Layout:
 
 def _input(site: Site) -> CiphertextType:
     layout, shape = site.attributes["layout"], site.attributes["shape"]
+    require(Cache.has(layout) or "prefix" not in site.attributes, "only state has a prefix")
     if Cache.has(layout):
         _check_cache(cache_of(layout), shape)
+        (batch, tokens, features), heads = shape, layout.extent("g")
+        check_prefix(site, (batch, heads, tokens, features // heads))
     elif tuple(axis for axis, _ in layout.extents) != HIDDEN:
         _check_unpacked(layout, shape)
     elif (
@@ -117,7 +128,7 @@ def _result(site: Site) -> CiphertextType:
 
 
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
-        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED, STATE,
+        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED, STATE, PREFIX,
         A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
 declare("ckks.result", "A result of the server, in the client's part of a program.", "", _result,
         A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),

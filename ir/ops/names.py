@@ -199,6 +199,9 @@ class Attributes(TypedDict, total=False):
     period: int
     # result axis i is operand axis permutation[i]
     permutation: list[int]
+    # what state holds in the first run: rows of the first tokens, [batch, heads, tokens, width]
+    # (default: none)
+    prefix: Symbol
     # token of the only query (default 0)
     query: int
     # copies

@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from atlasc.ir.layout import REPLICATED, Field, Layout
 
 
@@ -74,6 +76,12 @@ class Diagonals:
     def summed(self) -> int:
         """Number of slots that are summed for a place of the result, one after ``outputs``."""
         return self.copies * self.block // self.outputs
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The place of the row in each place of its skewed copies, ``[copies * block]``."""
+        places = np.arange(self.copies * self.block)
+        return (places + places // self.block * self.steps) % self.inputs
 
 
 def most_copies(places: int, inputs: int, outputs: int) -> int:
@@ -190,6 +198,31 @@ class Cache:
     def skewed(self) -> bool:
         """Whether the row that it is multiplied with is skewed."""
         return self.diagonals.copies > 1
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        """Slots ``[ciphertexts, slots]`` of keys or values of the first tokens, 0 at the others.
+
+        They are the slots that `ckks.at_tokens` gives, token by token: padding heads of keys copy
+        head 0, and padding inputs of the batch copy input 0.
+
+        Args:
+            rows: ``[batch, heads, first tokens, width]``.
+        """
+        layout, at = self.layout, self.diagonals
+        batch, heads, tokens, width = rows.shape
+        whole = np.zeros((batch, heads + 1, self.parts * self.tokens, self.width))
+        whole[:, :heads, :tokens, :width] = rows
+        b, g = layout.slot_index("b"), layout.slot_index("g")
+        b, g = np.where(b < batch, b, 0), np.where(g < heads, g, 0 if self.keys else heads)
+        places = np.arange(layout.slots) // self.unit % len(at.places)
+        own = places % at.outputs
+        packed = np.empty((self.parts, self.steps, layout.slots))
+        for step in range(self.steps):
+            other = at.places[(places + step) % len(at.places)]
+            token, feature = (own, other) if self.keys else (other, own)
+            for part in range(self.parts):
+                packed[part, step] = whole[b, g, token + part * self.tokens, feature]
+        return packed.reshape(-1, layout.slots)
 
     def fits(self, row: Layout) -> bool:
         """Whether a layout is that of one row of these keys or values, or of a query."""

@@ -18,6 +18,8 @@ from atlasc.ir.types import DTYPES, SIDES, TensorType
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
 STATE = A("state", "bool", "the server keeps it from run to run: the next run reads the output of "
           "this name", optional=True)  # fmt: skip
+PREFIX = A("prefix", "symbol", "what state holds in the first run: rows of the first tokens, "
+           "[batch, heads, tokens, width] (default: none)", optional=True)  # fmt: skip
 CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis", optional=True)
 OUTPUT_MAP = (
     A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
@@ -35,14 +37,25 @@ def _input(site: Site) -> TensorType:
     require(fits, "shape must have positive extents, and not too many elements")
     kept = side == "server" or not site.attributes.get("state", False)
     require(kept, "only what is encrypted on the server can be its state")
+    check_prefix(site, tuple(shape))
     return TensorType(tuple(shape), side, dtype)
+
+
+def check_prefix(site: Site, shape: tuple[int, ...]) -> None:
+    """Check that rows of the first tokens are some of a state [batch, heads, tokens, width]."""
+    if "prefix" not in site.attributes:
+        return
+    require(site.attributes.get("state"), "only state has rows of the first tokens")
+    rows = site.constant_shape("prefix")
+    others = len(rows) == len(shape) == 4 and (*rows[:2], rows[3]) == (*shape[:2], shape[3])
+    require(others and 0 < rows[2] < shape[2], f"prefix has shape {rows}, the state has {shape}")
 
 
 declare(
     "nn.input poly.input", "A named input of the program.", "", _input,
     A("name", "name", "name in the data"), A("shape", "ints", "extents, batch first"),
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
-    FACTOR, CENTRED, STATE,
+    FACTOR, CENTRED, STATE, PREFIX,
 )  # fmt: skip
 
 

@@ -57,6 +57,20 @@ class DecodeStep(Pass):
         return result
 
 
+def kept_values(module: Module, first: int = 0) -> dict[str, Value]:
+    """Name of keys or values of the step -> the value of the window whose rows they are.
+
+    Args:
+        module, first: the window and the attribute of :class:`DecodeStep`.
+
+    Raises:
+        AtlasError: as the pass.
+    """
+    step = _Step(module, first)
+    step.run()
+    return step.kept
+
+
 class _Step:
     """Rewrites a module.
 
@@ -65,12 +79,14 @@ class _Step:
         tokens: tokens of the window.
         axes: value of the window -> its axis of the tokens, where one row of it is computed.
         caches: keys or values of the window -> keys or values up to this token.
+        kept: names of the state -> keys or values of the window.
     """
 
     def __init__(self, module: Module, first: int) -> None:
         self.rewriter, self.first, self.tokens = Rewriter(module), first, 0
         self.axes: dict[Value, int] = {}
         self.caches: dict[Value, Value] = {}
+        self.kept: dict[str, Value] = {}
         self._outputs: list[tuple[Op, str, Value]] = []
         self._counts = {"keys": 0, "values": 0}
         self._position: Value | None = None
@@ -250,5 +266,6 @@ class _Step:
             operands = [self.rewriter.values[value], position]
             row = self._add(value.op, "at_tokens", operands, seen, f"{name}.row")
             self.caches[value] = self._add(value.op, "add", [before, row], seen, f"{name}.now")
+            self.kept[name] = value
             self._outputs.append((value.op, name, self.caches[value]))
         return self.caches[value]

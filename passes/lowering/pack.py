@@ -99,7 +99,7 @@ def _input(packer: Packer, op: Op) -> Value:
         shape, layout = _unsplit(op.value), packer.cache(op.value)
     else:
         layout = packer.packing.encrypted(shape)
-    facts |= {"layout": layout, "shape": shape, **op.chosen("factor", "centred", "state")}
+    facts |= {"layout": layout, "shape": shape, **op.chosen("factor", "centred", "state", "prefix")}
     return add("ckks.input", [], facts)
 
 

@@ -128,6 +128,8 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         f"settings: {how}, error of the polynomials {settings['error']:.3g}, "
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
+    if settings.get("public_tokens"):
+        say(f"the first {settings['public_tokens']} tokens of a generated text are public")
     say(f"promised: {settings['promise']['words']}")
     say(f"agreement is judged by {settings['promise']['agreement']}; --measure chooses otherwise")
     if settings.get("agreement") is not None:

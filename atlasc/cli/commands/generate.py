@@ -41,7 +41,8 @@ def generate(
     Each token is one step on ciphertexts, also each token of the prompt. The keys and values of
     earlier tokens stay encrypted. The command is client and server in one process. With --session,
     the same command goes on after an interrupt, at the same token. The folder then holds the secret
-    key and the text in the clear.
+    key and the text in the clear. If the program was compiled with --public-prefix, the prompt is
+    the text after this prefix.
     """
     from atlasc.api.generation import generate as generated
     from atlasc.api.generation import sampling_of

@@ -32,7 +32,8 @@ def ask(
     """Encrypt the next token of a text into a query for the server.
 
     The bundle is one with a step, or the client's part of it; the keys are those that keygen made
-    for its folder step. A prompt begins a session. Until the answer is read, the command writes
+    for its folder step. A prompt begins a session; it is the text after the public prefix, if the
+    program was compiled with one. Until the answer is read, the command writes
     the same query again. The folder of the session holds the text in the clear.
     """
     from atlasc.api.generation import sampling_of, text_client
@@ -48,7 +49,7 @@ def ask(
         with progress("encrypting"):
             made = client.request()
         new_private_file(query, made)
-        place, known = client.record.done, len(client.record.ids)
+        place, known = client.done, len(client.record.ids) - client.public
     if as_json:
         print_json({"query": str(query), "token": place, "known": known})
     else:
@@ -108,7 +109,7 @@ def read(
 
 
 def _show(client: TextClient, as_json: bool) -> None:
-    result, done = client.result, client.record.done
+    result, done = client.result, client.done
     if as_json:
         print_json({**result._asdict(), "done": done, "ended": client.ended})
         return

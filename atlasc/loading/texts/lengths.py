@@ -81,7 +81,7 @@ def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: 
             parts[row] = _divided(text, row, where, model, special, length, long == "windows")
     counts = np.array(list(map(len, parts)))
     _require_memory(int(counts.sum()), length)
-    arrays = _joined([part for each in parts for part in each], length, texts.channels, model)
+    arrays = joined([part for each in parts for part in each], length, texts.channels, model)
     named = tuple(
         name if count == 1 else f"{name} [{number}/{count}]"
         for name, count in zip(inputs.names, counts, strict=True)
@@ -116,7 +116,7 @@ def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Gener
         parts.append(part)
         rows.append(row)
         names.append(f"{inputs.names[row]}, first {len(chosen)} of {text.shape[1]} tokens")
-    arrays = _joined(parts, keep.shape[1], channels, model)
+    arrays = joined(parts, keep.shape[1], channels, model)
     return inputs.joined(replace(inputs.take(rows), arrays=arrays, names=tuple(names)))
 
 
@@ -189,7 +189,7 @@ def _no_room(length: int, special: int, least: int) -> AtlasError:
     )
 
 
-def _joined(
+def joined(
     parts: Sequence[np.ndarray], length: int, channels: Sequence[str], model: LoadedModel
 ) -> dict[str, np.ndarray]:
     """Model input -> [N, n]: all parts, padded on the right."""

@@ -16,7 +16,7 @@ from atlasc.ir.ops.rows import Cache
 from atlasc.program.kernels.attention import fill_masked
 from atlasc.program.kernels.context import Context, layout_of
 from atlasc.program.kernels.scores import Scores
-from atlasc.program.kernels.skewed import places_of, skewed, summed
+from atlasc.program.kernels.skewed import skewed, summed
 from atlasc.program.plaintexts import MASK, NOWHERE, Argument, Slots, Table
 from atlasc.program.record import Register
 
@@ -33,8 +33,7 @@ def _tokens(ctx: Context, cache: Cache, part: int, tokens: int) -> Table:
     period = at.copies * at.block * cache.unit
 
     def make() -> np.ndarray:
-        places = np.arange(at.copies * at.block)
-        of_place = places % cache.tokens if cache.keys else places_of(at)
+        of_place = np.arange(len(at.places)) % cache.tokens if cache.keys else at.places
         token = np.repeat(of_place, cache.unit) + part * cache.tokens
         batch = layout.slot_index("b")[:period]
         batch = np.where(batch < layout.extent("b"), batch, 0)  # padding acts as input 0

@@ -95,12 +95,6 @@ def skewed(ctx: Context, x: Register, at: Diagonals, unit: int, slots: int) -> R
     return ctx.engine.dot_plain(rotated, masks)
 
 
-def places_of(at: Diagonals) -> np.ndarray:
-    """The place of the row in each place of its skewed copies, ``[copies * block]``."""
-    places = np.arange(at.copies * at.block)
-    return np.asarray((places + places // at.block * at.steps) % at.inputs)
-
-
 def summed(ctx: Context, x: Register, at: Diagonals, unit: int) -> Register:
     """The result, in copies: the sum of all slots that belong to its places."""
     return ctx.double_and_add(x, at.outputs * unit, bits_for(at.summed))
@@ -117,7 +111,7 @@ def row_transform(ctx: Context, op: Op, weights: Weights, x: list[Register]) -> 
     def diagonal(out: int, into: int, giant: int, baby: int) -> Slots:
         """Rotated back for its giant step; of two that share a plaintext, each is halved."""
         column = ctx.table(
-            f"skewed column.{into}", (source, at), lambda: source.feature[into][places_of(at)],
+            f"skewed column.{into}", (source, at), lambda: source.feature[into][at.places],
             repeats,
         )  # fmt: skip
 

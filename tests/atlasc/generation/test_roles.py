@@ -16,7 +16,7 @@ from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.lowering import fit_to_begin
 from atlasc.generation.client import TextClient
-from atlasc.generation.server import CACHE, StepServer, empty_states
+from atlasc.generation.server import CACHE, StepServer, first_states
 from atlasc.generation.steps import public_at
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
@@ -233,7 +233,7 @@ def test_the_state_of_no_token_is_zero_on_ciphertexts() -> None:
     engine = CpuEngine.fresh(parameters, KeyPlan({}, 3, None), no_progress)
     row, other = np.random.default_rng(0).normal(size=(2, engine.slots))
     states = {"keys.0": CiphertextType(layout, 2)}
-    ((zero,),) = empty_states(engine, states, engine.encrypt(row, 3)).values()
+    ((zero,),) = first_states(engine, states, engine.encrypt(row, 3), {}).values()
     kept = engine.deserialize(engine.serialize(zero))
     assert engine.level(kept) == 2
     added = engine.add(kept, engine.encrypt(other, 2))

@@ -13,13 +13,17 @@ from short_text import entry, poly
 from small_transformers import SHAPES, Builder, approximate, inputs_for
 
 from atlasc.compilation.lowering import plan_keys
+from atlasc.generation.server import first_states
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter, encrypted_input, interpret, output
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Op
 from atlasc.ir.ops.rows import Cache
+from atlasc.ir.rewriting import with_attributes
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module, stored_arrays
+from atlasc.ir.verifier import verify
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.generation.decode_step import DecodeStep, kept_values
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -68,12 +72,14 @@ class Decoder(NamedTuple):
         step: poly module of a step.
         rows: embedded tokens [batch, tokens, features].
         wanted: outputs of the whole window, [batch, tokens, features].
+        kept: keys and values of the whole window by name, [batch, heads, tokens, width].
         mask: name of the mask of the decoder.
     """
 
     step: Module
     rows: np.ndarray
     wanted: np.ndarray
+    kept: dict[str, np.ndarray]
     mask: str = "mask"
 
     def public(self, token: int) -> dict[str, np.ndarray]:
@@ -104,8 +110,18 @@ def stepped(module: Module, inputs: dict[str, np.ndarray], mask: str) -> Decoder
     client, poly = to_poly(module, inputs)
     (embedded,) = interpret(client, inputs).values()
     (begin,) = (op for op in poly.inputs if op.attributes["side"] == "server")
-    (wanted,) = interpret(poly, {**inputs, begin.attributes["name"]: embedded}).values()
-    return Decoder(run_passes(poly, [DecodeStep()]), embedded, wanted, mask)
+    return of_window(poly, {**inputs, begin.attributes["name"]: embedded}, embedded, mask)
+
+
+def of_window(poly: Module, inputs: dict[str, np.ndarray], rows: np.ndarray, mask: str) -> Decoder:
+    kept, names = {}, {value: name for name, value in kept_values(poly).items()}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        if op.value in names:
+            kept[names[op.value]] = result
+
+    (wanted,) = interpret(poly, inputs, observe=observe).values()
+    return Decoder(run_passes(poly, [DecodeStep()]), rows, wanted, kept, mask)
 
 
 def states(module: Module) -> list[dict]:
@@ -133,7 +149,9 @@ def test_packed_steps_are_the_polynomials(batch: int, heads: int, width: int, mo
     found = decoder(batch, heads, width)
     slots = more * least_slots(found.step)
     program = run_passes(found.step, [Pack(slots), PlaceBootstraps(LEVELS, True, 2)])
-    check(found, program, SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2), 1e-9)
+    for begin in (0, 2):
+        engine = SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2)
+        check(found, program, engine, 1e-9, begin)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
@@ -170,36 +188,74 @@ def test_steps_on_ciphertexts() -> None:
     arrays |= {"cos": RANDOM.normal(size=(5, 2)), "sin": RANDOM.normal(size=(5, 2))}
     window = poly(f"{entry('mask', (1, 5), 'public')}\n{BLOCK}", arrays, (1, 5, 4))
     rows, mask = RANDOM.normal(size=(1, 5, 4)), np.ones((1, 5))
-    wanted = interpret(window, {"x": rows, "mask": mask})["y"]
-    found = Decoder(run_passes(window, [DecodeStep()]), rows, wanted)
+    found = of_window(window, {"x": rows, "mask": mask}, rows, "mask")
     levels, slots = levels_and_slots(found.step)
     parameters = CpuParameters.choose(levels, slots)
     steps = [Pack(parameters.slots), PlaceBootstraps(levels, False)]
     program = plan_keys(run_passes(found.step, steps), parameters)
     engine = CpuEngine.fresh(parameters, key_plan(program), no_progress)
     check(found, program, engine, 1e-5)
+    check(found, program, engine, 1e-5, begin=3)
 
 
-def check(found: Decoder, program: Module, engine: Engine, tolerance: float) -> None:
-    """Every step on an engine is what the window gives at its token."""
+def check(
+    found: Decoder, program: Module, engine: Engine, tolerance: float, begin: int = 0
+) -> None:
+    """Every step on an engine is what the window gives at its token. Keys and values that are
+    packed in the clear are those that the steps append; those of the tokens before ``begin`` are
+    public.
+    """
     batch, features = len(found.rows), found.wanted.shape[-1]
-    names = {one["name"] for one in states(program)}
-    (row,) = (op for op in program.inputs if not op.attributes.get("state"))
-    (logits,) = (op for op in program.outputs if op.attributes["name"] not in names)
-    layout, level = row.attributes["layout"], row.attributes["level"]
-    kept = {
-        one["name"]: [
-            engine.encrypt(np.zeros(engine.slots), one["level"])
-            for _ in range(one["layout"].ciphertexts)
-        ]
-        for one in states(program)
+    kinds = {
+        op.attributes["name"]: op.value.ciphertext
+        for op in program.inputs
+        if op.attributes.get("state")
     }
-    for token in range(found.rows.shape[1]):
+    (row,) = (op for op in program.inputs if not op.attributes.get("state"))
+    (logits,) = (op for op in program.outputs if op.attributes["name"] not in kinds)
+    layout, level = row.attributes["layout"], row.attributes["level"]
+    public = {name: found.kept[name][:, :, :begin] for name in kinds} if begin else {}
+    other = engine.encrypt(RANDOM.normal(size=engine.slots))
+    kept = first_states(engine, kinds, other, public)
+    for token in range(begin, found.rows.shape[1]):
         tensor = encrypted_input(row.site({}), found.rows[:, token])
         packed = layout.pack(blocked(tensor, layout), repeat=ROWS)
         given = {row.attributes["name"]: [engine.encrypt(one, level) for one in packed], **kept}
         kept = execute(engine, program, given, found.public(token))
+        for name, kind in kinds.items():
+            appended = [engine.decrypt(one) for one in kept[name]]
+            in_clear = Cache.of(kind.layout).pack(found.kept[name][:, :, : token + 1])
+            np.testing.assert_allclose(appended, in_clear, rtol=0, atol=tolerance)
         made = np.stack([engine.decrypt(one) for one in kept.pop(logits.attributes["name"])])
         numbers = unpack_tensor(layout_of(logits.operands[0]), made, features)
         result = output(logits.site(program.symbols), numbers.reshape(batch, features))
         np.testing.assert_allclose(result, found.wanted[:, token], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("wrong", [(0, 0, 3, 0), (0, 0, 0, 1), (0, 1, 0, 0)])
+def test_rows_of_the_first_tokens_are_some_of_the_state(wrong: tuple[int, ...]) -> None:
+    """At both levels, where they are read back from the text."""
+    step = decoder(1, 2).step
+    batch, heads, tokens, width = next(one["shape"] for one in states(step))
+    right = prefixed(step, "keys.0", np.ones((batch, heads, tokens - 2, width)))
+    packed = run_passes(right, [Pack(64)])
+    for module in (right, packed):
+        verify(parse(print_module(module), stored_arrays(module)))
+        (name,) = {
+            op.attributes["prefix"].name for op in module.inputs if "prefix" in op.attributes
+        }
+        shape = np.add((batch, heads, tokens - 2, width), wrong)
+        module.symbols[name] = np.ones(shape)
+        with pytest.raises(AtlasError, match="prefix has shape"):
+            verify(module)
+
+
+def prefixed(module: Module, name: str, rows: np.ndarray) -> Module:
+    """A step whose state of this name begins with rows."""
+    symbol = module.constant("rows", rows)
+
+    def attributes(op: Op) -> dict:
+        begins = op.attributes.get("state") and op.attributes["name"] == name
+        return {**op.attributes, **({"prefix": symbol} if begins else {})}
+
+    return with_attributes(module, attributes)
