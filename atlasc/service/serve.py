@@ -15,7 +15,7 @@ import uvicorn
 
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import GIB, require_private
+from atlasc.ir.files import require_private
 from atlasc.remote.link import is_loopback
 from atlasc.service.app import make_app
 from atlasc.service.jobs import Jobs, Limits
@@ -25,7 +25,8 @@ from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
 from atlasc.service.telemetry import Metrics, log, start_logging
 from atlasc.service.uploads import Uploads
-from atlasc.targets.machine import available_bytes
+from atlasc.service.workers.executor import memory_budget
+from atlasc.service.workers.local import LocalWorker
 
 CONNECTIONS = 200
 """Requests at once; more get 503."""
@@ -81,14 +82,15 @@ def serve(
     with ExitStack() as stack:
         stack.callback(store.close)
         stack.enter_context(only_service(store))
-        budget = memory_budget(programs, settings.memory)
+        sizes = {one.model: one.loaded_bytes for one in programs}
+        workers = [LocalWorker(0, programs.loadable, memory_budget(sizes, settings.memory))]
         listener = stack.enter_context(bound(settings.host, settings.port))
         jobs = Jobs(store, programs, settings.limits)
         again = jobs.recover()
         uploads = Uploads.of(store, programs, settings.limits.quota)
         metrics = Metrics()
         service = Service(
-            store, programs, uploads, jobs, Runner(store, jobs, metrics, budget), metrics,
+            store, programs, uploads, jobs, Runner(store, jobs, metrics, workers), metrics,
             Rates(settings.rate), settings.infer_seconds,
         )  # fmt: skip
         start_logging()
@@ -124,24 +126,6 @@ def require_transport(settings: Settings) -> None:
             why="tokens and attention masks would travel in the clear",
             remedy="give --tls-cert and --tls-key; or --plain-http, if a proxy in front has TLS",
         )
-
-
-def memory_budget(programs: Programs, given: int | None) -> int:
-    """Bytes that loaded keys may take.
-
-    Raises:
-        AtlasError: the keys of one tenant of a program do not fit.
-    """
-    free = available_bytes()
-    budget = given if given is not None else (free or 8 * GIB) // 2
-    for one in programs:
-        if one.loaded_bytes > budget:
-            raise AtlasError(
-                f"the keys of one tenant of {one.model} do not fit into the memory",
-                why=f"they take {one.loaded_bytes / GIB:.1f} GiB of {budget / GIB:.1f}",
-                remedy="give more with --memory, or compile with a smaller --key-memory",
-            )
-    return budget
 
 
 def bound(host: str, port: int) -> socket.socket:
