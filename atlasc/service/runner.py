@@ -186,7 +186,10 @@ class Runner:
         elif "ready" in record:
             seat.state = "ready"
             self._jobs.workers = self._count()
-            log("info", "worker started", worker=seat.worker.number, pid=record["ready"])
+            log(
+                "info", "worker started", worker=seat.worker.number, pid=record["ready"],
+                machine=record["machine"],
+            )  # fmt: skip
         else:
             if "died" in record:
                 log("error", "worker died", worker=seat.worker.number, why=record["died"],

@@ -25,6 +25,8 @@ from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
 from atlasc.service.telemetry import Metrics, log, start_logging
 from atlasc.service.uploads import Uploads
+from atlasc.service.workers.base import Worker
+from atlasc.service.workers.cluster import Cluster, ray_workers
 from atlasc.service.workers.executor import memory_budget
 from atlasc.service.workers.local import LocalWorker
 
@@ -42,10 +44,11 @@ class Settings:
         certificate, private_key: files for TLS.
         plain: serve other machines without TLS, because a proxy in front has it.
         limits: see :class:`atlasc.service.jobs.Limits`.
-        memory: bytes that loaded keys may take; None: half of what is free.
+        memory: bytes that the loaded keys of a worker may take; None: half of what is free.
         rate: requests a second of one tenant.
         infer_seconds: how long ``infer`` waits for an answer.
-        grace: seconds that the job that runs gets at the end.
+        grace: seconds that the jobs that run get at the end.
+        cluster: a Ray cluster that computes; None: a process of this machine.
     """
 
     state: Path
@@ -59,6 +62,7 @@ class Settings:
     rate: float = 100.0
     infer_seconds: float = 600.0
     grace: float = 30.0
+    cluster: Cluster | None = None
 
 
 def serve(
@@ -72,7 +76,8 @@ def serve(
 
     Raises:
         AtlasError: a bundle, the state, the address or a certificate cannot be used; a secret key
-            lies in a folder; keys of a program do not fit into the memory.
+            lies in a folder; keys of a program do not fit into the memory; the cluster cannot be
+            reached.
     """
     os.umask(0o077)
     require_transport(settings)
@@ -82,9 +87,8 @@ def serve(
     with ExitStack() as stack:
         stack.callback(store.close)
         stack.enter_context(only_service(store))
-        sizes = {one.model: one.loaded_bytes for one in programs}
-        workers = [LocalWorker(0, programs.loadable, memory_budget(sizes, settings.memory))]
         listener = stack.enter_context(bound(settings.host, settings.port))
+        workers = _workers(stack, programs, settings)
         jobs = Jobs(store, programs, settings.limits)
         again = jobs.recover()
         uploads = Uploads.of(store, programs, settings.limits.quota)
@@ -97,6 +101,17 @@ def serve(
         if again:
             log("info", "jobs queued again", jobs=again)
         _run(service, settings, listener, started)
+
+
+def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[Worker]:
+    """Who computes; ended by the runner, and disconnected when the stack is closed."""
+    memory = settings.memory
+    if settings.cluster is not None and memory is None:
+        return ray_workers(stack, settings.cluster, programs, None)
+    memory = memory_budget({one.model: one.loaded_bytes for one in programs}, memory)
+    if settings.cluster is not None:
+        return ray_workers(stack, settings.cluster, programs, memory)
+    return [LocalWorker(0, programs.loadable, memory)]
 
 
 def require_transport(settings: Settings) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 Record = Mapping[str, Any]
 """What a worker tells. Each has one of the keys
 
-- ``ready``: process id of a worker that takes jobs from now on;
+- ``ready``: process id of a worker that takes jobs from now on; ``machine`` is where it runs;
 - ``progress``: hundredths of the job that runs;
 - ``keys``: all (program, key) that are in its memory, as a list of pairs;
 - ``done``: seconds of the job that ran; its answer is in its file;

@@ -15,6 +15,7 @@ import json
 import mmap
 import os
 import queue
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -56,21 +57,22 @@ def main() -> None:
     executor = Executor(cache(partial(_bundle, programs)), sizes, start["budget"], tell)
     orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(executor, orders), daemon=True).start()
-    tell({"ready": os.getpid()})
+    tell({"ready": os.getpid(), "machine": socket.gethostname()})
     while True:
         order = orders.get()
         if "job" in order:
-            job = order["job"]
-            open_keys = partial(mapped, Path(job["evaluation"]))
-            place = Path(job["answer"])
-            tell(
-                executor.run(
-                    job["job"], job["program"], job["key"], Path(job["query"]), open_keys,
-                    lambda answer, place=place: answer.save(place),
-                )
-            )  # fmt: skip
+            tell(_run(executor, order["job"]))
         elif "forget" in order:
             executor.forget(order["forget"])
+
+
+def _run(executor: Executor, job: Mapping[str, str]) -> Record:
+    """Run an :class:`atlasc.service.workers.base.Order`, whose paths are texts here."""
+    place = Path(job["answer"])
+    return executor.run(
+        job["job"], job["program"], job["key"], Path(job["query"]),
+        partial(mapped, Path(job["evaluation"])), lambda answer: answer.save(place),
+    )  # fmt: skip
 
 
 def _bundle(programs: Mapping[str, Loadable], program: str) -> Bundle:

@@ -31,7 +31,7 @@ class Asked(Worker):
 
     def start(self, tell: Tell) -> None:
         self.tell, self.starts = tell, self.starts + 1
-        tell({"ready": 1000 + self.number})
+        tell({"ready": 1000 + self.number, "machine": "here"})
 
     def run(self, order: Order) -> None:
         self.orders.append(order)
