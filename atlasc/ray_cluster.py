@@ -41,7 +41,7 @@ def ray_cluster(
     Its files lie in a folder that only its owner may enter, and are removed at the end.
 
     Args:
-        address: HOST:PORT, ``ray://HOST:PORT``, ``auto`` or ``local``; see :func:`cluster_address`.
+        address: HOST:PORT, ``auto`` or ``local``; see :func:`cluster_address`.
         processors: of a cluster that is started here; None: all.
         store_bytes: size of its object store.
         instead: what to do without Ray, for the message.
@@ -78,7 +78,7 @@ def ray_cluster(
             if host:  # Ray itself would keep trying for minutes
                 _greet(host, int(port))
             ray.init(place, logging_level=logging.ERROR, log_to_driver=False, **local)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        except (ImportError, RuntimeError, ValueError, OSError) as error:
             raise AtlasError(
                 f"the Ray cluster at {place} cannot be reached",
                 why=str(error).strip().partition("\n")[0],
