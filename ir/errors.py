@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 INDENT = "\n    "
 """Separator between the lines of a reason."""
@@ -46,6 +47,11 @@ class AtlasError(Exception):
         """Change the words of all parts."""
         self.what, self.where = change(self.what), change(self.where)
         self.why, self.remedy = change(self.why), change(self.remedy)
+        self.args = (self.render(),)
+
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        """Another process made it anew of its message, as if that were ``what``."""
+        super().__setstate__(state)
         self.args = (self.render(),)
 
     def render(self) -> str:

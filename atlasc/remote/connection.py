@@ -21,7 +21,7 @@ from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
+from atlasc.compilation.steps import Note, ProgressCallback, Step, Steps, silent
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.files import MIB
 from atlasc.loading import LONG
@@ -174,12 +174,20 @@ class Connection:
                     saw("query", content)
                     jobs.append(self._submit(content))
                     step.report("", min(start + batch, count), count)
-            answers = [self._answer(job, steps, saw) for job in jobs]
+            label = f"waiting for {counted(len(jobs), 'answer', 'answers')}"
+            with steps(label, total=100 * len(jobs)) as step:
+                contents = [
+                    self._content(job, step, 100 * number, saw)
+                    for number, job in enumerate(jobs)
+                ]
         except BaseException:
             for job in jobs:
                 with suppress(AtlasError):
                     self._delete(job)
             raise
+        # The service has no part in what comes now, whatever its answers are.
+        with steps("decrypting"):
+            answers = [self.client.decrypt(content) for content in contents]
         outputs = joined([one.outputs for one in answers])
         refused = {
             start + row: share
@@ -210,20 +218,19 @@ class Connection:
         headers = {"Content-Type": "application/octet-stream"}
         return self._link.send("POST", place, JobStatus, query, headers=headers, queue=DAY)
 
-    def _answer(self, job: JobStatus, steps: Steps, saw: Saw) -> Answers:
-        """Wait for an answer, fetch and decrypt it.
+    def _content(self, job: JobStatus, step: Step, before: int, saw: Saw) -> bytes:
+        """Wait for an answer, fetch it, and have the service delete it.
 
-        The service deletes the answer before it is decrypted: what the client does next must not
-        depend on what it read.
+        All answers are deleted before one is decrypted: what the client asks of the service must
+        not depend on what it read. ``before`` is the progress of earlier jobs.
         """
         place, pause = address("jobs", job.id), 0.1
-        with steps("waiting for the answer", total=100) as step:
-            while job.state not in FINISHED:
-                time.sleep(pause)
-                pause = min(1.5 * pause, LONGEST_POLL)
-                job = self._link.get(place, JobStatus)
-                waiting = counted(job.ahead, "job ahead", "jobs ahead") if job.ahead else job.state
-                step.report(waiting, min(job.done, 99), 100)
+        while job.state not in FINISHED:
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_POLL)
+            job = self._link.get(place, JobStatus)
+            waiting = counted(job.ahead, "job ahead", "jobs ahead") if job.ahead else job.state
+            step.report(waiting, before + min(job.done, 99), step.total)
         if job.state != "done":
             fault = job.fault
             raise AtlasError(
@@ -236,8 +243,8 @@ class Connection:
         with suppress(AtlasError):
             self._delete(job)
         saw("answer", content)
-        with steps("decrypting"):
-            return self.client.decrypt(content)
+        step.report("", before + 100, step.total)
+        return content
 
     def _delete(self, job: JobStatus) -> None:
         self._link.fetch("DELETE", address("jobs", job.id), limit=MIB, patience=0.0)

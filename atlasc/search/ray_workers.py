@@ -5,15 +5,15 @@ here.
 from __future__ import annotations
 
 import os
-import socket
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ray_cluster import ray_cluster
 from atlasc.search.points import Point, Settings
 from atlasc.search.search_problem import AUTO, RayWorkers, SearchProblem, silent
 
@@ -23,7 +23,6 @@ DEATHS = 3
 """Number of workers that may die on one setting."""
 PATIENCE = 30.0
 """Seconds without any worker after which a note says what the search waits for."""
-CONNECT_SECONDS = 10.0
 STORE_MEMORY = 200 << 20
 """Bytes of a local object store in addition to the problem."""
 
@@ -58,17 +57,15 @@ class RayPool(AbstractContextManager["RayPool"]):
     """
 
     def __init__(self, problem: SearchProblem, workers: RayWorkers) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise AtlasError(
-                "workers need Ray, which is not installed",
-                remedy="pip install 'atlasc[ray]', or search with --workers serial",
-            ) from None
-        self._ray, self._note = ray, problem.note
-        self._own = not ray.is_initialized()
-        if self._own:
-            _connect(ray, workers, sum(a.nbytes for a in problem.module.symbols.values()))
+        self._stack, self._note = ExitStack(), problem.note
+        ray = self._ray = self._stack.enter_context(
+            ray_cluster(
+                workers.address,
+                processors=workers.threads * workers.count if workers.count else None,
+                store_bytes=STORE_MEMORY + sum(a.nbytes for a in problem.module.symbols.values()),
+                instead="search with --workers serial",
+            )
+        )
         resources = ray.cluster_resources()
         gpus = 0 if problem.device == "cpu" else int(resources.get("GPU", 0))
         processors = int(resources.get("CPU", 1)) // workers.threads
@@ -93,8 +90,7 @@ class RayPool(AbstractContextManager["RayPool"]):
     def __exit__(self, *error: object) -> None:
         for worker in self._workers:
             self._ray.kill(worker.actor)
-        if self._own:
-            self._ray.shutdown()
+        self._stack.close()
 
     @property
     def processes(self) -> list[int]:
@@ -179,28 +175,3 @@ class RayPool(AbstractContextManager["RayPool"]):
         worker.share.extendleft(reversed(task))
         self._ray.kill(worker.actor)
         self._start(worker)
-
-
-def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
-    """Connect to a cluster, or start one on this machine, whose messages do not mix with
-    results.
-    """
-    address = workers.address or os.environ.get("RAY_ADDRESS") or "local"
-    local: dict[str, Any] = {}
-    if address == "local":
-        local = {
-            "num_cpus": workers.threads * workers.count if workers.count else None,
-            "include_dashboard": False,
-            "object_store_memory": STORE_MEMORY + problem_bytes,
-        }
-    try:
-        host, _, port = address.removeprefix("ray://").rpartition(":")
-        if host:  # Ray itself would keep trying for minutes
-            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-        ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise AtlasError(
-            f"the Ray cluster at {address} cannot be reached",
-            why=str(error).strip().partition("\n")[0],
-            remedy="give --ray-address or RAY_ADDRESS as HOST:PORT of a running cluster",
-        ) from error

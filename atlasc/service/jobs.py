@@ -53,6 +53,7 @@ class Jobs:
     Attributes:
         progress: job -> hundredths of the predicted work; only of running jobs.
         measured: program -> seconds of an answer, as a moving mean.
+        workers: how many jobs run at once.
     """
 
     store: Store
@@ -60,6 +61,7 @@ class Jobs:
     limits: Limits
     progress: dict[str, int] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
+    workers: int = 1
 
     def recover(self) -> int:
         """Queue again what ran when the last service ended; returns how many jobs that are."""
@@ -105,7 +107,7 @@ class Jobs:
                 why=f"{mine} are yours, of at most {limits.tenant_queue}; all tenants together may "
                 f"have {limits.queue}",
                 remedy="send the query again later; the same query stays one job",
-                retry_after=max(1.0, self._work("state = 'running'")[1]),
+                retry_after=max(1.0, self._wait("state = 'running'")[1]),
             )
         used = self.store.used_bytes(tenant)
         if used + size > limits.quota:
@@ -165,10 +167,11 @@ class Jobs:
         state: JobState = row["state"]
         ahead, wait = 0, None
         if state == "running":
-            wait = self._work("state = 'running'")[1]
+            left = 1 - self.progress.get(row["id"], 0) / 100
+            wait = left * self._whole(row["program"])
         elif state == "queued":
             before = "state = 'running' or (state = 'queued' and number <= ?)"
-            ahead, wait = self._work(before, row["number"])
+            ahead, wait = self._wait(before, row["number"])
         return JobStatus(
             id=row["id"], state=state, program=row["program"], query=row["query"],
             done=100 if state == "done" else self.progress.get(row["id"], 0),
@@ -222,7 +225,7 @@ class Jobs:
 
     def wait_seconds(self) -> float:
         """Predicted seconds until all jobs that are known now are done."""
-        return self._work("state in ('queued', 'running')")[1]
+        return self._wait("state in ('queued', 'running')")[1]
 
     def seconds(self, program: str) -> float | None:
         """Seconds of an answer: measured, or predicted."""
@@ -321,8 +324,8 @@ class Jobs:
             raise Refusal(404, "you have no such job here")
         return row
 
-    def _work(self, condition: str, *values: object) -> tuple[int, float]:
-        """Number of some jobs, and the predicted seconds of work that they still need."""
+    def _wait(self, condition: str, *values: object) -> tuple[int, float]:
+        """Number of some jobs, and the predicted seconds until all workers have done them."""
         sql = f"select program, count(*) n from jobs where {condition} group by program"
         rows = self.store.rows(sql, *values)
         count, seconds = 0, 0.0
@@ -332,7 +335,7 @@ class Jobs:
             for job, done in list(self.progress.items()):
                 running = self.store.row("select program from jobs where id = ?", job)
                 seconds -= 0 if running is None else self._whole(running["program"]) * done / 100
-        return count, max(0.0, seconds)
+        return count, max(0.0, seconds) / self.workers
 
     def _whole(self, program: str) -> float:
         try:

@@ -17,6 +17,7 @@ from atlasc.ir.files import MIB
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.remote.wire import ProgramFacts
 from atlasc.service.faults import Refusal
+from atlasc.service.workers.base import Loadable
 from atlasc.targets.key_folders import configuration_of
 
 
@@ -90,6 +91,14 @@ class Programs:
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._by_program.values())
+
+    @property
+    def loadable(self) -> dict[str, Loadable]:
+        """Identity of a program -> what a worker must know of it."""
+        return {
+            one.program: Loadable(str(one.bundle.folder), one.model, one.loaded_bytes)
+            for one in self
+        }
 
     def by_program(self, program: str) -> Served:
         """The program of this identity.

@@ -1,25 +1,53 @@
-"""The thread of the service that gives jobs to the worker, one at a time, and notes the outcome."""
+"""The thread of the service that gives jobs to workers, and notes what becomes of them.
+
+Jobs come in the order of :meth:`Jobs.next`, one for each worker that has none. A job goes to a
+worker that has its keys in memory, if one of those is free; else to the one with the fewest keys.
+"""
 
 from __future__ import annotations
 
-import json
+import queue
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_hex
-from typing import Any
 
 from atlasc.remote.wire import Fault
 from atlasc.service.jobs import QUERY, Jobs
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics, log
+from atlasc.service.workers.base import Order, Record, Worker
 
 SWEEP_SECONDS = 60.0
 SLOWEST_RESTART = 30.0
-"""Most seconds between a worker's death and the next worker."""
+"""Most seconds between a worker's death and its next start."""
+
+
+@dataclass
+class _Seat:
+    """A worker, and what it does now.
+
+    Attributes:
+        state: ``gone`` until it is started (again), ``starting``, or ``ready``.
+        row: the job that it has.
+        answer: name of the file for the answer.
+        since: when it got the job.
+        keys: all (program, key) in its memory.
+        deaths: how often it died since it last ended a job.
+        again: when it may be started.
+    """
+
+    worker: Worker
+    state: str = "gone"
+    row: sqlite3.Row | None = None
+    answer: str = ""
+    since: float = 0.0
+    keys: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+    deaths: int = 0
+    again: float = 0.0
 
 
 class Runner:
@@ -27,17 +55,17 @@ class Runner:
 
     Args:
         store, jobs, metrics: of the service.
-        budget: bytes that loaded keys may take together.
+        workers: who computes.
     """
 
-    def __init__(self, store: Store, jobs: Jobs, metrics: Metrics, budget: int) -> None:
-        self._store, self._jobs, self._metrics, self._budget = store, jobs, metrics, budget
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: Iterator[str] = iter(())
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self._sending, self._deaths = threading.Lock(), 0
-        self._running: sqlite3.Row | None = None
-        self._started = False
+    def __init__(
+        self, store: Store, jobs: Jobs, metrics: Metrics, workers: Sequence[Worker]
+    ) -> None:
+        self._store, self._jobs, self._metrics = store, jobs, metrics
+        self._seats = [_Seat(worker) for worker in workers]
+        self._told: queue.SimpleQueue[tuple[_Seat, Record] | None] = queue.SimpleQueue()
+        self._unnoted: list[sqlite3.Row] = []
+        self._stop, self._give_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name="runner", daemon=True)
 
     def start(self) -> None:
@@ -46,157 +74,170 @@ class Runner:
 
     def wake(self) -> None:
         """Say that a job was added."""
-        self._wake.set()
+        self._told.put(None)
 
     def cancel(self, job: str) -> None:
         """Stop a job that runs, before its next op."""
-        self._tell({"cancel": job})
+        for seat in self._seats:
+            seat.worker.cancel(job)
 
     def forget(self, key: str) -> None:
         """Free the memory of deleted keys."""
-        self._tell({"forget": key})
+        for seat in self._seats:
+            seat.worker.forget(key)
 
     def stop(self, grace: float) -> None:
-        """End after the job that runs, or after ``grace`` seconds; then the job is queued again."""
+        """End after the jobs that run, or after ``grace`` seconds; then they are queued again."""
         self._stop.set()
-        self._wake.set()
+        self.wake()
         self._thread.join(grace)
-        process = self._process
-        if process is not None:
-            process.kill()
-            process.wait()
+        self._give_up.set()
+        self.wake()
         self._thread.join(10)
+        for seat in self._seats:
+            seat.worker.end()
 
     @property
-    def worker(self) -> int | None:
-        """Process id of a worker that takes jobs; None while there is none."""
-        process = self._process
-        alive = process is not None and process.poll() is None
-        return process.pid if process is not None and alive and self._started else None
+    def ready(self) -> bool:
+        """Whether there is a worker that takes jobs."""
+        return any(seat.state == "ready" for seat in self._seats)
+
+    # --- the thread
 
     def _loop(self) -> None:
         swept = 0.0
-        while not self._stop.is_set():
+        while not (self._stop.is_set() and not self._running):
             try:
                 self._put_back()  # what a full disk did not let us note
+                if self._give_up.is_set():
+                    for seat in self._running:
+                        self._ended(seat, {"died": "the service ends"})
+                    return
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._jobs.sweep()
                 self._metrics.waiting.set(self._jobs.waiting())
-                row = self._jobs.next() if self._ready() else None
-                if row is not None:
-                    self._run(row)
-                    continue
+                if not self._stop.is_set():
+                    self._start()
+                    self._hand_out()
+                self._hear()
             except (OSError, sqlite3.Error) as error:  # a full disk: nothing is lost, try again
                 log("error", "runner", error=type(error).__name__, why=str(error))
-                self._put_back()
                 self._stop.wait(1.0)
-            self._wake.wait(1.0)
-            self._wake.clear()
+
+    @property
+    def _running(self) -> list[_Seat]:
+        return [seat for seat in self._seats if seat.row is not None]
+
+    def _start(self) -> None:
+        """Start the workers that are gone."""
+        for seat in self._seats:
+            if seat.state == "gone" and time.monotonic() >= seat.again:
+                seat.worker.start(partial(self._tell, seat))
+                seat.state = "starting"
+
+    def _tell(self, seat: _Seat, record: Record) -> None:
+        self._told.put((seat, record))
+
+    def _hand_out(self) -> None:
+        """Give jobs to the workers that have none."""
+        while free := [one for one in self._seats if one.state == "ready" and one.row is None]:
+            row = self._jobs.next()
+            if row is None:
+                return
+            self._unnoted.append(row)
+            if row["program"] not in {one.program for one in self._jobs.programs}:
+                why = "the service was started again without it"
+                self._jobs.fail(row, Fault(error="the program is not answered any more", why=why))
+            else:
+                keys = (row["program"], row["key"])
+                self._give(max(free, key=lambda one: (keys in one.keys, -len(one.keys))), row)
+            self._unnoted.remove(row)
+
+    def _give(self, seat: _Seat, row: sqlite3.Row) -> None:
+        seat.row, seat.answer, seat.since = row, f"answer-{token_hex(8)}", time.monotonic()
+        job, program, key = row["id"], row["program"], row["key"]
+        folder = self._store.job_folder(job)
+        log(
+            "info", "job started", job=job, tenant=row["tenant"], program=program[:8],
+            worker=seat.worker.number,
+        )  # fmt: skip
+        evaluation = self._store.key_path(row["tenant"], key)
+        seat.worker.run(Order(job, program, key, evaluation, folder / QUERY, folder / seat.answer))
+
+    def _hear(self) -> None:
+        """Wait for a worker, or a new job; note what is told."""
+        try:
+            told = self._told.get(timeout=1.0)
+        except queue.Empty:
+            return
+        if told is None:
+            return
+        seat, record = told
+        name = str(seat.worker.number)
+        if "keys" in record:
+            keys = frozenset((program, key) for program, key in record["keys"])
+            self._metrics.loads.inc(len(keys - seat.keys))
+            self._metrics.loaded.labels(name).set(len(keys))
+            seat.keys = keys
+        elif "progress" in record:
+            if seat.row is not None:
+                self._jobs.progress[seat.row["id"]] = record["progress"]
+        elif "ready" in record:
+            seat.state = "ready"
+            self._jobs.workers = self._count()
+            log(
+                "info", "worker started", worker=seat.worker.number, pid=record["ready"],
+                machine=record["machine"],
+            )  # fmt: skip
+        else:
+            if "died" in record:
+                log("error", "worker died", worker=seat.worker.number, why=record["died"],
+                    job=None if seat.row is None else seat.row["id"])  # fmt: skip
+                self._metrics.loaded.labels(name).set(0)
+                self._died(seat)
+            if seat.row is not None:
+                self._ended(seat, record)
+
+    def _died(self, seat: _Seat) -> None:
+        """A worker that dies again and again is started ever later."""
+        seat.deaths += 1
+        wait = min(2.0 ** (seat.deaths - 1), SLOWEST_RESTART)
+        seat.state, seat.keys, seat.again = "gone", frozenset(), time.monotonic() + wait
+        self._jobs.workers = self._count()
+
+    def _count(self) -> int:
+        return max(1, sum(seat.state == "ready" for seat in self._seats))
+
+    def _ended(self, seat: _Seat, record: Record) -> None:
+        """Note how a job went; it is queued again if that cannot be noted."""
+        row, seat.row = seat.row, None
+        assert row is not None
+        self._unnoted.append(row)
+        if "done" in record:
+            seat.deaths = 0
+            done = self._jobs.finish(row, seat.answer, record["done"])
+            state = "done" if done else "cancelled"
+        elif "failed" in record:
+            self._jobs.fail(row, Fault(**record["failed"]))
+            state = "failed"
+        elif "cancelled" in record:
+            state = "cancelled"
+        elif self._stop.is_set():
+            self._jobs.put_back(row)
+            state = "queued again"
+        else:
+            self._metrics.deaths.inc()
+            state = "queued again" if self._jobs.crashed(row) else "failed"
+        self._unnoted.remove(row)
+        seconds = time.monotonic() - seat.since
+        self._metrics.ended(state, seconds)
+        log(
+            "info", "job ended", job=row["id"], tenant=row["tenant"], state=state, seconds=seconds,
+            worker=seat.worker.number,
+        )  # fmt: skip
 
     def _put_back(self) -> None:
-        row, self._running = self._running, None
-        if row is not None:
-            self._kill()  # what it computes would be noted twice
-            try:
-                self._jobs.put_back(row)
-            except sqlite3.Error:
-                self._running = row
-
-    def _run(self, row: sqlite3.Row) -> None:
-        """Give a job to the worker, and note what becomes of it."""
-        self._running, job, answer = row, row["id"], f"answer-{token_hex(8)}"
-        if row["program"] not in {one.program for one in self._jobs.programs}:
-            why = "the service was started again without it"
-            self._jobs.fail(row, Fault(error="the program is not answered any more", why=why))
-            self._running = None
-            return
-        folder, started = self._store.job_folder(job), time.monotonic()
-        log("info", "job started", job=job, tenant=row["tenant"], program=row["program"][:8])
-        order = {
-            "id": job, "program": row["program"], "key": row["key"],
-            "key_path": str(self._store.key_path(row["tenant"], row["key"])),
-            "query": str(folder / QUERY), "answer": str(folder / answer),
-        }  # fmt: skip
-        self._tell({"job": order})
-        state = self._outcome(row, answer)
-        self._running = None
-        seconds = time.monotonic() - started
-        self._metrics.ended(state, seconds)
-        log("info", "job ended", job=job, tenant=row["tenant"], state=state, seconds=seconds)
-
-    def _outcome(self, row: sqlite3.Row, answer: str) -> str:
-        job = row["id"]
-        for line in self._lines:
-            told = json.loads(line)
-            if told.get("progress") == job:
-                self._jobs.progress[job] = told["done"]
-            elif told.get("done") == job:
-                self._deaths = 0
-                done = self._jobs.finish(row, answer, told["seconds"])
-                return "done" if done else "cancelled"
-            elif told.get("failed") == job:
-                self._jobs.fail(row, Fault(**told["fault"]))
-                return "failed"
-            elif told.get("cancelled") == job:
-                return "cancelled"
-            else:
-                self._note(told)
-        self._process = None
-        if self._stop.is_set():
-            self._jobs.put_back(row)
-            return "queued again"
-        log("error", "worker died", job=job)
-        self._metrics.deaths.inc()
-        self._deaths += 1
-        return "queued again" if self._jobs.crashed(row) else "failed"
-
-    def _ready(self) -> bool:
-        """Start a worker if there is none; whether there is one now. One that dies again and again
-        is started ever later.
-        """
-        if self.worker is not None:
-            return True
-        self._kill()
-        if self._deaths and self._stop.wait(min(2.0 ** (self._deaths - 1), SLOWEST_RESTART)):
-            return False
-        programs = {
-            one.program: (str(one.bundle.folder), one.loaded_bytes) for one in self._jobs.programs
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "atlasc.service.worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
-        )  # fmt: skip
-        assert process.stdout is not None
-        self._process, self._lines = process, iter(process.stdout.readline, "")
-        self._tell({"start": {"programs": programs, "budget": self._budget}})
-        for line in self._lines:
-            if "ready" in json.loads(line):
-                log("info", "worker started", pid=process.pid)
-                self._started = True
-                return True
-        self._deaths += 1
-        self._kill()
-        log("error", "worker did not start")
-        return False
-
-    def _kill(self) -> None:
-        process, self._process, self._started = self._process, None, False
-        if process is not None:
-            process.kill()
-            process.wait()
-
-    def _note(self, told: Mapping[str, Any]) -> None:
-        if "loaded" in told:
-            self._metrics.loaded.set(told["loaded"])
-            self._metrics.loads.inc()
-
-    def _tell(self, order: Mapping[str, Any]) -> None:
-        process = self._process
-        if process is None or process.stdin is None:
-            return
-        try:
-            with self._sending:
-                print(json.dumps(order), file=process.stdin, flush=True)
-        except (OSError, ValueError):
-            pass  # it died; the reading side notices
+        for row in list(self._unnoted):
+            self._jobs.put_back(row)  # nothing happens if its end was noted
+            self._unnoted.remove(row)

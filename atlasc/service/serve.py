@@ -17,7 +17,7 @@ from fastapi import APIRouter
 
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import GIB, require_private
+from atlasc.ir.files import require_private
 from atlasc.remote.link import is_loopback
 from atlasc.service.app import App, make_app
 from atlasc.service.jobs import Jobs, Limits
@@ -27,7 +27,10 @@ from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
 from atlasc.service.telemetry import Metrics, log, start_logging
 from atlasc.service.uploads import Uploads
-from atlasc.targets.machine import available_bytes
+from atlasc.service.workers.base import Worker
+from atlasc.service.workers.cluster import Cluster, ray_workers
+from atlasc.service.workers.executor import memory_budget
+from atlasc.service.workers.local import LocalWorker
 
 CONNECTIONS = 200
 """Requests at once; more get 503."""
@@ -43,10 +46,11 @@ class Settings:
         certificate, private_key: files for TLS.
         plain: serve other machines without TLS, because a proxy in front has it.
         limits: see :class:`atlasc.service.jobs.Limits`.
-        memory: bytes that loaded keys may take; None: half of what is free.
+        memory: bytes that the loaded keys of a worker may take; None: half of what is free.
         rate: requests a second of one tenant.
         infer_seconds: how long ``infer`` waits for an answer.
-        grace: seconds that the job that runs gets at the end.
+        grace: seconds that the jobs that run get at the end.
+        cluster: a Ray cluster that computes; None: a process of this machine.
     """
 
     state: Path
@@ -60,6 +64,7 @@ class Settings:
     rate: float = 100.0
     infer_seconds: float = 600.0
     grace: float = 30.0
+    cluster: Cluster | None = None
 
 
 class Front(Protocol):
@@ -89,7 +94,8 @@ def serve(
 
     Raises:
         AtlasError: a bundle, the state, the address or a certificate cannot be used; a secret key
-            lies in a folder; keys of a program do not fit into the memory.
+            lies in a folder; keys of a program do not fit into the memory; the cluster cannot be
+            reached.
     """
     os.umask(0o077)
     require_transport(settings)
@@ -99,15 +105,15 @@ def serve(
     with ExitStack() as stack:
         stack.callback(store.close)
         stack.enter_context(only_service(store))
-        budget = memory_budget(programs, settings.memory)
         listener = stack.enter_context(bound(settings.host, settings.port))
         limits = settings.limits if front is None else front.limits(settings.limits, programs)
+        workers = _workers(stack, programs, settings)
         jobs = Jobs(store, programs, limits)
         again = jobs.recover()
         uploads = Uploads.of(store, programs, limits.quota)
         metrics = Metrics()
         service = Service(
-            store, programs, uploads, jobs, Runner(store, jobs, metrics, budget), metrics,
+            store, programs, uploads, jobs, Runner(store, jobs, metrics, workers), metrics,
             Rates(settings.rate), settings.infer_seconds,
         )  # fmt: skip
         routers = [] if front is None else [front.router(service)]
@@ -116,6 +122,17 @@ def serve(
             log("info", "jobs queued again", jobs=again)
         app = make_app(service, settings.grace, routers)
         _run(service, app, settings, listener, started)
+
+
+def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[Worker]:
+    """Who computes; ended by the runner, and disconnected when the stack is closed."""
+    memory = settings.memory
+    if settings.cluster is not None and memory is None:
+        return ray_workers(stack, settings.cluster, programs, None)
+    memory = memory_budget({one.model: one.loaded_bytes for one in programs}, memory)
+    if settings.cluster is not None:
+        return ray_workers(stack, settings.cluster, programs, memory)
+    return [LocalWorker(0, programs.loadable, memory)]
 
 
 def require_transport(settings: Settings) -> None:
@@ -145,24 +162,6 @@ def require_transport(settings: Settings) -> None:
             why="tokens and attention masks would travel in the clear",
             remedy="give --tls-cert and --tls-key; or --plain-http, if a proxy in front has TLS",
         )
-
-
-def memory_budget(programs: Programs, given: int | None) -> int:
-    """Bytes that loaded keys may take.
-
-    Raises:
-        AtlasError: the keys of one tenant of a program do not fit.
-    """
-    free = available_bytes()
-    budget = given if given is not None else (free or 8 * GIB) // 2
-    for one in programs:
-        if one.loaded_bytes > budget:
-            raise AtlasError(
-                f"the keys of one tenant of {one.model} do not fit into the memory",
-                why=f"they take {one.loaded_bytes / GIB:.1f} GiB of {budget / GIB:.1f}",
-                remedy="give more with --memory, or compile with a smaller --key-memory",
-            )
-    return budget
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -63,18 +63,20 @@ class Metrics:
 
     Attributes:
         waiting: jobs that wait.
-        loaded: key sets in the worker's memory.
+        loaded: key sets in each worker's memory.
         loads: times that keys were loaded.
-        deaths: times that the worker died in a job.
+        deaths: times that a worker died in a job.
     """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.waiting = Gauge("atlasc_jobs_waiting", "Jobs that wait", registry=self._registry)
-        self.loaded = Gauge("atlasc_keys_loaded", "Key sets in memory", registry=self._registry)
+        self.loaded = Gauge(
+            "atlasc_keys_loaded", "Key sets in memory", ["worker"], registry=self._registry
+        )
         self.loads = Counter("atlasc_key_loads", "Times keys were loaded", registry=self._registry)
         self.deaths = Counter(
-            "atlasc_worker_deaths", "Deaths of the worker", registry=self._registry
+            "atlasc_worker_deaths", "Deaths of workers in a job", registry=self._registry
         )
         self._jobs = Counter("atlasc_jobs", "Jobs that ended", ["state"], registry=self._registry)
         self._job_seconds = Histogram(

@@ -65,7 +65,7 @@ def live() -> dict[str, bool]:
 @router.get("/health/ready")
 def ready(service: Here) -> JSONResponse:
     """Whether jobs are taken and computed; needs no token."""
-    good = service.runner.worker is not None and not service.stopping
+    good = service.runner.ready and not service.stopping
     return JSONResponse({"ready": good}, 200 if good else 503)
 
 

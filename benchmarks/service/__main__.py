@@ -2,9 +2,10 @@
 
 ::
 
-    python -m benchmarks.service BUNDLE INPUTS [--parts status,jobs,kills,cuts,memory] [--json FILE]
+    python -m benchmarks.service BUNDLE INPUTS [--parts PART,PART] [--json FILE]
 
 ``BUNDLE`` is compiled for target cpu without bootstraps (``--cost levels``); ``INPUTS`` is an .npz.
+The parts are status, jobs, kills, cuts, memory and ray.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import random
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,8 +28,9 @@ import atlasc
 from atlasc.remote.link import address
 from atlasc.run.session import simulate
 from benchmarks.service.party import SECONDS, Service, Tenant
+from benchmarks.service.ray_workers import compare
 
-PARTS = ("status", "jobs", "kills", "cuts", "memory")
+PARTS = ("status", "jobs", "kills", "cuts", "memory", "ray")
 RATE, ASKED = 200, 4000
 """Status requests a second, and in all."""
 TOLERANCE = 1e-3
@@ -221,17 +224,23 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, Any] = {}
-    with TemporaryDirectory() as scratch:
-        load = Load(options.bundle, options.inputs, Path(scratch), 3)
-        try:
-            for part in options.parts.split(","):
-                run = {"status": status, "jobs": jobs, "kills": kills, "cuts": cuts}
-                before = os.getloadavg()[0]
-                found[part] = memory(load, options.jobs) if part == "memory" else run[part](load)
-                found[part]["load_average_before"] = before
-                print(json.dumps({part: found[part]}), flush=True)
-        finally:
-            load.service.kill()
+    asked = options.parts.split(",")
+    with TemporaryDirectory() as scratch, ExitStack() as stack:
+        if "ray" in asked:
+            asked.remove("ray")
+            folder = Path(scratch) / "ray"
+            folder.mkdir()
+            found["ray"] = compare(options.bundle, options.inputs, folder)
+            print(json.dumps({"ray": found["ray"]}), flush=True)
+        if asked:
+            load = Load(options.bundle, options.inputs, Path(scratch), 3)
+            stack.callback(load.service.kill)
+        for part in asked:
+            run = {"status": status, "jobs": jobs, "kills": kills, "cuts": cuts}
+            before = os.getloadavg()[0]
+            found[part] = memory(load, options.jobs) if part == "memory" else run[part](load)
+            found[part]["load_average_before"] = before
+            print(json.dumps({part: found[part]}), flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 

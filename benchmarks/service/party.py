@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import atlasc
 from atlasc.compilation.steps import silent
@@ -20,8 +23,13 @@ SECONDS = 600.0
 class Service:
     """``atlasc serve``, which can be killed and started again at the same address."""
 
-    def __init__(self, bundle: Path, state: Path, *options: object) -> None:
+    def __init__(
+        self, bundle: Path, state: Path, *options: object, path: Path | None = None
+    ) -> None:
+        """Start it; a folder ``path`` is searched for packages first."""
         self.bundle, self.state, self.options, self.port = bundle, state, options, 0
+        places = filter(None, (path and str(path), os.environ.get("PYTHONPATH")))
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         self.start()
 
     def start(self) -> None:
@@ -30,7 +38,7 @@ class Service:
         with open(self.state.with_suffix(".log"), "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "atlasc", *map(str, words)],
-                stdout=subprocess.PIPE, stderr=log, text=True,
+                stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment,
             )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]
@@ -40,6 +48,17 @@ class Service:
         """SIGKILL."""
         self.process.kill()
         self.process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.process.terminate()
+        self.process.wait()
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of its log."""
+        lines = self.state.with_suffix(".log").read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
     def processes(self) -> dict[str, int]:
         """Resident bytes of the service and of its worker."""

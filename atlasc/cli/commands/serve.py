@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from atlasc.cli.output import print_json, print_table, say, show
 from atlasc.cli.parameters import JSON, required
-from atlasc.compilation.declared import option, switch
+from atlasc.compilation.declared import choose, option, switch
 from atlasc.passes.lowering.keys.sizes import parse_size
+
+if TYPE_CHECKING:
+    from atlasc.service.workers.cluster import Cluster
 
 STATE = required("Folder of the service: keys, jobs and tokens; made if it does not exist.")
 
@@ -28,8 +31,18 @@ def serve(
     tls_cert: Path | None = option("Certificate chain, PEM."),
     tls_key: Path | None = option("Key of the certificate, PEM, readable by you alone."),
     plain_http: bool = switch("Serve other machines without TLS: a proxy in front has it."),
+    workers: str = option(
+        "Who computes: local (a process of this machine), or ray (processes here or on a cluster).",
+        default="local",
+    ),
+    worker_count: int | None = option(
+        "Workers of ray [default: one for each machine].", minimum=1
+    ),
+    ray_address: str | None = option(
+        "HOST:PORT of a running Ray cluster [default: RAY_ADDRESS, else this machine]."
+    ),
     memory: int | None = option(
-        "Memory for loaded keys, such as 8G [default: half of what is free].",
+        "Memory for the loaded keys of a worker, such as 8G [default: half of what is free].",
         parse=parse_size, metavar="SIZE",
     ),
     quota: int = option(
@@ -44,7 +57,7 @@ def serve(
     rate: float = option("Requests a second of one tenant.", default=100.0, minimum=0.1),
     infer_timeout: float = option("Seconds that infer waits for its answer.", default=600.0),
     grace: float = option(
-        "Seconds that the job that runs gets after SIGTERM; then it is queued again.",
+        "Seconds that jobs that run get after SIGTERM; then they are queued again.",
         default=30.0, minimum=0,
     ),
     demo: bool = switch(
@@ -66,7 +79,7 @@ def serve(
     limits = Limits(queue, half if tenant_queue is None else tenant_queue, quota, keep * 3600)
     settings = Settings(
         state, host, port, limits, tls_cert, tls_key, plain_http, memory, rate, infer_timeout,
-        grace,
+        grace, _cluster(workers, worker_count, ray_address),
     )  # fmt: skip
     front = None
     if demo:
@@ -123,6 +136,20 @@ def _day(seconds: float | None) -> str | None:
     import time
 
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _cluster(workers: str, count: int | None, address: str | None) -> Cluster | None:
+    from atlasc.ir.errors import AtlasError
+    from atlasc.service.workers.cluster import Cluster
+
+    if choose("--workers", workers, ("local", "ray")) == "ray":
+        return Cluster(address, count)
+    for name, value in (("--worker-count", count), ("--ray-address", address)):
+        if value is not None:
+            raise AtlasError(
+                f"{name} needs --workers ray", remedy="add --workers ray, or leave it out"
+            )
+    return None
 
 
 def _require_extra() -> None:

@@ -39,9 +39,11 @@ class KeyedEngine(NativeEngine):
 
     Attributes:
         note: what a person must know of its keys.
+        built_on: name of the library's engine, where that is not the target.
     """
 
     note: ClassVar[str] = ""
+    built_on: ClassVar[str] = ""
 
     def __init__(self, parameters: CpuParameters, native: Any, *, has_secret: bool) -> None:
         circuit = parameters.circuit if parameters.bootstrap else None
@@ -51,12 +53,17 @@ class KeyedEngine(NativeEngine):
         self.parameters, self.bootstrap_from = parameters, parameters.bootstrap_from
 
     @classmethod
+    def known_as(cls) -> str:
+        """The name by which the library knows the engine."""
+        return cls.built_on or cls.target
+
+    @classmethod
     def fresh(cls, parameters: CpuParameters, plan: KeyPlan, progress: Progress) -> Self:
         """Client and server in one, with new keys that stay in memory."""
         cls.require_room(parameters, plan)
         library = load_library()
         with translated():
-            native = library.Engine.fresh(cls.target, _facts(parameters, plan), _told(progress))
+            native = library.Engine.fresh(cls.known_as(), _facts(parameters, plan), _told(progress))
         return cls(parameters, native, has_secret=True)
 
     @classmethod
@@ -69,11 +76,11 @@ class KeyedEngine(NativeEngine):
         facts = _facts(parameters, plan)
         with translated():
             if role == "client":
-                native = library.Engine.client(cls.target, facts, str(folder / SECRET))
+                native = library.Engine.client(cls.known_as(), facts, str(folder / SECRET))
             else:
                 cls.require_room(parameters, plan)
                 require_digest(folder / EVALUATION, index.files.get(EVALUATION, ""))
-                native = library.Engine.server(cls.target, facts, str(folder / EVALUATION))
+                native = library.Engine.server(cls.known_as(), facts, str(folder / EVALUATION))
         if native.identity != index.identity:
             raise AtlasError(
                 "this folder mixes keys of two key pairs",
@@ -90,7 +97,9 @@ class KeyedEngine(NativeEngine):
         """
         cls.require_room(parameters, plan)
         with translated():
-            native = load_library().Engine.server(cls.target, _facts(parameters, plan), evaluation)
+            native = load_library().Engine.server(
+                cls.known_as(), _facts(parameters, plan), memoryview(evaluation)
+            )  # the library would take bytes for a path
         return cls(parameters, native, has_secret=False)
 
     @classmethod
@@ -105,8 +114,8 @@ class KeyedEngine(NativeEngine):
         library, facts = load_library(), _facts(parameters, plan)
         secret, evaluation = folder / "client" / SECRET, folder / "server" / EVALUATION
         with translated():
-            library.write_keys(cls.target, facts, str(secret), str(evaluation), _told(progress))
-            identity = library.Engine.client(cls.target, facts, str(secret)).identity
+            library.write_keys(cls.known_as(), facts, str(secret), str(evaluation), _told(progress))
+            identity = library.Engine.client(cls.known_as(), facts, str(secret)).identity
         told: dict[str, Any] = {
             "parameters": parameters, "identity": identity, "target": cls.target, "note": cls.note,
         }  # fmt: skip

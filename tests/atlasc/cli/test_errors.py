@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import pickle
 import sys
 
 import pytest
@@ -143,3 +144,9 @@ def test_success_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_too_little_memory_is_said(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(error) == 2
     assert capsys.readouterr().err.startswith("error: not enough memory\n")
+
+
+def test_an_error_of_another_process_has_the_same_words() -> None:
+    error = AtlasError("a fault", where=["here", "there"], why="two\nlines", remedy="mend it")
+    found = pickle.loads(pickle.dumps(error))
+    assert str(found) == str(error) and (found.what, found.why) == (error.what, error.why)

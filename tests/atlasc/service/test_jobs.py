@@ -19,9 +19,7 @@ from atlasc.remote.wire import Fault, JobStatus
 from atlasc.service.faults import Refusal, refusal_of
 from atlasc.service.jobs import CRASHES, QUERY, Jobs, Limits
 from atlasc.service.programs import Programs, Served
-from atlasc.service.runner import Runner
 from atlasc.service.store import Store
-from atlasc.service.telemetry import Metrics
 from atlasc.service.uploads import Uploads
 
 KEY = "7" * 64
@@ -188,18 +186,6 @@ def test_keys_that_jobs_need_are_not_deleted(jobs: Jobs, served: Served) -> None
     uploads.delete("acme", KEY)
     with pytest.raises(Refusal, match="not whole on the server"):
         submit(jobs, served)
-
-
-def test_a_program_that_is_not_served_any_more(jobs: Jobs, served: Served) -> None:
-    job = submit(jobs, served)
-    with jobs.store.writing() as db:
-        db.execute("update jobs set program = ?", ("0" * 64,))
-    assert jobs.status("acme", job.id).wait_seconds == 0
-    row = jobs.next()
-    assert row is not None
-    Runner(jobs.store, jobs, Metrics(), 0)._run(row)
-    found = jobs.status("acme", job.id)
-    assert found.state == "failed" and found.fault and "not answered any more" in found.fault.error
 
 
 @pytest.mark.parametrize(

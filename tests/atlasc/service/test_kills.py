@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tiny_model import Tiny, make_tiny, simulated
+from tiny_model import Tiny
 
 import atlasc
 from atlasc.compilation.steps import silent
@@ -21,22 +21,6 @@ from tests.atlasc.service.test_endpoints import wait
 
 
 @pytest.fixture(scope="module")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("encrypted"), "cpu")
-
-
-@pytest.fixture(scope="module")
-def real(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
-    return Party.of(encrypted, tmp_path_factory.mktemp("real") / "keys")
-
-
-@pytest.fixture(scope="module")
-def expected(encrypted: Tiny) -> np.ndarray:
-    bundle = atlasc.load(encrypted.bundle).bundle
-    return simulated(bundle, encrypted.data, [0, 1])["output"]
-
-
-@pytest.fixture(scope="module")
 def service(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     found = Running(tmp_path_factory.mktemp("service") / "state", encrypted.bundle)
     yield found
@@ -45,12 +29,16 @@ def service(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def token(service: Running, real: Party) -> str:
+    return tenant(service, real, "acme")
+
+
+def tenant(service: Running, party: Party, name: str) -> str:
     """A token of a tenant whose keys are there."""
-    found = service.token("acme")
+    found = service.token(name)
     link = Link(service.url, found)
     config = link.get("/config", Config)
-    bundle = atlasc.load(real.bundle).bundle
-    upload_keys(link, config, config.programs[0], bundle, real.keys, silent)
+    bundle = atlasc.load(party.bundle).bundle
+    upload_keys(link, config, config.programs[0], bundle, party.keys, silent)
     link.close()
     return found
 

@@ -116,6 +116,7 @@ def test_evaluation_keys_are_private_and_those_of_the_index(
     assert facts["files"] == {"evaluation.key": digest}
     bundle = load_bundle(leveled.bundle)
     Server(bundle, folder)
+    Server(bundle, evaluation.read_bytes())
     content = bytearray(evaluation.read_bytes())
     content[-1] ^= 1
     evaluation.write_bytes(content)

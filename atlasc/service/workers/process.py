@@ -1,0 +1,114 @@
+"""The process that computes on the service's own machine.
+
+The service starts it as ``python -m atlasc.service.workers.process`` and talks to it in JSON lines
+over its standard input and output. A process of its own keeps the service answering while it
+computes, can be killed and started again, and is the one that the kernel kills first where memory
+runs out. It ends when its input does, so a service that was killed leaves none behind.
+
+Lines to it: ``{"start": {...}}`` first, then ``{"job": {...}}``, ``{"cancel": id}`` and
+``{"forget": key}``. Lines from it are records, see :mod:`atlasc.service.workers.base`.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import open_plain
+from atlasc.service.workers.base import Loadable, Record
+from atlasc.service.workers.executor import Executor
+
+NICENESS = 10
+"""The service answers requests before the worker computes."""
+OOM_SCORE = 500
+"""Where memory runs out, the kernel kills the worker rather than the service."""
+
+
+def main() -> None:
+    """Answer the service until its end."""
+    os.umask(0o077)
+    os.nice(NICENESS)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+    # Lines go through a descriptor of their own: whatever else prints must not break them.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    lock = threading.Lock()
+
+    def tell(record: Record) -> None:
+        with lock:
+            print(json.dumps(record), file=out, flush=True)
+
+    start = json.loads(sys.stdin.readline())["start"]
+    programs = {name: Loadable(*facts) for name, facts in start["programs"].items()}
+    sizes = {name: one.loaded_bytes for name, one in programs.items()}
+    executor = Executor(cache(partial(_bundle, programs)), sizes, start["budget"], tell)
+    orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
+    threading.Thread(target=_listen, args=(executor, orders), daemon=True).start()
+    tell({"ready": os.getpid(), "machine": socket.gethostname()})
+    while True:
+        order = orders.get()
+        if "job" in order:
+            tell(_run(executor, order["job"]))
+        elif "forget" in order:
+            executor.forget(order["forget"])
+
+
+def _run(executor: Executor, job: Mapping[str, str]) -> Record:
+    """Run an :class:`atlasc.service.workers.base.Order`, whose paths are texts here."""
+    place = Path(job["answer"])
+    return executor.run(
+        job["job"], job["program"], job["key"], Path(job["query"]),
+        partial(mapped, Path(job["evaluation"])), lambda answer: answer.save(place),
+    )  # fmt: skip
+
+
+def _bundle(programs: Mapping[str, Loadable], program: str) -> Bundle:
+    bundle = load_bundle(Path(programs[program].folder), "server")
+    if bundle.manifest.program != program:
+        raise AtlasError(
+            "the program was changed while the service ran",
+            remedy="ask whoever runs the service to start it again",
+        )
+    return bundle
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[mmap.mmap]:
+    """The content of a file, which is read as it is needed.
+
+    Raises:
+        AtlasError: it cannot be read.
+    """
+    with (
+        open_plain(path, 2**63, links=False) as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
+    ):
+        yield view
+
+
+def _listen(executor: Executor, orders: queue.Queue[Mapping[str, Any]]) -> None:
+    """Pass orders on while a job runs; cancel at once; end with the service."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "cancel" in order:
+            executor.cancelled.add(order["cancel"])
+        else:
+            orders.put(order)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
