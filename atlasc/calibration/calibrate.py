@@ -29,12 +29,11 @@ from atlasc.calibration.measure import (
 )
 from atlasc.calibration.ranges import (
     EXP_RANGE,
-    FEWEST_FOR_TAIL,
     LEAST_MARGIN,
-    MARGIN_OF_FEW,
     WIDEST,
     Kind,
     Range,
+    effective_margin,
     measured_range,
 )
 from atlasc.ir.errors import AtlasError
@@ -245,9 +244,9 @@ def calibrate(
         return measure(module, some, progress=step)
 
     seen = measured(arrays, 0)
-    effective = margin
-    if margin is None and (certified or count < FEWEST_FOR_TAIL):
-        effective = LEAST_MARGIN if certified else MARGIN_OF_FEW
+    effective = effective_margin(margin, count)
+    if margin is None and certified:
+        effective = LEAST_MARGIN
     ranges = tuple(
         measured_range(one, effective, 2 * len(seen), bounds.get(one.op.value.name)) for one in seen
     )

@@ -210,8 +210,7 @@ def measured_range(
         lows, highs = np.array([bounds.low]), np.array([bounds.high])
     family = op.definition.family
     if family == "norm":
-        exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
-        low, high = np.exp(exponents).tolist()
+        low, high = variance_range(lows, highs, margin, ends)
     else:
         least = LEAST_MARGIN
         if family == "activation":
@@ -227,6 +226,25 @@ def measured_range(
     least, certified = ACTIVATION_MARGIN if margin is None else margin, bounds and bounds.channels
     channels = channel_ranges(measured.channels, least, ends, (low, high), certified)
     return replace(known, channels=channels)
+
+
+def effective_margin(margin: float | None, inputs: int) -> float | None:
+    """The margin itself; None, which chooses it from the tail, only if the inputs show a tail."""
+    return MARGIN_OF_FEW if margin is None and inputs < FEWEST_FOR_TAIL else margin
+
+
+def variance_range(
+    lows: NDArray[Any], highs: NDArray[Any], margin: float | None, ends: int
+) -> Interval:
+    """The range of a norm's variance or mean square, with its margin.
+
+    Args:
+        lows, highs: [N] extremes of the inputs, epsilon included.
+        margin, ends: as of `measured_range`.
+    """
+    exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
+    low, high = np.exp(exponents).tolist()
+    return low, high
 
 
 def _apart(low: float, high: float) -> Interval:
