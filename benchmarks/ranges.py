@@ -115,8 +115,8 @@ def levels(module: Module, source: Source) -> Table:
     """Levels by kind of op after each change."""
     from atlasc.api.progress import progress
     from atlasc.calibration.calibrate import calibrate
-    from atlasc.calibration.ranges import effective_margin
     from atlasc.calibration.streams import streams_of
+    from atlasc.calibration.tails import effective_margin
     from atlasc.passes.calibration.centre_keys import key_shifts, with_centred_keys
     from atlasc.passes.calibration.fill_padding import padding_to_fill, with_filled_padding
     from atlasc.passes.calibration.scale_tokens import token_factors, with_scaled_tokens

@@ -33,9 +33,9 @@ from atlasc.calibration.ranges import (
     WIDEST,
     Kind,
     Range,
-    effective_margin,
     measured_range,
 )
+from atlasc.calibration.tails import effective_margin
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, parse_json, read_json
 from atlasc.ir.module import Module, Op
@@ -280,10 +280,11 @@ def require_coverable(ranges: Sequence[Range]) -> None:
     raise AtlasError(
         f"no polynomial covers the {known.kind} of {known.op}",
         where=known.location,
-        why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), so "
-        f"{what.format(known.widest_factor)}; at most e^{math.log(WIDEST):.0f} can be "
-        f"encrypted{others}",
-        remedy=f"{remedy}; also look for inputs unlike the others",
+        why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), and with their "
+        f"margin ({known.low:.4g}, {known.high:.4g}), so {what.format(known.widest_factor)}; "
+        f"at most e^{math.log(WIDEST):.0f} can be encrypted{others}",
+        remedy=f"{remedy}; also look for inputs unlike the others, or give a narrower --margin, "
+        "such as 0.3",
     )
 
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, Outlier, Padding, calibrate, require_coverable
-from atlasc.calibration.ranges import effective_margin
 from atlasc.calibration.streams import streams_of
+from atlasc.calibration.tails import effective_margin
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent

@@ -19,8 +19,9 @@ import numpy as np
 
 from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import nonlinear_ops
-from atlasc.calibration.ranges import LEAST_MARGIN, effective_margin, variance_range
+from atlasc.calibration.ranges import LEAST_MARGIN, variance_range
 from atlasc.calibration.streams import Streams, token_norms
+from atlasc.calibration.tails import effective_margin
 from atlasc.ir.errors import counted
 from atlasc.ir.module import Module
 from atlasc.ir.rewriting import Rewriter

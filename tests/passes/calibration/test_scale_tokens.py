@@ -25,7 +25,9 @@ from atlasc.loading.models import model_of
 from atlasc.passes.calibration.scale_tokens import ScaleTokens, token_factors, with_scaled_tokens
 from atlasc.passes.framework.pass_base import Report
 
-TOKENS, SINK, PADDING = 6, 1, 39
+TOKENS, SINK = 6, 1
+WIDE = {34: 3.0, 35: 5.0, 36: 9.0, 37: 16.0, 38: 30.0, 39: 60.0}
+"""Tokens of padding -> the length of their embeddings, by that of others."""
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 32, "vocab_size": 40}  # fmt: skip
 
@@ -107,14 +109,14 @@ def test_where_no_token_is_multiplied() -> None:
 
 
 def with_wide_padding() -> tuple[Any, dict[str, np.ndarray]]:
-    """A decoder whose padding stands out too, and 60 texts; only the last 4 have padding."""
+    """A decoder whose padding reaches far, too, and 60 texts; only the last 6 have padding."""
     model, arrays = copy.deepcopy(decoder()), inputs(count=60)
-    with torch.no_grad():
-        model.model.embed_tokens.weight[PADDING] *= 30.0
-    arrays["input_ids"][arrays["input_ids"] == PADDING] -= 1
+    arrays["input_ids"] = np.minimum(arrays["input_ids"], min(WIDE) - 1)
     arrays["attention_mask"][:] = 1
-    for row, length in enumerate((2, 3, 4, 5), 56):
-        arrays["attention_mask"][row, length:], arrays["input_ids"][row, length:] = 0, PADDING
+    for row, (token, times) in enumerate(WIDE.items(), 54):
+        with torch.no_grad():
+            model.model.embed_tokens.weight[token] *= times
+        arrays["attention_mask"][row, -1], arrays["input_ids"][row, -1] = 0, token
     return model, arrays
 
 
