@@ -217,6 +217,7 @@ def calibrate(
     With `margin=None` each end is chosen from the observed tail. Let e be the extremes of the
     inputs at that end (of log-variances for norms), u their 90% quantile and b the mean excess over
     u. If the tail is exponential, a new input goes beyond u + b log(0.1 / q) with probability q.
+    A few inputs of another kind are a tail of their own (see `tail_bound`).
     q is `RISK` divided by the number of ends, so that an input leaves any range at all with
     probability `RISK` at most. The margin is at least 5% of the width. Fewer than 30 inputs show no
     tail: they get a margin of 30%.
