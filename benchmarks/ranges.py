@@ -115,20 +115,20 @@ def levels(module: Module, source: Source) -> Table:
     """Levels by kind of op after each change."""
     from atlasc.api.progress import progress
     from atlasc.calibration.calibrate import calibrate
-    from atlasc.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
     from atlasc.calibration.streams import streams_of
+    from atlasc.calibration.tails import effective_margin
     from atlasc.passes.calibration.centre_keys import key_shifts, with_centred_keys
     from atlasc.passes.calibration.fill_padding import padding_to_fill, with_filled_padding
     from atlasc.passes.calibration.scale_tokens import token_factors, with_scaled_tokens
     from atlasc.polynomials.range_levels import levels_of_ranges
 
     arrays, rows = source.measured.arrays, []
-    margin = None if len(source.inputs) >= FEWEST_FOR_TAIL else MARGIN_OF_FEW
+    margin = effective_margin(None, len(source.inputs))
 
     def scaled(of: Module) -> Module:
-        return with_scaled_tokens(of, token_factors(of, streams_of(of, arrays)))
+        return with_scaled_tokens(of, token_factors(of, streams_of(of, arrays), margin=margin))
 
-    padding = padding_to_fill(module, arrays)
+    padding = padding_to_fill(module, arrays, margin=margin)
     filled = with_filled_padding(module, padding)
     centred = with_centred_keys(filled, key_shifts(filled, arrays))
     before = with_centred_keys(module, key_shifts(module, arrays))

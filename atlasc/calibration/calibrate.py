@@ -29,14 +29,13 @@ from atlasc.calibration.measure import (
 )
 from atlasc.calibration.ranges import (
     EXP_RANGE,
-    FEWEST_FOR_TAIL,
     LEAST_MARGIN,
-    MARGIN_OF_FEW,
     WIDEST,
     Kind,
     Range,
     measured_range,
 )
+from atlasc.calibration.tails import effective_margin
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, parse_json, read_json
 from atlasc.ir.module import Module, Op
@@ -218,6 +217,7 @@ def calibrate(
     With `margin=None` each end is chosen from the observed tail. Let e be the extremes of the
     inputs at that end (of log-variances for norms), u their 90% quantile and b the mean excess over
     u. If the tail is exponential, a new input goes beyond u + b log(0.1 / q) with probability q.
+    A few inputs of another kind are a tail of their own (see `tail_bound`).
     q is `RISK` divided by the number of ends, so that an input leaves any range at all with
     probability `RISK` at most. The margin is at least 5% of the width. Fewer than 30 inputs show no
     tail: they get a margin of 30%.
@@ -245,9 +245,9 @@ def calibrate(
         return measure(module, some, progress=step)
 
     seen = measured(arrays, 0)
-    effective = margin
-    if margin is None and (certified or count < FEWEST_FOR_TAIL):
-        effective = LEAST_MARGIN if certified else MARGIN_OF_FEW
+    effective = effective_margin(margin, count)
+    if margin is None and certified:
+        effective = LEAST_MARGIN
     ranges = tuple(
         measured_range(one, effective, 2 * len(seen), bounds.get(one.op.value.name)) for one in seen
     )
@@ -281,10 +281,11 @@ def require_coverable(ranges: Sequence[Range]) -> None:
     raise AtlasError(
         f"no polynomial covers the {known.kind} of {known.op}",
         where=known.location,
-        why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), so "
-        f"{what.format(known.widest_factor)}; at most e^{math.log(WIDEST):.0f} can be "
-        f"encrypted{others}",
-        remedy=f"{remedy}; also look for inputs unlike the others",
+        why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), and with their "
+        f"margin ({known.low:.4g}, {known.high:.4g}), so {what.format(known.widest_factor)}; "
+        f"at most e^{math.log(WIDEST):.0f} can be encrypted{others}",
+        remedy=f"{remedy}; also look for inputs unlike the others, or give a narrower --margin, "
+        "such as 0.3",
     )
 
 

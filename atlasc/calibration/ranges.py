@@ -18,6 +18,7 @@ from atlasc.calibration.measure import (
     Reached,
     require_finite,
 )
+from atlasc.calibration.tails import FEWEST_FOR_TAIL, tail_bound
 from atlasc.ir.files import STRICT
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
@@ -29,15 +30,10 @@ or plausibility alone."""
 Interval = tuple[float, float]
 EXP_RANGE = (-8.0, 0.0)
 """Range of the exponential in the paper (Cho et al. 2024)."""
-MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
 ACTIVATION_MARGIN = 0.2
 """Least margin of an activation and of its channels. A wider range costs them little, and one of a
 thousand channels is soon left by inputs of another kind."""
-RISK = 3e-3
-"""Probability that an input leaves some range, if the margin is chosen from the tail."""
-TAIL_FRACTION = 0.1
-FEWEST_FOR_TAIL = 30
 WIDEST = 2.0**40
 """Greatest ratio of the ends of a range of 1/sqrt in a program. Values on such a range differ by a
 factor of 2^20, which uses up the digits of a ciphertext."""
@@ -210,8 +206,7 @@ def measured_range(
         lows, highs = np.array([bounds.low]), np.array([bounds.high])
     family = op.definition.family
     if family == "norm":
-        exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
-        low, high = np.exp(exponents).tolist()
+        low, high = variance_range(lows, highs, margin, ends)
     else:
         least = LEAST_MARGIN
         if family == "activation":
@@ -227,6 +222,20 @@ def measured_range(
     least, certified = ACTIVATION_MARGIN if margin is None else margin, bounds and bounds.channels
     channels = channel_ranges(measured.channels, least, ends, (low, high), certified)
     return replace(known, channels=channels)
+
+
+def variance_range(
+    lows: NDArray[Any], highs: NDArray[Any], margin: float | None, ends: int
+) -> Interval:
+    """The range of a norm's variance or mean square, with its margin.
+
+    Args:
+        lows, highs: [N] extremes of the inputs, epsilon included.
+        margin, ends: as of `measured_range`.
+    """
+    exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
+    low, high = np.exp(exponents).tolist()
+    return low, high
 
 
 def _apart(low: float, high: float) -> Interval:
@@ -332,27 +341,6 @@ def channel_ranges(
     inner = np.quantile(measured.samples, shares, axis=0)
     quantiles = np.vstack([low, np.clip(inner, low, high), high])
     return ChannelRanges(_short(bottom), _short(top), tuple(map(_short, quantiles.T)))
-
-
-def tail_bound(extremes: NDArray[Any], ends: int) -> NDArray[np.float64]:
-    """The value that a new input exceeds with probability RISK / ends, for an exponential tail.
-
-    Args:
-        extremes: [N] extremes of the inputs, or [N, C] for many channels. Few inputs show the tail
-            of a channel, so it counts as at least as long as that of the median channel.
-        ends: number of ends among which the risk is divided.
-
-    Returns:
-        A number, or [C].
-        a number, or [C].
-    """
-    extremes = np.asarray(extremes, dtype=np.float64)
-    threshold = np.quantile(extremes, 1 - TAIL_FRACTION, axis=0)
-    beyond = extremes > threshold
-    excess = np.where(beyond, extremes - threshold, 0.0).sum(axis=0)
-    excess = excess / np.maximum(beyond.sum(axis=0), 1)
-    excess = np.maximum(excess, np.median(excess))
-    return np.asarray(threshold + excess * np.log(TAIL_FRACTION * ends / RISK))
 
 
 def _quantiles(samples: np.ndarray, low: float, high: float) -> tuple[float, ...]:

@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, Outlier, Padding, calibrate, require_coverable
-from atlasc.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
 from atlasc.calibration.streams import streams_of
+from atlasc.calibration.tails import effective_margin
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
@@ -147,6 +147,7 @@ def prepare(
         with steps("reusing the ranges that an earlier command measured"):
             return PreparedModel(source, traced, adjusted(traced, kept), kept)
     certified, plain = options.ranges == "certified", traced
+    margin = effective_margin(options.margin, len(source.inputs))
     padding: Padding = ""
     if options.fill_padding and not certified:
         with steps("choosing what padding holds") as step:
@@ -154,6 +155,7 @@ def prepare(
                 traced,
                 source.measured.arrays,
                 scale_tokens=options.scale_tokens,
+                margin=margin,
                 progress=partial(step.report, "inputs"),
             )
         plain = with_filled_padding(traced, padding)
@@ -170,7 +172,7 @@ def prepare(
         with steps("looking for tokens and channels that stand out") as step:
             streams = streams_of(module, source.measured.arrays, partial(step.report, "inputs"))
             if options.scale_tokens:
-                factors = token_factors(module, streams, note)
+                factors = token_factors(module, streams, note, margin=margin)
             found = outliers(module, streams, factors)
         module = with_scaled_tokens(module, factors)
     calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
@@ -384,8 +386,8 @@ def calibrate_source(
         AtlasError: as `calibrate`; or a range is too wide for any polynomial.
     """
     held = source.validated
-    if margin is None and not certified and len(source.inputs) < FEWEST_FOR_TAIL:
-        margin = MARGIN_OF_FEW  # prefixes do not show the tail of a distribution
+    if not certified:  # prefixes do not show the tail of a distribution
+        margin = effective_margin(margin, len(source.inputs))
     with steps("calibrating") as step:
         found = calibrate(
             module,

@@ -16,6 +16,7 @@ import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, Padding, calibrate
 from atlasc.calibration.measure import LARGEST_CHUNK, kept_tokens
+from atlasc.calibration.ranges import LEAST_MARGIN
 from atlasc.calibration.streams import streams_of
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
@@ -84,6 +85,7 @@ def padding_to_fill(
     arrays: Mapping[str, np.ndarray],
     *,
     scale_tokens: bool = True,
+    margin: float | None = LEAST_MARGIN,
     report: Report | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Padding:
@@ -95,6 +97,7 @@ def padding_to_fill(
         module: nn module.
         arrays: inputs by name, [N, ...].
         scale_tokens: compare the levels after `token_factors`.
+        margin: margin of the ranges that are compared, as of `calibrate`.
         report: receives the levels of each choice, or why there is none.
         progress: called with (inputs done, all inputs).
 
@@ -129,10 +132,11 @@ def padding_to_fill(
     for choice, changed in filled.items():
         if scale_tokens:
             changed = with_scaled_tokens(
-                changed, token_factors(changed, streams_of(changed, arrays, step))
+                changed,
+                token_factors(changed, streams_of(changed, arrays, step), margin=margin),
             )
             done += len(some)
-        ranges = calibrate(changed, arrays, progress=step).ranges
+        ranges = calibrate(changed, arrays, margin=margin, progress=step).ranges
         done += len(some)
         costs[choice] = levels_of_ranges(ranges), sum(one.widest_factor for one in ranges)
         name = f"copies of the {choice} token" if choice else "padding as it is"

@@ -18,7 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration
+from atlasc.calibration.measure import nonlinear_ops
+from atlasc.calibration.ranges import LEAST_MARGIN, variance_range
 from atlasc.calibration.streams import Streams, token_norms
+from atlasc.calibration.tails import effective_margin
 from atlasc.ir.errors import counted
 from atlasc.ir.module import Module
 from atlasc.ir.rewriting import Rewriter
@@ -92,26 +95,44 @@ def token_factors(
     module: Module,
     streams: Streams,
     note: Callable[[str, str], None] = lambda what, details: None,
+    *,
+    margin: float | None = LEAST_MARGIN,
 ) -> dict[str, np.ndarray]:
     """The factors of the norms that have a token far above the others.
+
+    A token is multiplied only if the range of 1/sqrt, with its margin, becomes narrower. Without
+    the token, the greatest values may be those of a few inputs, such as the padding of short texts.
+    A margin that follows from this tail can be wider than the range with the token.
 
     Args:
         module: nn module.
         streams: what goes into its norms.
         note: called if one of the first tokens stands out on some inputs alone.
+        margin: margin of the ranges, as of `calibrate`.
 
     Returns:
         Result name of a norm -> [tokens] factors, powers of two; 1 for a token that stays.
     """
     kept, found, apart = streams.kept, {}, {}
-    seen = kept.sum(axis=0)
+    seen, ends = kept.sum(axis=0), 2 * len(nonlinear_ops(module))
+    margin = effective_margin(margin, len(kept))
+
+    def width(squares: np.ndarray, epsilon: float) -> float:
+        low, high = variance_range(
+            squares.min(axis=1) + epsilon, squares.max(axis=1) + epsilon, margin, ends
+        )
+        return high / low
+
     for op in token_norms(module):
         name = op.value.name
         least = np.where(kept, streams.squares[name], np.inf).min(axis=0)
         most = np.where(kept, streams.squares[name], 0.0).max(axis=0)
         usable = np.isfinite(least) & (seen >= FEWEST_INPUTS)
-        factors = _factors(least, most, usable, op.attributes["epsilon"])
-        if factors is not None:
+        epsilon, squares = op.attributes["epsilon"], streams.squares[name].astype(np.float64)
+        factors = _factors(least, most, usable, epsilon)
+        if factors is not None and (
+            width(squares * np.square(factors), epsilon) < width(squares, epsilon)
+        ):
             found[name] = factors
         first, later = most[:MOST_TOKENS].max(), most[MOST_TOKENS:].max(initial=0.0)
         on_all = least[:MOST_TOKENS].max() >= APART * later

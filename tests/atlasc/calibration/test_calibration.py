@@ -12,7 +12,7 @@ from small_transformers import SHAPES, Builder, arguments, inputs_for
 
 from atlasc.calibration import measure as measuring
 from atlasc.calibration.calibrate import calibrate, read_calibration
-from atlasc.calibration.ranges import RISK, tail_bound
+from atlasc.calibration.tails import RISK, tail_bound
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from functools import cache
@@ -25,6 +26,8 @@ from atlasc.passes.calibration.scale_tokens import ScaleTokens, token_factors, w
 from atlasc.passes.framework.pass_base import Report
 
 TOKENS, SINK = 6, 1
+WIDE = {34: 3.0, 35: 5.0, 36: 9.0, 37: 16.0, 38: 30.0, 39: 60.0}
+"""Tokens of padding -> the length of their embeddings, by that of others."""
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 32, "vocab_size": 40}  # fmt: skip
 
@@ -103,6 +106,48 @@ def test_where_no_token_is_multiplied() -> None:
     assert token_factors(module, streams_of(module, some), note) == {}
     (said,) = notes
     assert said.startswith("before 5 norms one of the first tokens stands out on some inputs alone")
+
+
+def with_wide_padding() -> tuple[Any, dict[str, np.ndarray]]:
+    """A decoder whose padding reaches far, too, and 60 texts; only the last 6 have padding."""
+    model, arrays = copy.deepcopy(decoder()), inputs(count=60)
+    arrays["input_ids"] = np.minimum(arrays["input_ids"], min(WIDE) - 1)
+    arrays["attention_mask"][:] = 1
+    for row, (token, times) in enumerate(WIDE.items(), 54):
+        with torch.no_grad():
+            model.model.embed_tokens.weight[token] *= times
+        arrays["attention_mask"][row, -1], arrays["input_ids"][row, -1] = 0, token
+    return model, arrays
+
+
+def test_a_token_stays_where_the_tail_of_the_others_is_wider_than_the_token() -> None:
+    """A few inputs whose padding reaches far: the margin follows from them alone, if the token
+    above them is multiplied."""
+    model, arrays = with_wide_padding()
+    module = traced(model)
+    streams = streams_of(module, arrays)
+    assert len(token_factors(module, streams, margin=0.05)) == 5  # seen values alone gain
+    factors = token_factors(module, streams, margin=None)
+    changed = with_scaled_tokens(module, factors)
+    plain, scaled = (calibrate(m, arrays, margin=None).ranges for m in (module, changed))
+    for before, after in zip(plain, scaled, strict=True):
+        assert after.widest_factor <= before.widest_factor + 1e-4
+    everything = with_scaled_tokens(module, token_factors(module, streams, margin=0.05))
+    widths = [one.widest_factor for one in calibrate(everything, arrays, margin=None).ranges]
+    assert max(widths) > 1.5 * max(one.widest_factor for one in scaled)
+
+
+def test_a_program_is_right_where_padding_and_a_token_stand_out() -> None:
+    model, arrays = with_wide_padding()
+    program = atlasc.compile(
+        model, data=arrays, sequence_length=TOKENS, recipe="is", target="sim",
+        fill_padding=False, prefixes=False,
+    )  # fmt: skip
+    few = {name: array[:3] for name, array in arrays.items()}
+    with torch.no_grad():
+        given = {name: torch.as_tensor(array) for name, array in few.items()}
+        expected = model(**given).logits.numpy()
+    np.testing.assert_allclose(program.run(few).outputs["logits"], expected, atol=1e-2)
 
 
 def test_layer_norms_too() -> None:
