@@ -177,8 +177,7 @@ class Connection:
             label = f"waiting for {counted(len(jobs), 'answer', 'answers')}"
             with steps(label, total=100 * len(jobs)) as step:
                 contents = [
-                    self._content(job, step, 100 * number, saw)
-                    for number, job in enumerate(jobs)
+                    self._content(job, step, 100 * number, saw) for number, job in enumerate(jobs)
                 ]
         except BaseException:
             for job in jobs:
