@@ -26,7 +26,7 @@ from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.shapes import spectrogram_shape
-from atlasc.loading.texts.lengths import with_prefixes
+from atlasc.loading.texts.lengths import common_beginning, with_prefixes
 from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
@@ -226,7 +226,10 @@ def load_source(
     measured, validated = used, kept
     if options.prefixes:  # after the split: a prefix of a held-back text is held back
         generator = np.random.default_rng([options.seed, 2])
-        measured, validated = (with_prefixes(part, loaded, generator) for part in (used, kept))
+        beginning = common_beginning(everything)
+        measured, validated = (
+            with_prefixes(part, loaded, generator, beginning) for part in (used, kept)
+        )
     return Source(loaded, used, kept, measured, validated, ids.shape[1])
 
 
