@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT / "examples" / "minilm")]
 
 if TYPE_CHECKING:
     from atlasc.calibration.ranges import Range
-    from atlasc.compilation.prepare import Source
+    from atlasc.compilation.source import Source
     from atlasc.ir.module import Module, Op, Value
 
 TOKENS = 64
@@ -64,7 +64,8 @@ def loaded(name: str, count: int) -> tuple[Module, Source]:
     import texts
 
     from atlasc.compilation.options import CalibrationOptions
-    from atlasc.compilation.prepare import load_source, trace_model
+    from atlasc.compilation.prepare import trace_model
+    from atlasc.compilation.source import load_source
 
     examples, tokens = ROOT / "examples", TOKENS
     model: Any = {"minilm": texts.model_directory, "bert_base": random_bert}.get(name, str)(

@@ -13,7 +13,6 @@ from atlasc.calibration.calibrate import Calibration
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import verdicts
-from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
 from atlasc.compilation.lowering import (
@@ -24,9 +23,10 @@ from atlasc.compilation.lowering import (
 )
 from atlasc.compilation.noise_bound import changes
 from atlasc.compilation.options import CompileOptions, TargetOptions
-from atlasc.compilation.prepare import PreparedModel, Source, prepare
+from atlasc.compilation.prepare import PreparedModel, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
-from atlasc.compilation.statement import Statement, require, require_enough, statements
+from atlasc.compilation.source import Source
+from atlasc.compilation.statement import Statement, measure_of, require, require_enough, statements
 from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder

@@ -18,16 +18,14 @@ from atlasc.calibration.streams import streams_of
 from atlasc.calibration.tails import effective_margin
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
+from atlasc.compilation.source import Source, load_source, require_different, require_keys
 from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK
-from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.models import LoadedModel
 from atlasc.loading.shapes import spectrogram_shape
-from atlasc.loading.texts import public_prefix
-from atlasc.loading.texts.lengths import with_prefixes
 from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
@@ -38,42 +36,6 @@ from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
 
 DEFAULT_LENGTH = 128
-FEWEST_INPUTS = 2
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model and the data that it is compiled with.
-
-    Attributes:
-        model: the loaded model.
-        inputs: the user's own inputs without the held-back ones; errors are measured on them.
-        held_back: inputs that neither calibration nor the search sees.
-        measured: `inputs`, followed by prefixes of their texts; ranges are measured on them.
-        validated: `held_back`, followed by prefixes of their texts; all should stay in all ranges.
-        length: tokens of a text; None for images.
-        prefix: the public prefix, which all texts begin with; None if there is none.
-    """
-
-    model: LoadedModel
-    inputs: Inputs
-    held_back: Inputs
-    measured: Inputs
-    validated: Inputs
-    length: int | None
-    prefix: public_prefix.PublicPrefix | None = None
-
-    def few(self, count: int, extremes: Sequence[int] = ()) -> Inputs:
-        """The first `count` of `measured`; if there are prefixes, up to half of them are prefixes.
-
-        After them come the inputs at the positions `extremes`, at most `count` of them.
-        """
-        own = len(self.inputs)
-        prefixes = min(len(self.measured) - own, count // 2)
-        first = [*range(min(own, count - prefixes)), *range(own, own + prefixes)]
-        # A saved calibration may know more inputs than there are here.
-        known = [position for position in extremes if position < len(self.measured)]
-        return self.measured.take(list(dict.fromkeys([*first, *known[:count]])))
 
 
 @dataclass(frozen=True)
@@ -129,13 +91,13 @@ def prepare(
     """
     with steps("loading the model and the data"):
         source = load_source(model, data, options, tokenizer, note, processor, public_text)
-    _require_different(source, data)
+    require_different(source, data)
     with steps("tracing"):
         traced = trace_model(
             source.model, batch, source.length, source.inputs, outputs=options.outputs, note=note
         )
     for part in (source.inputs, source.held_back):
-        _require_keys(traced, part)
+        require_keys(traced, part)
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
@@ -195,94 +157,6 @@ def _digest(traced: Module, source: Source, options: CalibrationOptions) -> str:
         len(source.inputs),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def load_source(
-    model: Any,
-    data: Any,
-    options: CalibrationOptions | None = None,
-    tokenizer: Any = None,
-    note: Note = quiet,
-    processor: Any = None,
-    public_text: str = "",
-) -> Source:
-    """Load a model and its data, and hold back a part of the data.
-
-    Notes say which texts were cut, and which of the model's files are not read.
-    A ``public_text`` is put before each text.
-
-    Raises:
-        AtlasError: the model or the data cannot be read.
-    """
-    options = options or CalibrationOptions()
-    loaded = model_of(
-        model, tokenizer, processor=processor, trust_pickle=options.trust_pickle, note=note
-    )
-    for headline, details in loaded.notes:
-        note(headline, details)
-    if options.sequence_length is not None and IDS not in loaded.input_names:
-        raise AtlasError(
-            "--sequence-length is for texts",
-            why=f"the model reads {', '.join(loaded.input_names)}",
-            remedy="leave --sequence-length out",
-        )
-    prefix = public_prefix.prefix_of(public_text, loaded) if public_text else None
-    room = public_prefix.room_after(prefix, loaded, options.sequence_length)
-    everything = inputs_of(data, loaded, room, options.long)
-    everything = everything.tell(note).readable(note).require_finite()
-    used, kept = everything.split(options.held_back, options.seed)
-    ids = everything.arrays.get(IDS)
-    if ids is None:
-        return Source(loaded, used, kept, used, kept, None)
-    measured, validated = used, kept
-    if options.prefixes:  # after the split: a prefix of a held-back text is held back
-        generator = np.random.default_rng([options.seed, 2])
-        measured, validated = (with_prefixes(part, loaded, generator) for part in (used, kept))
-    parts = {"inputs": used, "held_back": kept, "measured": measured, "validated": validated}
-    if prefix is not None:
-        parts = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
-    return Source(loaded, length=parts["inputs"].arrays[IDS].shape[1], prefix=prefix, **parts)
-
-
-def _require_different(source: Source, data: Any) -> None:
-    """Raise AtlasError for data too few or too uniform to measure ranges on."""
-    count = len(source.inputs) + len(source.held_back)
-    name = data if isinstance(data, str | Path) else "the data"
-    remedy = "give some dozens of real inputs; the ranges hold only for inputs like the data"
-    if count < FEWEST_INPUTS:
-        raise AtlasError(
-            f"{name} has {count} input, but at least {FEWEST_INPUTS} are needed",
-            why="ranges are measured on some inputs and validated on others",
-            remedy=remedy,
-        )
-    first = {name: array[:1] for name, array in source.inputs.arrays.items()}
-    if all(
-        (array == first[name]).all()
-        for part in (source.inputs, source.held_back)
-        for name, array in part.arrays.items()
-    ):
-        raise AtlasError(
-            f"all {count} inputs of {name} are identical",
-            why="the ranges of one input say nothing about another input",
-            remedy=remedy,
-        )
-
-
-def _require_keys(module: Module, inputs: Inputs) -> None:
-    """Raise AtlasError if a text of a decoder has padding in front.
-
-    Its first queries would see no key, and the sum of their softmax would be zero.
-    """
-    masked = [op for op in module.ops if op.name == "nn.softmax" and len(op.operands) > 1]
-    if not any(op.attributes.get("causal", False) for op in masked):
-        return
-    for row in np.flatnonzero(inputs.arrays[MASK][:, 0] == 0):
-        raise AtlasError(
-            "a text of a decoder has padding in front",
-            where=inputs.names[row],
-            why="a query of a decoder sees no later key, so the first queries see only padding",
-            remedy="pad on the right: tokenizer.padding_side = 'right', or give texts",
-        )
 
 
 def trace_model(

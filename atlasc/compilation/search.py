@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 
 from atlasc.calibration.measure import blas_threads, nonlinear_ops
-from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.fronts import calibration_digest, model_digest, with_memory
 from atlasc.compilation.options import CompileOptions, SearchOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel
+from atlasc.compilation.statement import measure_of
 from atlasc.compilation.steps import Note, Step, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import MASK

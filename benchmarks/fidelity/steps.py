@@ -54,11 +54,17 @@ class NoisySteps:
     Args:
         bundle: a compiled decoder.
         prompt: tokens of the shortest prompt; the step computes all later tokens.
-        noise: see `NoisyProgram`.
+        noise, dtype: see `NoisyProgram`.
     """
 
-    def __init__(self, bundle: Bundle, prompt: int, noise: NoiseModel | None = None) -> None:
-        self._noisy = NoisyProgram(bundle, noise)
+    def __init__(
+        self,
+        bundle: Bundle,
+        prompt: int,
+        noise: NoiseModel | None = None,
+        dtype: Any = np.float64,
+    ) -> None:
+        self._noisy = NoisyProgram(bundle, noise, dtype)
         step = run_passes(bundle.poly, [DecodeStep(first=prompt)])
         self._step = self._noisy.interpreter(step)
         self.kept = kept_values(step)

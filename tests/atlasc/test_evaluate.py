@@ -13,8 +13,8 @@ import torch
 import transformers
 
 import atlasc
-from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.prepare import trace_model
+from atlasc.compilation.statement import measure_of
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of

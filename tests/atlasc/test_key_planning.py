@@ -12,7 +12,8 @@ from atlasc.compilation import lowering
 from atlasc.compilation.declared import ALL_MEMORY, options_of, parse_memory
 from atlasc.compilation.lowering import SHARE, key_model, plan_keys
 from atlasc.compilation.options import CompileOptions, TargetOptions
-from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
+from atlasc.compilation.prepare import calibrate_source, trace_model
+from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan

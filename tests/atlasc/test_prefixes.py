@@ -12,8 +12,9 @@ from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 
 import atlasc
 from atlasc.compilation.options import CalibrationOptions, SearchOptions
-from atlasc.compilation.prepare import PreparedModel, load_source, prepare
+from atlasc.compilation.prepare import PreparedModel, prepare
 from atlasc.compilation.search import _trials, _tried_inputs, search_inputs
+from atlasc.compilation.source import load_source
 from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs

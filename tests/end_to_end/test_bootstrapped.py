@@ -39,7 +39,8 @@ def test_a_bootstrapped_program_equals_its_polynomials(
 ) -> None:
     from atlasc.client.program import client_program
     from atlasc.client.verdict import verdicts
-    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
+    from atlasc.compilation.prepare import calibrate_source, trace_model
+    from atlasc.compilation.source import load_source
     from atlasc.passes.lowering.rotation_keys import key_plan
     from atlasc.passes.pipeline import lower_nn
     from atlasc.program.execute import execute

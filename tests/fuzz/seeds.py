@@ -77,7 +77,8 @@ def _compile(folder: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     from tiny_model import BATCH, make_tiny
 
-    from atlasc.compilation.prepare import load_source, trace_model
+    from atlasc.compilation.prepare import trace_model
+    from atlasc.compilation.source import load_source
     from atlasc.ir.text.storage import print_module
 
     (folder / "desilo").mkdir()

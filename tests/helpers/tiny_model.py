@@ -45,7 +45,8 @@ def make_tiny(folder: Path, target: str, *, deep: bool = False) -> Tiny:
     from atlasc.compilation.compile import Chosen, write_program
     from atlasc.compilation.lowering import lower_module
     from atlasc.compilation.options import TargetOptions
-    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
+    from atlasc.compilation.prepare import calibrate_source, trace_model
+    from atlasc.compilation.source import load_source
 
     archive, data = folder / "tiny.pt2", folder / "images.npz"
     export_model(archive)
@@ -133,7 +134,8 @@ def make_text_bundle(root: Path) -> Path:
     from atlasc.compilation.compile import Chosen, write_program
     from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
     from atlasc.compilation.options import CalibrationOptions, TargetOptions
-    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
+    from atlasc.compilation.prepare import calibrate_source, trace_model
+    from atlasc.compilation.source import load_source
 
     torch.manual_seed(0)
     config = BertConfig(

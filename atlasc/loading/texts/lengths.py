@@ -92,7 +92,18 @@ def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: 
     return replace(inputs, arrays=arrays, names=named, tokens=cut)
 
 
-def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Generator) -> Inputs:
+def common_beginning(inputs: Inputs) -> int:
+    """Number of tokens with which all texts begin, such as those of a chat template."""
+    keep = inputs.arrays[MASK] > 0
+    texts = [ids[kept] for ids, kept in zip(inputs.arrays[IDS], keep, strict=True)]
+    least = min(map(len, texts), default=0)
+    apart = np.any([text[:least] != texts[0][:least] for text in texts], axis=0)
+    return int(apart.argmax()) if apart.any() else least
+
+
+def with_prefixes(
+    inputs: Inputs, model: LoadedModel, generator: np.random.Generator, beginning: int = 0
+) -> Inputs:
     """The texts, followed by a prefix of each, because new texts may be shorter than all of these.
 
     A prefix has at least one token beside the special tokens, and at least one token less than its
@@ -100,13 +111,23 @@ def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Gener
     special tokens at the end of the text are kept, and padding follows as after any short text. A
     text of one token has no prefix. In a pair, both texts become shorter; segments stay with their
     tokens, and given positions with their place.
+
+    What all texts begin with, new texts begin with too. So a prefix keeps it, and at least one
+    token after it. Short of it, padding may
+    reach values that no text reaches (a decoder's attention sink).
+
+    Args:
+        inputs: texts of the model.
+        model: the model that reads them.
+        generator: draws the lengths.
+        beginning: number of tokens that all texts begin with (see `common_beginning`).
     """
     special, channels = special_of(model), tuple(inputs.arrays)
     keep = inputs.arrays[MASK] > 0
     rows, names, parts = [], [], []
     for row, draw in enumerate(generator.random(len(inputs))):
         text = np.stack([inputs.arrays[name][row, keep[row]] for name in channels])
-        chosen = shortened(text[channels.index(IDS)], special, draw)
+        chosen = shortened(text[channels.index(IDS)], special, draw, beginning)
         if chosen is None:
             continue
         part = text[:, chosen]

@@ -67,15 +67,18 @@ def special_ends(ids: np.ndarray, special: np.ndarray) -> tuple[int, int]:
     return head, max(n for n in rest if np.array_equal(ids[m - n :], special[k - n :]))
 
 
-def shortened(ids: np.ndarray, special: Special, draw: float) -> np.ndarray | None:
+def shortened(
+    ids: np.ndarray, special: Special, draw: float, beginning: int = 0
+) -> np.ndarray | None:
     """Positions of the tokens [m] of a text that a shorter text keeps, in order; None if it has
     none.
 
-    A shorter text keeps, beside the special tokens, from one token (two for a pair) to all but one.
-    The logarithm of this number grows with ``draw`` in [0, 1). A pair loses tokens at the end of
-    both texts, in proportion.
+    A shorter text keeps, beside the special tokens and the first ``beginning`` ones, from one token
+    (one of each text of a pair) to all but one. The logarithm of its length grows with ``draw`` in
+    [0, 1). A pair loses tokens at the end of both texts, in proportion.
     """
-    parts = [part for part in special.parts(ids) if len(part)]
+    free = (range(max(part.start, beginning), part.stop) for part in special.parts(ids))
+    parts = [part for part in free if len(part)]
     words = sum(map(len, parts))
     added, most = len(ids) - words, len(ids) - 1
     least = added + max(len(parts), 1)

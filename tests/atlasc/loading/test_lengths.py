@@ -10,11 +10,13 @@ import pytest
 from small_files import tiny_bert
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
+from atlasc.compilation.options import CalibrationOptions
+from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
-from atlasc.loading.texts.lengths import with_prefixes
+from atlasc.loading.texts.lengths import common_beginning, with_prefixes
 from atlasc.loading.texts.tokens import special_ends
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
@@ -228,3 +230,40 @@ def test_texts_that_are_all_short_have_no_prefixes(bert: LoadedModel) -> None:
     texts = inputs_of(["a", "cat", "on"], bert, 8)
     found = with_prefixes(texts, bert, generator())
     assert found.names == texts.names and found.digest() == texts.digest()
+
+
+@pytest.mark.parametrize(
+    ("texts", "alike"),
+    [
+        (["the cat sat", "the cat on the mat", "the cat"], 3),
+        (["the cat sat", "a cat sat"], 1),
+        (["the cat", "the cat"], 4),
+        (["cat"], 3),
+    ],
+)
+def test_what_all_texts_begin_with(texts: list[str], alike: int, bert: LoadedModel) -> None:
+    """The tokens [CLS] and [SEP] count as well."""
+    assert common_beginning(inputs_of(texts, bert, 8)) == alike
+
+
+@pytest.mark.parametrize("tokens", [tokenizer(), bare_tokenizer()])
+def test_prefixes_keep_what_all_texts_begin_with(tokens: Any) -> None:
+    """A single held-back text has more in common with itself than with all the others."""
+    ends = ["a cat", "mat on a mat", "a mat sat on the cat", "the mat", "on on a", "sat a mat cat"]
+    data = [f"on the cat sat {end}" for end in ends]
+    options = CalibrationOptions(sequence_length=16, held_back=0.2)
+    told: list[str] = []
+    source = load_source(
+        tiny_bert(), data, options, tokens, note=lambda what, details="": told.append(what)
+    )
+    template = tokens("on the cat sat", add_special_tokens=False)["input_ids"]
+    added = len(tokens("")["input_ids"])
+    assert len(source.held_back) == 1
+    assert any("begin with the same" in one for one in told)
+    short = [*rows(source.measured)[len(source.inputs) :], *rows(source.validated)[1:]]
+    assert len(short) == len(data)
+    for ids in short:
+        head = min(added, 1)
+        assert ids[head : head + 4] == template and len(ids) >= added + 5
+    counts = {len(ids) - added for ids in short}
+    assert 5 in counts and len(counts) > 1

@@ -22,7 +22,7 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from atlasc.compilation.prepare import load_source
+from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.models import LoadedModel, load_model
 

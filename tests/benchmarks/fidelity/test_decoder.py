@@ -90,6 +90,18 @@ def test_steps_are_windows_and_the_models_own_cache(bundle: Bundle) -> None:
             np.testing.assert_allclose(model(ids, count), wanted[:, count - 1], atol=1e-4)
 
 
+def test_polynomials_in_float32(bundle: Bundle) -> None:
+    ids = np.random.default_rng(0).integers(1, VOCABULARY, (3, TOKENS))
+    whole = padded({"input_ids": ids, "attention_mask": np.ones_like(ids)}, TOKENS)
+    found = []
+    for dtype in (np.float64, np.float32):
+        program = NoisyProgram(bundle, NoiseModel(), dtype)
+        (logits,) = program.run_with_errors(program.prepare(whole)).values()
+        assert logits.dtype == dtype
+        found.append(logits)
+    assert 0 < np.abs(found[1] - found[0]).max() < 1e-3
+
+
 def test_a_value_of_a_step_errs_where_that_of_the_window_does() -> None:
     text = '%a = poly.square %x BOUND\n%b = poly.square %a\npoly.output %b {name = "b"}'
     window = poly(text.replace("BOUND", "{bound = 0.9}"), None, (1, 2, 6))
