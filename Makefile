@@ -19,6 +19,7 @@ BENCH_ARGS  ?=
 FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
+WHEELS_ARGS ?=
 
 .PHONY: help install demo reactions test fuzz faults lint docs site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
 
