@@ -19,8 +19,9 @@ BENCH_ARGS  ?=
 FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
+WHEELS_ARGS ?=
 
-.PHONY: help install demo reactions test fuzz faults lint docs bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
+.PHONY: help install demo reactions test fuzz faults lint docs site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -30,7 +31,8 @@ help:
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
-	@echo "make docs     write what is generated: docs/ir-reference.md, the table of passes in docs/architecture.md"
+	@echo "make docs     write what is generated: docs/reference, docs/ir-reference.md, the table of passes in docs/architecture.md"
+	@echo "make site     the documentation as pages in build/site, which open without a network"
 	@echo "make bench-engine   bootstraps of the engine cpu beside desilofhe (minutes, 17 GB)"
 	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
 	@echo "make bench-fidelity do programs hold on inputs of other kinds and lengths (BENCH_ARGS='--source all --plot f.png')"
@@ -83,6 +85,11 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md ir/ops/names.py
 	$(BIN)/python -m atlasc.passes.registry docs/architecture.md
+	$(BIN)/python -m documentation docs/reference
+
+# The theme's maker announces a successor at each build; docs/dependencies.md has it.
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench-engine: $(STAMP)
 	$(BIN)/python -m benchmarks.engine $(BENCH_ARGS)

@@ -10,11 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md"))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"))
     if path.is_file()
 )
 _PATH = re.compile(
-    r"`((?:ir|passes|atlasc|tests|benchmarks|runtime_cuda|examples|docs)/[\w./-]*[\w/])`"
+    r"`((?:ir|passes|atlasc|tests|benchmarks|runtime_cuda|examples|docs|documentation)/[\w./-]*[\w/])`"
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

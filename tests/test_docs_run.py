@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Torch has the threads of before, whatever a page's Python chose."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 def run_commands(block: Block, variables: dict[str, str]) -> None:
     """Run commands, each of which must succeed; ``NAME=$(...)`` sets a variable."""
     for line in lines_of(block.text):
@@ -133,6 +144,7 @@ def pictures() -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in RUN}))
+@pytest.mark.usefixtures("threads")
 def test_the_blocks_of_a_page_run(page: str, place: Path) -> None:
     variables, names = dict(STAND_INS), names_of(page)
     blocks = [block for block in RUN if block.page == page]

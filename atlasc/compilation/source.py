@@ -102,8 +102,8 @@ def load_source(
         beginning = common_beginning(everything)
         if beginning > special_of(loaded).ends(ids[0])[0]:
             note(
-                f"all texts begin with the same {counted(beginning, 'token', 'tokens')}, and so do the "
-                "shorter ones that calibration adds",
+                f"all texts begin with the same {counted(beginning, 'token', 'tokens')}, and so do "
+                "the shorter ones that calibration adds",
                 "texts that begin otherwise, or are shorter, may leave ranges: give some of them",
             )
         measured, validated = (

@@ -1,4 +1,4 @@
-"""The interface between client and server, in the library's form (``atlasc/interface.hpp``)."""
+"""The interface between client and server, in the library's form (``interface.hpp``)."""
 
 from __future__ import annotations
 

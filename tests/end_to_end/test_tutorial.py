@@ -23,7 +23,6 @@ def run_cell(source: str, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)  # type: ignore[attr-defined]
 
 
-@pytest.mark.encrypted
 def test_the_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(NOTEBOOK.parent)
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
