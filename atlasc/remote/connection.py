@@ -329,13 +329,18 @@ def connected(
 
 def default_folder(url: str, model: str) -> Path:
     """The folder for a model of a service, in the user's data folder."""
-    return data_folder("services", url) / re.sub(r"[^A-Za-z0-9._-]+", "-", model)
+    return data_folder("services", url) / _file_name(model)
 
 
 def data_folder(kind: str, url: str) -> Path:
     """What a client keeps of one kind for a service, in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return data / "atlasc" / kind / re.sub(r"[^A-Za-z0-9.-]+", "-", url.partition("://")[2])
+    return data / "atlasc" / kind / _file_name(url.partition("://")[2])
+
+
+def _file_name(words: str) -> str:
+    """Words of a service as a name in this folder, never as a path to another one."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", words).lstrip(".") or "-"
 
 
 def _only_model(config: Config, url: str) -> str:

@@ -25,7 +25,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import Answers
 from atlasc.files import new_private_file
 from atlasc.loading.inputs import Inputs
-from atlasc.remote.connection import RemoteAnswers, classes_of
+from atlasc.remote.connection import RemoteAnswers, classes_of, data_folder, default_folder
 from atlasc.remote.link import Link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.service.conftest import Party
@@ -286,3 +286,10 @@ def test_the_client_needs_no_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model", ["..", ".", "../../x", "a/../b", ""])
+def test_a_service_cannot_name_another_folder(model: str) -> None:
+    place = default_folder("http://localhost:8000", model)
+    assert place.parent == data_folder("services", "http://localhost:8000")
+    assert place.name.strip(".")
