@@ -42,7 +42,7 @@ from atlasc.cli.output import print_json, print_table
 from atlasc.client.verdict import verdicts
 from atlasc.simulation.output_errors import divergences
 from benchmarks.fidelity.passages import KINDS, passages
-from benchmarks.fidelity.steps import NoisySteps, model_steps, padded
+from benchmarks.fidelity.steps import NoisySteps, model_steps
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tiny_llama"))
 from corpus import MODEL, split
@@ -157,9 +157,8 @@ def measured(
         written, steps = continued(start, tokens, program, model, step)
     with progress("writing in the clear", tokens) as step:
         own, _ = continued(start, tokens, model, model, step)
-    length = bundle.manifest.sequence_length or 0
     kept = {"input_ids": written, "attention_mask": np.ones_like(written)}
-    judged = verdicts(bundle.client, bundle.poly, padded(kept, length))
+    judged = verdicts(bundle.client, bundle.poly, bundle.load_inputs(kept).arrays)
     unsafe = np.array([not one.safe for one in judged])
     each = {}
     for kind in dict.fromkeys(kinds):

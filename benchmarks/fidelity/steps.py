@@ -64,7 +64,7 @@ class NoisySteps:
         noise: NoiseModel | None = None,
         dtype: Any = np.float64,
     ) -> None:
-        self._noisy = NoisyProgram(bundle, noise, dtype)
+        self._bundle, self._noisy = bundle, NoisyProgram(bundle, noise, dtype)
         step = run_passes(bundle.poly, [DecodeStep(first=prompt)])
         self._step = self._noisy.interpreter(step)
         self.kept = kept_values(step)
@@ -117,9 +117,12 @@ class NoisySteps:
         return logits.astype(np.float32)
 
     def _inputs(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What the server gets of ids [N, count], in the clear."""
+        """What the server gets of ids [N, count], in the clear.
+
+        Padding is the model's, as in the calibration: another token may leave the ranges.
+        """
         arrays = {IDS: ids, MASK: np.ones_like(ids)}
-        return dict(self._noisy.prepare(padded(arrays, self._tokens)))
+        return dict(self._noisy.prepare(self._bundle.load_inputs(arrays).arrays))
 
 
 def kept_values(step: Module) -> dict[str, str]:
@@ -146,8 +149,3 @@ def model_steps(model: Any) -> Continued:
         return np.asarray(found.logits[:, -1].float().numpy())
 
     return Continued(lambda ids: logits(ids, None), lambda ids: logits(ids[:, -1:], cache))
-
-
-def padded(arrays: dict[str, np.ndarray], length: int) -> dict[str, np.ndarray]:
-    """Token ids and mask ``[N, tokens]``, filled with zeros up to the length of a program."""
-    return {n: np.pad(a, ((0, 0), (0, length - a.shape[1]))) for n, a in arrays.items()}

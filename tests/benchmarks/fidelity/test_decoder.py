@@ -15,7 +15,7 @@ from atlasc.targets.noise import NoiseModel
 from benchmarks.fidelity.decoder import PROMPT, Steps, continued, perplexity
 from benchmarks.fidelity.noisy import NoisyProgram
 from benchmarks.fidelity.passages import KINDS, passages
-from benchmarks.fidelity.steps import NoisySteps, model_steps, padded
+from benchmarks.fidelity.steps import NoisySteps, model_steps
 from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, bundle, tokenizer
 from tests.atlasc.generation.conftest import model as made
 
@@ -67,9 +67,18 @@ def test_perplexity_is_of_the_tokens_after_the_prompt() -> None:
     assert perplexity(ids, lambda ids, count: np.zeros((len(ids), 4))) == pytest.approx(4.0)
 
 
-def test_padding_fills_a_program() -> None:
-    found = padded({"input_ids": np.array([[1, 2]])}, 4)
-    assert found["input_ids"].tolist() == [[1, 2, 0, 0]]
+def test_padding_of_a_prompt_is_that_of_the_bundle(bundle: Bundle) -> None:
+    def load_inputs(arrays: dict[str, np.ndarray]) -> SimpleNamespace:
+        found = bundle.load_inputs(arrays).arrays
+        ids = np.where(found["attention_mask"], found["input_ids"], 7)
+        return SimpleNamespace(arrays={**found, "input_ids": ids})
+
+    other = SimpleNamespace(
+        client=SimpleNamespace(embedded=lambda arrays: arrays), poly=bundle.poly,
+        parameters=bundle.parameters, manifest=bundle.manifest, load_inputs=load_inputs,
+    )  # fmt: skip
+    found = NoisySteps(other, 3)._inputs(np.array([[1, 2, 3]]))
+    assert found["input_ids"].tolist() == [[1, 2, 3] + [7] * (TOKENS - 3)]
 
 
 def test_steps_are_windows_and_the_models_own_cache(bundle: Bundle) -> None:
@@ -79,7 +88,7 @@ def test_steps_are_windows_and_the_models_own_cache(bundle: Bundle) -> None:
     assert sorted(steps.kept) == ["keys.0", "values.0"]
     program, model, clear = steps.logits(), model_steps(made()), made()
     ids = np.random.default_rng(0).integers(1, VOCABULARY, (3, TOKENS))
-    whole = padded({"input_ids": ids, "attention_mask": np.ones_like(ids)}, TOKENS)
+    whole = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     exact = NoisyProgram(bundle, noise)
     (window,) = exact.run_with_errors(exact.prepare(whole)).values()
     with torch.no_grad():
@@ -92,7 +101,7 @@ def test_steps_are_windows_and_the_models_own_cache(bundle: Bundle) -> None:
 
 def test_polynomials_in_float32(bundle: Bundle) -> None:
     ids = np.random.default_rng(0).integers(1, VOCABULARY, (3, TOKENS))
-    whole = padded({"input_ids": ids, "attention_mask": np.ones_like(ids)}, TOKENS)
+    whole = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     found = []
     for dtype in (np.float64, np.float32):
         program = NoisyProgram(bundle, NoiseModel(), dtype)
