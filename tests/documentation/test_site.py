@@ -96,7 +96,7 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
     for file in (
         "documentation/hooks.py",
-        "docs/assets/search-in-folder.js",
+        "docs/assets/iframe-worker.js",
         "docs/assets/site.css",
     ):
         shutil.copy(ROOT / file, tmp_path / file)
