@@ -17,7 +17,7 @@ import pytest
 from tests.fuzz.reader import all_readers
 
 ROOT = Path(__file__).parents[2]
-INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "6000"))
+INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "3000"))
 
 
 Results = dict[tuple[str, bool], dict[str, Any]]
