@@ -65,8 +65,15 @@ def prefix_of(text: str, model: LoadedModel) -> PublicPrefix:
     """The tokens of a public prefix, without those that a tokenizer puts at the end of a text.
 
     Raises:
-        AtlasError: the model has no tokenizer, or this finds no token in the text.
+        AtlasError: the model reads no texts or has no tokenizer, or this finds no token in the
+            text.
     """
+    if IDS not in model.input_names:
+        raise AtlasError(
+            "--public-prefix is for texts",
+            why=f"the model reads {', '.join(model.input_names)}",
+            remedy="leave --public-prefix out",
+        )
     ids = np.array(model.tokenize([text])[0], np.int64)
     head, tail = special_of(model).ends(ids)
     if len(ids) - head - tail < 1:

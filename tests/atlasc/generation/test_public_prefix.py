@@ -36,6 +36,8 @@ from tests.atlasc.cli.command import run
 from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, model, tokenizer
 from tests.atlasc.generation.test_session import Killed, killed_in, words
 
+ROOT = Path(__file__).resolve().parents[3]
+
 PUBLIC, PROMPT = [9, 3, 28], [17, 5]
 MOST = TOKENS - len(PUBLIC) - len(PROMPT) + 1
 
@@ -279,6 +281,11 @@ def test_an_encoder_is_refused(tmp_path: Path, segments: int, what: str) -> None
     )  # fmt: skip
     with pytest.raises(AtlasError, match=what):
         compiled(tmp_path / "bert", BertModel(config, add_pooling_layer=False))
+
+
+def test_a_model_of_images_is_refused() -> None:
+    with pytest.raises(AtlasError, match="--public-prefix is for texts"):
+        prefix_of("ab", model_of(ROOT / "examples" / "digits_vit" / "model"))
 
 
 def test_public_tokens_are_reported(public: Bundle) -> None:
