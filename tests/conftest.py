@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import itertools
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cpp_build import Builder
     from tiny_model import Tiny
 
+    import atlasc
     from atlasc_comparisons.desilo.keys import KeySet
 
 # Of several processes each has one thread: those of torch and NumPy would only wait for each other.
@@ -85,6 +87,21 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ATLASC_CACHE", str(tmp_path_factory.mktemp("fits")))
         yield
+
+
+@pytest.fixture(scope="session")
+def pairs_program() -> atlasc.Program:
+    """A BERT of pairs of texts with two classes, for the simulator."""
+    from text_models import WORDS, text_model
+
+    import atlasc
+
+    model = text_model("bert")
+    texts = [" ".join(words) for words in itertools.product(WORDS[:4], WORDS[4:])]
+    return atlasc.compile(
+        model.module, [(a, b) for a in texts[:6] for b in ("a", "cat", "on")],
+        tokenizer=model.tokenizer, sequence_length=8, batch=2, recipe="is", target="sim",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -126,13 +126,13 @@ def serve(
 
 def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[Worker]:
     """Who computes; ended by the runner, and disconnected when the stack is closed."""
-    memory = settings.memory
-    if settings.cluster is not None and memory is None:
-        return ray_workers(stack, settings.cluster, programs, None)
-    memory = memory_budget({one.model: one.loaded_bytes for one in programs}, memory)
-    if settings.cluster is not None:
-        return ray_workers(stack, settings.cluster, programs, memory)
-    return [LocalWorker(0, programs.loadable, memory)]
+    cluster, memory = settings.cluster, settings.memory
+    sizes = {one.model: one.loaded_bytes for one in programs}
+    if cluster is None:
+        return [LocalWorker(0, programs.loadable, memory_budget(sizes, memory))]
+    if memory is not None:
+        memory_budget(sizes, memory)  # what is free, each machine of the cluster asks itself
+    return ray_workers(stack, cluster, programs, memory)
 
 
 def require_transport(settings: Settings) -> None:

@@ -20,20 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
+from atlasc.passes.lowering.rotation_keys import rotation_reach
 from atlasc.program.function import EngineParameters
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library
-from atlasc.targets.base import Progress, Target
+from atlasc.targets.base import Progress
 from atlasc.targets.cpu import TARGET as cpu
-from atlasc.targets.cpu.engine import KeyedEngine
-from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.key_folders import Role
+from atlasc.targets.cpu.engine import KeyedEngine, KeyedTarget
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import ParameterSet, require_set
+from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 NOTE = "SIMULATION: nothing is encrypted; this hides nothing and protects nobody"
 """Note in every folder of keys."""
@@ -89,13 +87,14 @@ def _noise(model: NoiseModel | None, seed: int) -> Any:
     return noise
 
 
-class SimTarget(Target):
+class SimTarget(KeyedTarget):
     """A simulation, in this process or as client and server."""
 
     name = "sim"
     summary = "cleartext slots with levels and noise"
     encrypted = False
     parameters = cpu.parameters
+    keyed = SimRoleEngine  # ``secret.key`` holds no secret
 
     def cost_warning(self, costs: Path | None = None) -> str:
         """The warning of ``cpu``, because the costs are those of ``cpu``."""
@@ -110,23 +109,6 @@ class SimTarget(Target):
         model = parameters.noise_model() if noise else None
         keys = rotation_reach(program, parameters.max_level)
         return SimEngine(*parameters.shape, noise=model, rotation_keys=keys)
-
-    def generate_keys(
-        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
-    ) -> None:
-        """Write folders like those of real keys. ``secret.key`` holds no secret."""
-        chosen = require_set(parameters, CpuParameters)
-        SimRoleEngine.generate_to(chosen, plan, folder, progress)
-
-    def role_engine(
-        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
-    ) -> SimRoleEngine:
-        return SimRoleEngine.load(role, folder, require_set(parameters, CpuParameters), plan)
-
-    def server_engine(
-        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
-    ) -> SimRoleEngine:
-        return SimRoleEngine.server(evaluation, require_set(parameters, CpuParameters), plan)
 
 
 TARGET = SimTarget()

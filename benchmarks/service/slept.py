@@ -18,18 +18,13 @@ from numpy.typing import NDArray
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.manifest import MANIFEST
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.counting_engine import counts_of
 from atlasc.program.function import Function
-from atlasc.targets.base import Progress
 from atlasc.targets.costs import costs_of
-from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.key_folders import Role
-from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.targets.sim import SimRoleEngine, SimTarget
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 NAME = "slept"
 
@@ -66,24 +61,7 @@ class SleptTarget(SimTarget):
 
     name = NAME
     summary = "the simulator, as slow as cpu"
-
-    def generate_keys(
-        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
-    ) -> None:
-        """Keys of the simulator, under this name."""
-        SleptEngine.generate_to(require_set(parameters, CpuParameters), plan, folder, progress)
-
-    def role_engine(
-        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
-    ) -> SleptEngine:
-        """The engine of a role."""
-        return SleptEngine.load(role, folder, require_set(parameters, CpuParameters), plan)
-
-    def server_engine(
-        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
-    ) -> SleptEngine:
-        """The engine of a server."""
-        return SleptEngine.server(evaluation, require_set(parameters, CpuParameters), plan)
+    keyed = SleptEngine
 
 
 TARGET = SleptTarget()

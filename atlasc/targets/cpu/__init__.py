@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
+from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.runtime.native import load_library
-from atlasc.targets.base import Calibration, Progress, Target
+from atlasc.targets.base import Calibration, Progress
 from atlasc.targets.cost_table import cost_warning
-from atlasc.targets.cpu.engine import CpuEngine
+from atlasc.targets.cpu.engine import CpuEngine, KeyedTarget
 from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
-
-class CpuTarget(Target):
+class CpuTarget(KeyedTarget):
     """Real ciphertexts in this process, and in the C++ project of a program."""
 
     name = "cpu"
     summary = "the project's own CKKS engine, on this machine's processors"
     runtime_engine = "cpu"
     parameters = CpuParameters
+    keyed = CpuEngine
 
     def cost_warning(self, costs: Path | None = None) -> str:
         return cost_warning(self.name, __version__, costs)
@@ -45,22 +41,6 @@ class CpuTarget(Target):
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> CpuEngine:
         return CpuEngine.fresh(require_set(parameters, CpuParameters), key_plan(program), progress)
-
-    def generate_keys(
-        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
-    ) -> None:
-        chosen = require_set(parameters, CpuParameters)
-        CpuEngine.generate_to(chosen, plan, folder, progress)
-
-    def role_engine(
-        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
-    ) -> CpuEngine:
-        return CpuEngine.load(role, folder, require_set(parameters, CpuParameters), plan)
-
-    def server_engine(
-        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
-    ) -> CpuEngine:
-        return CpuEngine.server(evaluation, require_set(parameters, CpuParameters), plan)
 
 
 TARGET = CpuTarget()

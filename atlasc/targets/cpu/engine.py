@@ -18,10 +18,11 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.function import EngineParameters
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library, translated
-from atlasc.targets.base import Progress
+from atlasc.targets.base import Progress, Target
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import Role, read_index, require_digest, write_index
 from atlasc.targets.machine import require_disk, require_memory
+from atlasc.targets.parameters import ParameterSet, require_set
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -182,3 +183,28 @@ def generation_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
 def _told(progress: Progress) -> Callable[[str, int, int], None]:
     """A callback that passes the library's names of keys on, in words."""
     return lambda name, made, total: progress(f"{name.replace('/', ' ')} key", made, total)
+
+
+class KeyedTarget(Target):
+    """A target whose roles have engines with keys of their own.
+
+    Attributes:
+        keyed: the engine of a role.
+    """
+
+    keyed: ClassVar[type[KeyedEngine]]
+
+    def generate_keys(
+        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
+    ) -> None:
+        self.keyed.generate_to(require_set(parameters, CpuParameters), plan, folder, progress)
+
+    def role_engine(
+        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
+    ) -> KeyedEngine:
+        return self.keyed.load(role, folder, require_set(parameters, CpuParameters), plan)
+
+    def server_engine(
+        self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
+    ) -> KeyedEngine:
+        return self.keyed.server(evaluation, require_set(parameters, CpuParameters), plan)

@@ -4,14 +4,12 @@ a visitor of it.
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from text_models import WORDS, text_model
 from tiny_model import Tiny, make_tiny
 
 import atlasc
@@ -66,24 +64,13 @@ def connection(
         yield found
 
 
-@pytest.fixture(scope="session")
-def text_program() -> atlasc.Program:
-    """A BERT of pairs of texts, two classes, for the simulator."""
-    model = text_model("bert")
-    texts = [" ".join(words) for words in itertools.product(WORDS[:4], WORDS[4:])]
-    return atlasc.compile(
-        model.module, [(a, b) for a in texts[:6] for b in ("a", "cat", "on")],
-        tokenizer=model.tokenizer, sequence_length=8, batch=2, recipe="is", target="sim",
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def text_service(
-    text_program: atlasc.Program, tmp_path_factory: pytest.TempPathFactory
+    pairs_program: atlasc.Program, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     state = tmp_path_factory.mktemp("texts") / "state"
     # Keys of the simulator take no memory; those that are announced would.
-    found = Running(state, text_program.folder, "--demo", "--memory", "20G")
+    found = Running(state, pairs_program.folder, "--demo", "--memory", "20G")
     yield found
     found.kill()
 

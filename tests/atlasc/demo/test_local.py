@@ -181,7 +181,7 @@ def test_a_model_that_a_page_cannot_ask(tmp_path: Path, tiny: Tiny) -> None:
 
 
 def test_texts_and_pairs_are_answered(
-    text_program: atlasc.Program, text_connection: Connection
+    pairs_program: atlasc.Program, text_connection: Connection
 ) -> None:
     visit = Visit(text_connection)
     assert visit.kind == "text" and visit.pairs and visit.facts["sequence_length"] == 8
@@ -190,7 +190,7 @@ def test_texts_and_pairs_are_answered(
     (read,) = (one["input"] for one in told if "input" in one)
     assert read["length"] == 8 and 3 < read["tokens"] <= 8
     (answer,) = (one["answer"] for one in told if "answer" in one)
-    expected = text_program.run([("a cat", "on")]).outputs
+    expected = pairs_program.run([("a cat", "on")]).outputs
     assert [one["name"] for one in answer["outputs"]] == list(expected)
     for output in answer["outputs"]:
         np.testing.assert_allclose(output["values"], expected[output["name"]][0], atol=1e-5)

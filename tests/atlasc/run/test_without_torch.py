@@ -4,15 +4,12 @@ anything else that only the compiler wants.
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
-from text_models import WORDS, text_model
 from tiny_model import Tiny
 
 import atlasc
@@ -56,27 +53,17 @@ def test_an_image_is_answered(tiny: Tiny, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["output"], expected["output"], atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def pairs() -> atlasc.Program:
-    model = text_model("bert")
-    texts = [" ".join(words) for words in itertools.product(WORDS[:4], WORDS[4:])]
-    return atlasc.compile(
-        model.module, [(a, b) for a in texts[:6] for b in ("a", "cat", "on")],
-        tokenizer=model.tokenizer, sequence_length=8, batch=2, recipe="is", target="sim",
-    )  # fmt: skip
-
-
-def test_pairs_of_texts_are_answered(pairs: atlasc.Program, tmp_path: Path) -> None:
+def test_pairs_of_texts_are_answered(pairs_program: atlasc.Program, tmp_path: Path) -> None:
     data = [["a cat", "on"], ["cat " * 20, "a"]]  # one is cut
-    found = answered(pairs.folder, tmp_path / "keys", data)
-    expected = pairs.run([tuple(pair) for pair in data]).outputs
+    found = answered(pairs_program.folder, tmp_path / "keys", data)
+    expected = pairs_program.run([tuple(pair) for pair in data]).outputs
     for name, values in found.items():
         np.testing.assert_allclose(values, expected[name], atol=1e-6)
 
 
-def test_a_tokenizer_that_is_missing_is_said(pairs: atlasc.Program, tmp_path: Path) -> None:
+def test_a_tokenizer_that_is_missing_is_said(pairs_program: atlasc.Program, tmp_path: Path) -> None:
     script = SCRIPT.replace("client.encrypt(data)", 'client.encrypt([["a cat", "on"]])')
-    words = ["-c", script, COMPILER + ",tokenizers", pairs.folder, tmp_path / "keys", "[]"]
+    words = ["-c", script, COMPILER + ",tokenizers", pairs_program.folder, tmp_path / "keys", "[]"]
     done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
     assert "pip install tokenizers" in done.stderr
 
