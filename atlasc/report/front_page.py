@@ -52,6 +52,11 @@ class Row:
         return str(self.index + 1)
 
     @property
+    def program(self) -> str:
+        """Where the command writes the program, quoted for a shell."""
+        return self.command.rpartition(" -o ")[2]
+
+    @property
     def error(self) -> str:
         """The error in per cent of how answers vary."""
         return percent(self.relative)
@@ -160,10 +165,12 @@ def _minute_reason(rows: Sequence[Row], minute: Row | None) -> str:
     first = "Every point takes longer."
     if fast:
         first = f"The points within the limit ({len(fast)}) give other answers than the model."
-    safe = [row.point.seconds for row in rows if row.trusted and row.point.seconds is not None]
+    safe = [row for row in rows if row.trusted and row.point.seconds is not None]
     if not safe:
         return first
-    return f"{first} The fastest point with the model's answers takes {duration(min(safe))}."
+    best = min(safe, key=lambda row: row.point.cost("latency"))
+    took = duration(best.point.seconds)
+    return f"{first} The fastest point with the model's answers is {best.name}: {took}."
 
 
 def _reason(row: Row, front: Front, accurate: float) -> str:

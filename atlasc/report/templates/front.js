@@ -63,7 +63,7 @@ function within() {
     : (fast.length
         ? `The points within the limit (${fast.length}) give other answers than the model.`
         : "Every point takes longer.") +
-      (fastest ? ` The fastest point with the model's answers takes ${fastest.dataset.time}.` : "");
+      (fastest ? ` The fastest point with the model's answers is ${Number(fastest.value) + 1}: ${fastest.dataset.time}.` : "");
   const show = document.getElementById("within-show");
   show.hidden = !best;
   if (best) show.dataset.choose = best.value;

@@ -198,7 +198,7 @@ def test_a_limit_finds_the_most_accurate_point_within_it(
     with opened(browser, pages["front"]) as page:
         assert page.inner_text("#within") == "No point", "all within a minute have unsafe inputs"
         why = page.inner_text("#within-why")
-        assert "(8) give other answers" in why and "takes 66 s" in why
+        assert "(8) give other answers" in why and "is 10: 66 s" in why
         page.fill("#limit", "59")
         assert page.inner_text("#within-why") == why, "the script says what the page said"
         page.fill("#limit", "100")

@@ -92,6 +92,7 @@ def test_a_front_of_seconds_has_axes_in_seconds_memory_and_prices() -> None:
         "about 4 GiB",
         "The most accurate point within the limit: 55 s.",
         "atlasc compile 'a model' --front found --point 2 -o '<b>bert & co</b>-2'",
+        "atlasc run '<b>bert & co</b>-2' --input INPUTS",
     ):
         assert word in words
     slow = tuple(replace(point, seconds=70.0) for point in points)
@@ -99,7 +100,7 @@ def test_a_front_of_seconds_has_axes_in_seconds_memory_and_prices() -> None:
     fast = replace(points[0], seconds=70.0, unsafe=0), replace(points[1], seconds=8.0, unsafe=1)
     slower = front_html(replace(front, points=fast))
     assert "The points within the limit (1) give other answers than the model." in slower
-    assert "The fastest point with the model&#39;s answers takes 70 s." in slower
+    assert "The fastest point with the model&#39;s answers is 1: 70 s." in slower
 
 
 def test_nothing_is_recommended_where_no_answers_are_the_models() -> None:
