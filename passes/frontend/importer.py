@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import LazyArray
 from atlasc.ir.bounds import as_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
@@ -149,6 +150,8 @@ class Importer:
         key: tuple = (name, array.shape)
         if array.nbytes <= SMALL:
             key = (*key, array.tobytes())
+        elif isinstance(array, LazyArray):
+            key = (*key, array.key)
         elif array.strides:
             key = (*key, array.__array_interface__["data"][0], array.strides)
         if key not in self._constants:
