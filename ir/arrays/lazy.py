@@ -10,9 +10,10 @@ so while passes fold constants into them; a plan of 8 billion parameters would o
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +21,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 LARGE = 1 << 20
 """Bytes of an array from which it is made when it is read."""
+TRIMMED = 256 << 20
+"""Bytes that are made until freed memory goes back to the system."""
+_made: list[int] = []
 
 
 class LazyArray(NDArrayOperatorsMixin):
@@ -75,6 +79,10 @@ class LazyArray(NDArrayOperatorsMixin):
         return lazy(self.shape[::-1], self.dtype, lambda: self._make().T)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        _made.append(self.nbytes)
+        if sum(_made) > TRIMMED:
+            _made.clear()
+            _give_back()
         return np.asarray(self._make(), dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -96,6 +104,19 @@ class LazyArray(NDArrayOperatorsMixin):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return np.asarray, (np.asarray(self),)
+
+
+@cache
+def _trim() -> Callable[[int], int]:
+    """glibc's ``malloc_trim``; elsewhere a function that does nothing."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)
+
+
+def _give_back() -> None:
+    """Give freed memory back to the system: glibc keeps it where smaller objects lie between the
+    arrays, so that a process would grow by all weights that it ever made.
+    """
+    _trim()(0)
 
 
 def lazy(shape: tuple[int, ...], dtype: Any, make: Callable[[], np.ndarray]) -> np.ndarray:

@@ -28,8 +28,6 @@ TYPES = {
     "U8": np.uint8, "BOOL": np.bool_,
 }  # fmt: skip
 """safetensors' names of types, in the order in which a file has its arrays."""
-HALF = {"BF16": np.uint16, "F16": np.uint16}
-"""Floats of 16 bits, as the integers that have their bits."""
 
 
 class TensorFile:

@@ -49,6 +49,8 @@ def load_weights(
     weights are missing, damaged, of another size than in the config, or unread although they would
     change answers.
     """
+    from atlasc.loading.model_files.half import half_tensors
+
     files = _weights_files(source) if tensors is None else [source]
     size = sum(_check_weights_file(file) for file in files)
     bare = build(config, model_class, meta=True)
@@ -61,6 +63,8 @@ def load_weights(
             remedy="use the config.json that was saved with these weights",
         )
     safe = all(file.suffix == ".safetensors" for file in files)
+    if safe:
+        tensors = half_tensors(files)
     read = partial(_read_weights, source, config, model_class, tensors, safe)
     module, info = read()
     notes = []
