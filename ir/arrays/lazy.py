@@ -19,11 +19,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-LARGE = 1 << 20
+LARGE = 1 << 18
 """Bytes of an array from which it is made when it is read."""
 TRIMMED = 256 << 20
 """Bytes that are made until freed memory goes back to the system."""
-_made: list[int] = []
 
 
 class LazyArray(NDArrayOperatorsMixin):
@@ -79,10 +78,7 @@ class LazyArray(NDArrayOperatorsMixin):
         return lazy(self.shape[::-1], self.dtype, lambda: self._make().T)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        _made.append(self.nbytes)
-        if sum(_made) > TRIMMED:
-            _made.clear()
-            _give_back()
+        _note_made(self.nbytes)
         return np.asarray(self._make(), dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -112,16 +108,28 @@ def _trim() -> Callable[[int], int]:
     return getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)
 
 
-def _give_back() -> None:
-    """Give freed memory back to the system: glibc keeps it where smaller objects lie between the
-    arrays, so that a process would grow by all weights that it ever made.
+_made = 0
+
+
+def _note_made(size: int) -> None:
+    """Give freed memory back to the system now and then: glibc keeps it where smaller objects lie
+    between the arrays, so that a process would grow with all weights that it ever made.
     """
-    _trim()(0)
+    global _made
+    _made += size
+    if _made > TRIMMED:
+        _made = 0
+        _trim()(0)
+
+
+def is_large(shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether an array of this shape is made only when it is read."""
+    return math.prod(shape) * np.dtype(dtype).itemsize > LARGE
 
 
 def lazy(shape: tuple[int, ...], dtype: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
     """The array that ``make`` gives: at once if it is small, else at each use."""
-    if math.prod(shape) * np.dtype(dtype).itemsize <= LARGE:
+    if not is_large(shape, dtype):
         return make()
     return cast(np.ndarray, LazyArray(tuple(shape), dtype, make))
 
@@ -142,7 +150,7 @@ def as_dtype(array: Any, dtype: Any) -> np.ndarray:
     """
     if isinstance(array, np.ndarray) and array.size > 1 and not any(array.strides):
         return np.broadcast_to(array[(0,) * array.ndim].astype(dtype), array.shape)
-    if isinstance(array, np.ndarray | LazyArray) and array.nbytes > LARGE:
+    if isinstance(array, np.ndarray | LazyArray) and is_large(array.shape, array.dtype):
         if dtype is None or array.dtype == dtype:
             return cast(np.ndarray, array)
         rows = partial(_rows_as, array, dtype)

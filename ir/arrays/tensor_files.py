@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from atlasc.ir.arrays.lazy import LARGE, LazyArray
+from atlasc.ir.arrays.lazy import LazyArray, is_large
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, is_printable, open_plain
 
@@ -117,7 +117,7 @@ class TensorFile:
                 remedy="make the file again, with floats of 32 bits",
             )
         place = np.dtype(TYPES[kind]), shape, offset
-        if math.prod(shape) * place[0].itemsize <= LARGE:
+        if not is_large(shape, place[0]):
             return self.read(*place)
         found = LazyArray(shape, place[0], partial(self.read, *place), partial(self._rows, *place))
         return cast(np.ndarray, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -44,3 +44,12 @@ def half_tensors(files: Sequence[Path]) -> dict[str, torch.Tensor] | None:
                 found = flat.view(shape)
             tensors[name] = HalfTensor(found, file.require_unchanged) if kind in HALF else found
     return tensors
+
+
+def halves_kept(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors in memory, with those of 16 bits as `HalfTensor`."""
+    half = [TYPES[kind] for kind in HALF]
+    return {
+        name: HalfTensor(one, lambda: None) if one.dtype in half else one
+        for name, one in tensors.items()
+    }

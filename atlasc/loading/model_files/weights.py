@@ -49,7 +49,7 @@ def load_weights(
     weights are missing, damaged, of another size than in the config, or unread although they would
     change answers.
     """
-    from atlasc.loading.model_files.half import half_tensors
+    from atlasc.loading.model_files.half import half_tensors, halves_kept
 
     files = _weights_files(source) if tensors is None else [source]
     size = sum(_check_weights_file(file) for file in files)
@@ -63,7 +63,9 @@ def load_weights(
             remedy="use the config.json that was saved with these weights",
         )
     safe = all(file.suffix == ".safetensors" for file in files)
-    if safe:
+    if tensors is not None:
+        tensors = halves_kept(tensors)
+    elif safe:
         tensors = half_tensors(files)
     read = partial(_read_weights, source, config, model_class, tensors, safe)
     module, info = read()
@@ -106,7 +108,8 @@ def _require_tied(module: torch.nn.Module, source: Path) -> None:
     import torch
 
     for name, other in module.get_expanded_tied_weights_keys(all_submodels=True).items():
-        if not torch.equal(module.get_parameter(name), module.get_parameter(other)):
+        one, same = module.get_parameter(name), module.get_parameter(other)
+        if one is not same and not torch.equal(one, same):
             raise AtlasError(
                 "config.json ties two weights that differ",
                 where=f"{source}: {name}",

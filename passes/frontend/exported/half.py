@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
-from atlasc.ir.arrays.lazy import LARGE, LazyArray
+from atlasc.ir.arrays.lazy import LazyArray, is_large
 
 if TYPE_CHECKING:
     from torch._ops import OpOverload
@@ -39,13 +39,14 @@ class HalfTensor(torch.Tensor):
 
     def plain(self) -> torch.Tensor:
         """The numbers in float32."""
+        self.check()  # to read what was cut off a mapped file would end the process
         found = self.stored.float()
         self.check()
         return found
 
     def numpy_array(self) -> np.ndarray:
         """The numbers as an array of float32; a large one is made at each use."""
-        if self.numel() * 4 <= LARGE:
+        if not is_large(self.shape, np.float32):
             return self.plain().numpy()
         place = self.stored.data_ptr(), self.stored.stride(), self.stored.dtype
         found = LazyArray(tuple(self.shape), np.float32, self._made, self._rows, place)
