@@ -153,7 +153,7 @@ def as_dtype(array: Any, dtype: Any) -> np.ndarray:
     if isinstance(array, np.ndarray | LazyArray) and is_large(array.shape, array.dtype):
         if dtype is None or array.dtype == dtype:
             return cast(np.ndarray, array)
-        rows = partial(_rows_as, array, dtype)
+        rows = partial(_rows_as, cast(np.ndarray, array), dtype)
         return cast(
             np.ndarray, LazyArray(array.shape, dtype, partial(np.asarray, array, dtype), rows)
         )

@@ -85,7 +85,7 @@ class TensorFile:
             AtlasError: the file was changed.
         """
         found = np.empty(shape, dtype)
-        left = memoryview(found.reshape(-1).view(np.uint8))
+        left = memoryview(cast(Any, found.reshape(-1).view(np.uint8)))
         while left:
             count = os.preadv(self.descriptor, [left], offset)
             if not count:
@@ -152,4 +152,6 @@ def write_safetensors(
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, array in listed:
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            file.write(
+                memoryview(cast(Any, np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+            )

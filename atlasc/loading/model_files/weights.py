@@ -13,6 +13,7 @@ from atlasc.ir.errors import AtlasError, explained, first_line, named
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
 from atlasc.loading.model_files.adapters import without_adapter
 from atlasc.loading.model_files.directories import WEIGHTS
+from atlasc.loading.model_files.half import half_tensors, halves_kept
 from atlasc.loading.model_files.huggingface import (
     LOCAL,
     attention_of,
@@ -49,8 +50,6 @@ def load_weights(
     weights are missing, damaged, of another size than in the config, or unread although they would
     change answers.
     """
-    from atlasc.loading.model_files.half import half_tensors, halves_kept
-
     files = _weights_files(source) if tensors is None else [source]
     size = sum(_check_weights_file(file) for file in files)
     bare = build(config, model_class, meta=True)

@@ -19,10 +19,11 @@ from atlasc.ir.arrays.lazy import LazyArray
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.models import load_model
-from atlasc.passes.frontend.exported.half import HalfTensor
+from atlasc.passes.frontend.exported.half import half_tensor
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 LARGE = 1000
+HalfTensor = half_tensor()
 
 
 def llama() -> PreTrainedModel:
