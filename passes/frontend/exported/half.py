@@ -56,6 +56,8 @@ def half_tensor() -> Any:
         def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             first = args[0] if args else None
+            if isinstance(first, cls) and op._schema.is_mutable:
+                raise TypeError(f"{op} would change a weight that is stored in 16 bits")
             if isinstance(first, cls) and (op.is_view or op is torch.ops.aten.detach.default):
                 found, check = op(first.stored, *args[1:], **kwargs), first.check
                 return tree_map(lambda t: HalfTensor(t, check) if is_tensor(t) else t, found)
