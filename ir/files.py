@@ -184,7 +184,7 @@ def read_npz(path: Path, limit: int, *, what: str) -> dict[str, np.ndarray]:
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     from numpy.lib import format as npy
 
-    if not member.filename.endswith(_SUFFIX) or not _is_printable(member.filename):
+    if not member.filename.endswith(_SUFFIX) or not is_printable(member.filename):
         raise ValueError("the file holds a member that is no array")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("the file is compressed in a way that NumPy does not write")
@@ -201,26 +201,9 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
         return npy.read_array(file).astype(dtype.newbyteorder("="), copy=False)
 
 
-def _is_printable(name: str) -> bool:
+def is_printable(name: str) -> bool:
+    """Whether a name of an array has no control characters, and is not too long."""
     return name.isprintable() and 0 < len(name) <= 1000
-
-
-def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file.
-
-    Raises AtlasError if the file cannot be read, is damaged, or holds types that NumPy lacks.
-    """
-    from safetensors.numpy import load_file
-
-    invalid = f"{path} is not a valid safetensors file"
-    with open_plain(path, MAX_WEIGHTS) as file:
-        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
-            raise AtlasError(invalid, why="its header is too large")
-        with explained(invalid, remedy="copy the file again, or make it again"):
-            arrays = load_file(path)
-    if not all(map(_is_printable, arrays)):
-        raise AtlasError(invalid, why="a name in it has control characters")
-    return arrays
 
 
 def arrays_digest(arrays: Mapping[str, np.ndarray], head: str = "") -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import as_dtype
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Site, as_dtype
+from atlasc.ir.opdef import Site
 
 Override = Callable[[Op, Site, list[np.ndarray]], np.ndarray | None]
 Observer = Callable[[Op, np.ndarray], None]

@@ -16,6 +16,7 @@ import numpy as np
 
 from atlasc.ir import bounds
 from atlasc.ir.approximation import ApproximationAttribute
+from atlasc.ir.arrays.lazy import as_dtype
 from atlasc.ir.layout import Layout
 from atlasc.ir.types import Type
 
@@ -174,17 +175,12 @@ class Site:
 
     def constant(self, name: str, dtype: Any = np.float64) -> np.ndarray:
         """The constant in an attribute as an array."""
+        return np.asarray(self.stored(name, dtype))
+
+    def stored(self, name: str, dtype: Any = np.float64) -> np.ndarray:
+        """The constant in an attribute; a large one may be made only when it is read."""
         value = self.attributes[name]
         return as_dtype(self.symbols[value.name] if isinstance(value, Symbol) else value, dtype)
-
-
-def as_dtype(array: Any, dtype: Any) -> np.ndarray:
-    """An array, or a number, in another type; one number for all elements stays one number, as the
-    weights of a bare configuration are.
-    """
-    if isinstance(array, np.ndarray) and array.size > 1 and not any(array.strides):
-        return np.broadcast_to(array[(0,) * array.ndim].astype(dtype), array.shape)
-    return np.asarray(array, dtype=dtype)
 
 
 COMMON = (

@@ -1,15 +1,9 @@
-"""Builds a module from another one, op by op, with its arrays.
-
-A bare config has no weights. Its arrays are views of a single number with strides of zero, and stay
-so while passes fold constants into them; a plan of 8 billion parameters would otherwise take 60 GB.
-"""
+"""Builds a module from another one, op by op, with its arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import numpy as np
 
 from atlasc.ir.module import IRLevel, Module, Op, Value
 from atlasc.ir.ops.names import OpName
@@ -85,18 +79,3 @@ def without_dead_ops(module: Module) -> Module:
             rewriter.copy(op)
     rewriter.module.symbols = rewriter.module.arrays_used()
     return rewriter.module
-
-
-def is_uniform(array: np.ndarray) -> bool:
-    """Whether the array stores only one number for all its elements."""
-    return array.size == 1 or not any(array.strides)
-
-
-def elementwise(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
-    """``function(*arrays)`` with broadcasting; if each array stores one number, so does the
-    result.
-    """
-    if not all(is_uniform(array) for array in arrays):
-        return function(*arrays)
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    return np.broadcast_to(function(*(array.reshape(-1)[:1] for array in arrays)), shape)

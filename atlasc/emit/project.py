@@ -17,6 +17,8 @@ from atlasc.emit import text
 from atlasc.emit.interface import NUMBERS, interface_facts
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
+from atlasc.ir.arrays.lazy import as_dtype
+from atlasc.ir.arrays.tensor_files import write_safetensors
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.program.execute import Functions
@@ -127,7 +129,7 @@ def _recorded(
         if not name.isprintable() or name in arrays:
             raise AtlasError(f"an array cannot be called {name!r}")
         kept = None if array.dtype in NUMBERS else np.float64
-        arrays[name] = np.ascontiguousarray(array, kept).reshape(np.shape(array))
+        arrays[name] = as_dtype(array, kept)
     return calls, arrays
 
 
@@ -139,8 +141,6 @@ def write_project(
     Raises:
         AtlasError: as :func:`sources`; the folder exists or cannot be written.
     """
-    from safetensors.numpy import save_file
-
     _require_engine(engine, program, parameters)
     calls, arrays = _recorded(program, parameters)
     files = _sources(program, parameters, engine, calls, arrays)
@@ -148,7 +148,7 @@ def write_project(
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
             (draft / path).write_text(content, encoding="utf-8")
-        save_file(arrays, draft / WEIGHTS, {"program": identity_of(program)})
+        write_safetensors(draft / WEIGHTS, arrays, {"program": identity_of(program)})
         for part in RUNTIME_PARTS:
             copy = shutil.copytree if (RUNTIME / part).is_dir() else shutil.copyfile
             (draft / "runtime").mkdir(exist_ok=True)

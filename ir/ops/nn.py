@@ -39,7 +39,7 @@ def _embedding_type(site: Site) -> TensorType:
 
 
 def _embedding(site: Site, ids: np.ndarray) -> np.ndarray:
-    table = site.constant("table", None)
+    table = site.stored("table", None)
     if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
         raise AtlasError(
             f"an id is outside the vocabulary of {len(table)}",

@@ -139,7 +139,7 @@ def _plain(name: str, value: Any, symbols: Mapping[str, np.ndarray]) -> Any:
         return value
     if value.name not in symbols:
         raise ValueError(f"the array {value} is missing")
-    return symbols[value.name]
+    return np.asarray(symbols[value.name])
 
 
 Stored = dict[str, tuple[Symbol, np.ndarray]]

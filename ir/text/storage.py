@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.arrays.tensor_files import read_safetensors, write_safetensors
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import MIB, read_safetensors, read_text
+from atlasc.ir.files import MIB, read_text
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import RuleError, Symbol, check_value, quoted
@@ -107,16 +108,14 @@ def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
 
     Modules may share symbols, if these name the same arrays.
     """
-    from safetensors.numpy import save_file
-
     kept: dict[str, np.ndarray] = {}
     for path, module in modules.items():
         path.write_text(print_module(module), encoding="utf-8")
         for name, array in stored_arrays(module).items():
-            if name in kept and not np.array_equal(kept[name], array):
+            known = kept.setdefault(name, array)
+            if known is not array and not np.array_equal(known, array):
                 raise ValueError(f"two modules have different arrays @{name}")
-            kept[name] = np.ascontiguousarray(array)
-    save_file(dict(sorted(kept.items())), arrays)
+    write_safetensors(arrays, kept)
 
 
 def load_module(path: Path, arrays: Path | None = None) -> Module:

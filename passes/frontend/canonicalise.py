@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import elementwise, is_uniform, lazy
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.frontend.merge_linear import merge_linear_layers
 
@@ -131,8 +132,12 @@ def _repeat_weights(module: Module, report: Report) -> Module:
 def _repeated(array: np.ndarray, heads: int, repeats: int) -> np.ndarray:
     if is_uniform(array):
         return np.broadcast_to(array.reshape(-1)[0], (len(array) * repeats, *array.shape[1:]))
-    by_head = array.reshape(heads, -1, *array.shape[1:])
-    return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
+
+    def made() -> np.ndarray:
+        by_head = array.reshape(heads, -1, *array.shape[1:])
+        return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
+
+    return lazy((len(array) * repeats, *array.shape[1:]), array.dtype, made)
 
 
 def _heads_chain(op: Op, users: Users) -> list[Op] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import LazyArray, is_large
 from atlasc.ir.bounds import as_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
@@ -33,7 +34,6 @@ _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 CLIENT_OPS = ("nn.embedding", "nn.convolution", "nn.gather")
 MOVES = ("nn.reshape", "nn.transpose")
 """They bring the positions of a convolution into the model's order, or back."""
-SMALL = 1 << 20  # greatest bytes of constants that are merged if equal
 
 
 class Refusal(Exception):
@@ -145,10 +145,14 @@ class Importer:
             raise Refusal(f"a constant of shape {array.shape} is not {tuple(shape)}") from None
 
     def constant(self, name: str, array: np.ndarray) -> Symbol:
-        """Symbol of an array; equal arrays under one name share a symbol."""
+        """Symbol of an array; equal small arrays under one name share a symbol, and so do large
+        ones at one place in memory.
+        """
         key: tuple = (name, array.shape)
-        if array.nbytes <= SMALL:
+        if not is_large(array.shape, array.dtype):
             key = (*key, array.tobytes())
+        elif isinstance(array, LazyArray):
+            key = (*key, array.key)
         elif array.strides:
             key = (*key, array.__array_interface__["data"][0], array.strides)
         if key not in self._constants:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import elementwise, is_uniform
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import Report
 
 

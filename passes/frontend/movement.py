@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import is_uniform, rows_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
-from atlasc.ir.rewriting import Rewriter, is_uniform, without_dead_ops
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.ir.scalar_functions import ACTIVATIONS
 
 MOVES = ("nn.reshape", "nn.transpose", "nn.select")
@@ -373,7 +374,7 @@ class _Mover:
                 part = (
                     np.broadcast_to(array.reshape(-1)[0], (len(features), *array.shape[1:]))
                     if is_uniform(array)
-                    else array[features]
+                    else rows_of(array, features)
                 )
                 attributes[name] = module.constant(f"{attributes[name].name}.part", part)
         return self._add(op, list(op.operands), attributes)

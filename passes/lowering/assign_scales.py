@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from atlasc.analyses.bounds import RANGE, SEEN
+from atlasc.ir.arrays.lazy import elementwise
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.rewriting import Rewriter, elementwise
+from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.polynomials.linear_system import LinearSystem
 

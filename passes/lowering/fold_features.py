@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import as_dtype, elementwise, is_uniform
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Symbol, as_dtype
-from atlasc.ir.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
 
 
@@ -38,7 +39,7 @@ class FoldFeatures(Pass):
 
 
 def _array(module: Module, op: Op, name: str) -> np.ndarray:
-    return op.site(module.symbols).constant(name)
+    return op.site(module.symbols).stored(name)
 
 
 def _bias(module: Module, op: Op) -> np.ndarray | None:

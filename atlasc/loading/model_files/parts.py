@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from atlasc.ir.arrays.tensor_files import read_safetensors
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import read_safetensors
 from atlasc.loading import IDS
 from atlasc.loading.model_files.sentence import EMBEDDING, Step
 from atlasc.loading.model_files.torch_files import load_pt
@@ -126,7 +128,10 @@ def _layer(step: Step, width: int, weights: bool) -> tuple[torch.nn.Module, int]
             layer, outputs = torch.nn.LayerNorm(width), width
             part = torch.nn.Sequential(layer)
     if weights:
-        tensors = {key.rpartition(".")[2]: torch.as_tensor(array) for key, array in arrays.items()}
+        tensors = {
+            key.rpartition(".")[2]: torch.as_tensor(np.asarray(array))
+            for key, array in arrays.items()
+        }
         layer.load_state_dict({key: tensor.float() for key, tensor in tensors.items()})
     return part, outputs
 

@@ -13,6 +13,7 @@ from atlasc.ir.errors import AtlasError, explained, first_line, named
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
 from atlasc.loading.model_files.adapters import without_adapter
 from atlasc.loading.model_files.directories import WEIGHTS
+from atlasc.loading.model_files.half import half_tensors, halves_kept
 from atlasc.loading.model_files.huggingface import (
     LOCAL,
     attention_of,
@@ -61,6 +62,10 @@ def load_weights(
             remedy="use the config.json that was saved with these weights",
         )
     safe = all(file.suffix == ".safetensors" for file in files)
+    if tensors is not None:
+        tensors = halves_kept(tensors)
+    elif safe:
+        tensors = half_tensors(files)
     read = partial(_read_weights, source, config, model_class, tensors, safe)
     module, info = read()
     notes = []
@@ -102,7 +107,8 @@ def _require_tied(module: torch.nn.Module, source: Path) -> None:
     import torch
 
     for name, other in module.get_expanded_tied_weights_keys(all_submodels=True).items():
-        if not torch.equal(module.get_parameter(name), module.get_parameter(other)):
+        one, same = module.get_parameter(name), module.get_parameter(other)
+        if one is not same and not torch.equal(one, same):
             raise AtlasError(
                 "config.json ties two weights that differ",
                 where=f"{source}: {name}",

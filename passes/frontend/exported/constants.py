@@ -13,6 +13,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.frontend.exported.graph import Kind, Node, packet, place, target
+from atlasc.passes.frontend.exported.half import array_of_half, half_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -94,13 +95,15 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """A tensor as an array: a view if the type allows it; zeros without memory for meta tensors.
 
-    Float types of less than 32 bits become float32.
+    Float types of less than 32 bits become float32: a ``HalfTensor`` at each use.
     """
     import torch
 
     if tensor.is_meta:
         return np.broadcast_to(np.float32(0), tuple(tensor.shape))
     tensor = tensor.detach()
+    if isinstance(tensor, half_tensor()):
+        return array_of_half(tensor)
     if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()
     return tensor.cpu().numpy()

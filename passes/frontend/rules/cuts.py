@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.arrays.lazy import rows_of
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, arguments, packet, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
@@ -42,7 +43,7 @@ def features(importer: Importer, x: Node | Value, chosen: Sequence[int]) -> Valu
         if isinstance(chosen, range):  # a view of the array
             rows = slice(chosen.start, chosen.stop, chosen.step)
         parts = {
-            name: importer.constant(f"{given.name}.part", symbols[given.name][rows])
+            name: importer.constant(f"{given.name}.part", rows_of(symbols[given.name], rows))
             for name, given in op.chosen("weight", "bias").items()
         }
         return importer.add("nn.linear", op.operands[0], **parts)

@@ -11,8 +11,8 @@ from atlasc.api.generation import generate
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.options import CompileOptions
+from atlasc.ir.arrays.tensor_files import read_safetensors
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import read_safetensors
 from tests.atlasc.generation.conftest import VOCABULARY, compiled, model
 
 PROMPT, COUNT = [3, 17, 5], 5

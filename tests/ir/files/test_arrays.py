@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from atlasc.ir.arrays.tensor_files import read_safetensors
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import read_npz, read_safetensors
+from atlasc.ir.files import read_npz
 
 ARRAYS = {
     "a": np.arange(6.0).reshape(2, 3),

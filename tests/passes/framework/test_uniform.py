@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from atlasc.calibration.calibrate import nominal_calibration
+from atlasc.ir.arrays.lazy import elementwise, is_uniform
 from atlasc.ir.module import Module
-from atlasc.ir.rewriting import elementwise, is_uniform
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.pipeline import Lowered, lower_nn
 from atlasc.program.costs import program_costs

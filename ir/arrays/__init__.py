@@ -1,0 +1,1 @@
+"""Large arrays of constants: made when they are read, and files of them that stay mapped."""
