@@ -32,10 +32,17 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("leveled", "14", "6", "1"), ("leveled", "14", "3", "3")],
-)
+CASES = [("host", ("leveled", "14", "6", "1")), ("host", ("leveled", "14", "3", "3"))]
+# The kernels of stand-ins run one thread after another, so they have as few primes as there can be:
+# several digits of one prime, and a whole digit with a part of one.
+CASES += [
+    (device, arguments)
+    for device in ("cuda", "phantom")
+    for arguments in (("leveled", "13", "2", "1"), ("leveled", "14", "2", "2"))
+]
+
+
+@pytest.mark.parametrize(("conformance", "arguments"), CASES, indirect=["conformance"])
 def test_conformance(conformance: Path, arguments: tuple[str, ...]) -> None:
     done = run(conformance, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpp_build import OPTIMISED, Builder
 from safetensors.numpy import load_file
 from tiny_model import Tiny, make_tiny
 
@@ -28,10 +29,13 @@ def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 
 @pytest.fixture(scope="module")
-def project(leveled: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(leveled: Tiny, tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
     """The C++ client, server and Python module of the program."""
     folder = tmp_path_factory.mktemp("project") / "project"
-    run("emit", leveled.bundle, "--build", "--python", "-o", folder)
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in cpp.environment(OPTIMISED).items():
+            environment.setenv(name, value)
+        run("emit", leveled.bundle, "--build", "--python", "-o", folder)
     return folder
 
 
