@@ -62,6 +62,23 @@ def test_a_program_reads_what_it_wrote() -> None:
     assert steps.model.argmax(axis=-1)[:, 0].tolist() == [5, 6, 7, 8]
 
 
+def test_a_model_that_writes_alone_is_asked_once_for_each_token() -> None:
+    asked = []
+
+    def logits(ids: np.ndarray, count: int) -> np.ndarray:
+        asked.append(count)
+        return np.eye(50)[ids[:, count - 1] + 1]
+
+    _, steps = continued(np.array([[3]]), 3, logits, logits)
+    assert asked == [1, 2, 3] and steps.summary()["KL"] == 0
+
+
+def test_logits_of_the_model_keep_nothing_else_in_memory() -> None:
+    """A view of the last token's would keep those of all tokens."""
+    logits = model_steps(made())(np.array([[1, 2, 3]]), 3)
+    assert logits.shape == (1, VOCABULARY) and logits.base is None
+
+
 def test_perplexity_is_of_the_tokens_after_the_prompt() -> None:
     ids = RANDOM.integers(0, 4, (2, PROMPT + 3))
     assert perplexity(ids, lambda ids, count: np.zeros((len(ids), 4))) == pytest.approx(4.0)
