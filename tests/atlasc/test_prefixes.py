@@ -11,9 +11,10 @@ import pytest
 from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
 
 import atlasc
+from atlasc.compilation import search
 from atlasc.compilation.options import CalibrationOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel, prepare
-from atlasc.compilation.search import _trials, _tried_inputs, search_inputs
+from atlasc.compilation.search import _mended_on, _trials, _tried_inputs, search_inputs
 from atlasc.compilation.source import load_source
 from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
@@ -82,6 +83,23 @@ def test_calibration_covers_short_texts(folder: Path, found: PreparedModel) -> N
     assert all(own.seen_low <= other.seen_low for own, other in pairs)
     assert all(own.seen_high >= other.seen_high for own, other in pairs)
     assert any(own.seen_high > other.seen_high for own, other in pairs)
+
+
+def test_a_setting_is_checked_on_as_many_inputs_as_their_answers_fit(
+    found: PreparedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = found.source.measured
+    assert _mended_on(found, 0).digest() == measured.digest()
+    (output,) = found.traced.outputs
+    answer = 4 * int(np.prod(output.operands[0].tensor.shape[1:]))
+    monkeypatch.setattr(search, "MENDED_BYTES", 7 * answer + 1)
+    some = _mended_on(found, 0)
+    assert len(set(some.names)) == 7 and set(some.names) <= set(measured.names)
+    monkeypatch.setattr(search, "MENDED_BYTES", 1)
+    assert len(_mended_on(found, 0)) == 1
+    monkeypatch.setattr(search, "MENDED_ON", 5)
+    monkeypatch.setattr(search, "MENDED_BYTES", 1 << 30)
+    assert len(_mended_on(found, 0)) == 5
 
 
 def test_settings_are_compared_on_texts_and_on_prefixes(found: PreparedModel) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import IDS, LONG, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.tokens import Special, shortened, special_of
@@ -47,7 +47,7 @@ def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: 
     """The channels [N, n], padded on the right, so that the model's result is that of the text
     alone.
 
-    A text that is too long first loses the padding at its end. The rest is cut or divided. Every
+    A text first loses the padding at its end. If it is still too long, it is cut or divided. Every
     part keeps the special tokens that the tokenizer put at the beginning and at the end of the
     text. A pair is cut by its tokenizer, which shortens the longer of the two texts.
 
@@ -65,9 +65,10 @@ def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: 
         raise AtlasError(f"--long cannot be {long!r}", remedy=f"use one of {', '.join(LONG)}")
     longest = max(text.shape[1] for text in texts.tokens)
     length = _length(model, sequence_length, longest, bounded=long != "refuse")
-    given = [t if t.shape[1] <= length else _without_end(t) for t in texts.tokens]
+    given, note = _without_padding(texts, model, length)
     tokens = np.array([text.shape[1] for text in given])
     parts, inputs = [[text] for text in given], texts.inputs
+    inputs = replace(inputs, notes=(*inputs.notes, *note))
     beyond = list(map(int, np.flatnonzero(tokens > length)))
     special = special_of(model) if beyond else None
     for row in beyond:
@@ -139,6 +140,27 @@ def with_prefixes(
         names.append(f"{inputs.names[row]}, first {len(chosen)} of {text.shape[1]} tokens")
     arrays = joined(parts, keep.shape[1], channels, model)
     return inputs.joined(replace(inputs.take(rows), arrays=arrays, names=tuple(names)))
+
+
+def _without_padding(
+    texts: Texts, model: LoadedModel, length: int
+) -> tuple[list[np.ndarray], list[tuple[str, str]]]:
+    """The texts without the padding at their ends, and a note if it was not the model's own.
+
+    No answer depends on what stands behind a text and is masked, but the values in the program do.
+    They leave the ranges of the calibration, which saw the model's own padding, and may then spoil
+    the whole ciphertext. A model that does not read the mask sees the given ids.
+    """
+    if MASK not in model.input_names:
+        return [t if t.shape[1] <= length else _without_end(t) for t in texts.tokens], []
+    given, own = list(map(_without_end, texts.tokens)), _padding(model)
+    ends = zip(texts.tokens, given, strict=True)
+    other = sum(bool((text[0, kept.shape[1] :] != own).any()) for text, kept in ends)
+    if not other:
+        return given, []
+    what = f"{counted(other, 'text has', 'texts have')} other ids than {own} as padding"
+    why = f"  why: the model pads with {own}; other ids behind the mask may leave its ranges"
+    return given, [(f"{what}, which are replaced by it", why)]
 
 
 def _without_end(text: np.ndarray) -> np.ndarray:

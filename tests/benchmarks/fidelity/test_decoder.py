@@ -12,7 +12,7 @@ from short_text import poly
 
 from atlasc.bundle.folder import Bundle
 from atlasc.targets.noise import NoiseModel
-from benchmarks.fidelity.decoder import PROMPT, Steps, continued, perplexity
+from benchmarks.fidelity.decoder import PROMPT, Steps, continued, perplexity, written_by
 from benchmarks.fidelity.noisy import NoisyProgram
 from benchmarks.fidelity.passages import KINDS, passages
 from benchmarks.fidelity.steps import NoisySteps, model_steps
@@ -60,6 +60,23 @@ def test_a_program_reads_what_it_wrote() -> None:
     assert written.tolist() == [[3, 4, 5, 6, 7], [7, 8, 9, 10, 11]]
     assert steps.program.shape == steps.model.shape == (4, 2, 50)
     assert steps.model.argmax(axis=-1)[:, 0].tolist() == [5, 6, 7, 8]
+
+
+def test_a_model_that_writes_alone_is_asked_once_for_each_token() -> None:
+    asked = []
+
+    def logits(ids: np.ndarray, count: int) -> np.ndarray:
+        asked.append(count)
+        return np.eye(50)[ids[:, count - 1] + 1]
+
+    assert written_by(logits, np.array([[3]]), 3).tolist() == [[3, 4, 5, 6]]
+    assert asked == [1, 2, 3]
+
+
+def test_logits_of_the_model_keep_nothing_else_in_memory() -> None:
+    """A view of the last token's would keep those of all tokens."""
+    logits = model_steps(made())(np.array([[1, 2, 3]]), 3)
+    assert logits.shape == (1, VOCABULARY) and logits.base is None
 
 
 def test_perplexity_is_of_the_tokens_after_the_prompt() -> None:
