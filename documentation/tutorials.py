@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TUTORIALS = (
     ROOT / "docs" / "tutorial.ipynb",
     ROOT / "docs" / "tutorials" / "text.ipynb",
+    ROOT / "docs" / "tutorials" / "decoder.ipynb",
 )
 """The notebooks of the documentation."""
 Cell = dict[str, Any]
