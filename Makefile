@@ -20,8 +20,9 @@ FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
 WHEELS_ARGS ?=
+TUTORIALS   ?=
 
-.PHONY: help install demo reactions test fuzz faults lint docs site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
+.PHONY: help install demo reactions test fuzz faults lint docs tutorials site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -32,6 +33,7 @@ help:
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write what is generated: docs/reference, docs/ir-reference.md, the table of passes in docs/architecture.md"
+	@echo "make tutorials  run the notebooks of docs and store their outputs (minutes on real ciphertexts; TUTORIALS=docs/tutorial.ipynb)"
 	@echo "make site     the documentation as pages in build/site, which open without a network"
 	@echo "make bench-engine   bootstraps of the engine cpu beside desilofhe (minutes, 17 GB)"
 	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
@@ -86,6 +88,10 @@ docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md ir/ops/names.py
 	$(BIN)/python -m atlasc.passes.registry docs/architecture.md
 	$(BIN)/python -m documentation docs/reference
+
+# All notebooks, or those that TUTORIALS names.
+tutorials: $(STAMP)
+	$(BIN)/python -m documentation.tutorials $(TUTORIALS)
 
 # The theme's maker announces a successor at each build; docs/dependencies.md has it.
 site: $(STAMP)

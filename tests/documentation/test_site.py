@@ -119,7 +119,7 @@ def test_links_lead_to_pages_of_the_site() -> None:
     assert hooks.target_of("README.md", "examples/") == ("examples/README.md", "")
     assert hooks.target_of("README.md", "../outside.md") == ("", "")
     assert hooks.target_of("README.md", "https://desilo.ai") == ("", "")
-    for source in ("README.md", "docs/search.md", "docs/tutorial.ipynb", "passes/registry.py"):
+    for source in ("README.md", "docs/search.md", "docs/tutorials/text.ipynb", "ir/module.py"):
         assert hooks.source_of(hooks.page_of(source)) == source
     assert hooks._link(hooks._LINK.search("[x](../SECURITY.md#a)"), "docs/security.md") == (  # type: ignore[arg-type]
         "[x](repository/SECURITY.md#a)"
