@@ -150,7 +150,7 @@ class _Prefill:
         if not three or axes_of(op, 1) != [1] * len(op.operands):
             return False
         symbols = self.rewriter.source.symbols
-        constants = (op.attributes[name] for name in op.chosen(*CONSTANTS.get(kind_of(op), ())))
+        constants = op.chosen(*CONSTANTS.get(kind_of(op), ())).values()
         return all(
             constant_row(symbols[one.name], 3, 1)[1] == 0
             for one in constants

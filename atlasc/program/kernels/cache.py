@@ -77,11 +77,14 @@ def _moves(window: Layout, kept: Layout) -> tuple[tuple[Moves, ...], np.ndarray]
     """
     batch, tokens, heads, width = window.shape
     elements = Cache.of(kept).elements(batch, heads, tokens, width)
-    result, target = np.nonzero(elements[:, : kept.period] >= 0)
+    filled = elements[:, : kept.period] >= 0
+    filled[:, 0] |= ~filled.any(axis=1)  # a ciphertext of padding takes any element, times 0
+    result, target = np.nonzero(filled)
+    found = elements[result, target]
     shape = (batch, heads, tokens, width)
-    index = dict(zip("bgtd", np.unravel_index(elements[result, target], shape), strict=True))
+    index = dict(zip("bgtd", np.unravel_index(np.maximum(found, 0), shape), strict=True))
     places = np.full(elements.shape, NOWHERE, np.int32)
-    places[result, target] = index["b"] * tokens + index["t"]
+    places[result, target] = np.where(found < 0, NOWHERE, index["b"] * tokens + index["t"])
     operand = window.ciphertext_of(index) + np.zeros_like(target)
     moves = Moves(kept.slots, operand, window.slot_of(index), result, target, 1)
     return routes(moves), places

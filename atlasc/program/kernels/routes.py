@@ -11,7 +11,7 @@ one column never share a colour (König 1916).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -82,7 +82,7 @@ class Moves:
             amounts, numbers = np.unique(self.amounts[here], return_inverse=True)
             at = np.full(self.slots, NOWHERE, np.int32)
             at[self.target[here]] = numbers
-            table = Table(f"amount.{result}.{operand}", lambda at=at: at)
+            table = Table(f"amount.{result}.{operand}", partial(np.asarray, at))
             found[int(result), int(operand)] = table, amounts
         return found
 
@@ -100,8 +100,9 @@ def routes(moves: Moves) -> tuple[Moves, Moves, Moves]:
     third is turned by some slots for each result, where elements of one operand would otherwise
     share few columns.
     """
-    slots = moves.slots
-    columns = 1 << bits_for(slots) // 2
+    slots, all_bits = moves.slots, bits_for(moves.slots)
+    # Few rows: each pair of ciphertexts may need a diagonal a row in the end.
+    columns = 1 << min(all_bits, all_bits // 2 + 2)
     operands, left = np.unique(moves.operand), moves.source % columns
     turns = [0, *(1 << bit for bit in range(bits_for(columns)))]
 
@@ -112,13 +113,15 @@ def routes(moves: Moves) -> tuple[Moves, Moves, Moves]:
     turn = min(turns, key=lambda turn: degree((moves.target + moves.result * turn) % columns))
     right = (moves.target + moves.result * turn) % columns
     bits = bits_for(max(degree(left), degree(right)))
-    colour = np.zeros_like(left)
+    rows, colour = slots // columns, np.zeros_like(left)
+    # Elements that stay in their row take few diagonals at the end.
+    wanted = moves.target // columns
     for one in operands:
         here = moves.operand == one
-        colour[here] = _colours(left[here], right[here], columns, bits)
-    rows = slots // columns
+        colour[here] = _colours(left[here], right[here], wanted[here], columns, bits)
     copies = -(-(1 << bits) // rows)  # ciphertexts in between for each operand
     middle = np.searchsorted(operands, moves.operand) * copies + colour // rows
+    middle = np.unique(middle, return_inverse=True)[1]  # none is without elements
     first, last = colour % rows * columns + left, colour % rows * columns + right
     # An element that goes to several places is in one of them until the last move.
     return (
@@ -128,7 +131,7 @@ def routes(moves: Moves) -> tuple[Moves, Moves, Moves]:
     )
 
 
-def _colours(left: Numbers, right: Numbers, columns: int, bits: int) -> Numbers:
+def _colours(left: Numbers, right: Numbers, wanted: Numbers, columns: int, bits: int) -> Numbers:
     """A colour below 2**bits for each edge of a bipartite graph; edges of one vertex differ.
 
     The graph is filled up until each vertex has 2**bits edges. Then it is halved ``bits`` times, so
@@ -136,6 +139,7 @@ def _colours(left: Numbers, right: Numbers, columns: int, bits: int) -> Numbers:
 
     Args:
         left, right: vertices of each edge, ``[edges]``, below ``columns``.
+        wanted: colour that each edge gets if others leave it, ``[edges]``.
         columns: number of vertices on each side; none has more than 2**bits edges.
         bits: see above.
     """
@@ -145,22 +149,26 @@ def _colours(left: Numbers, right: Numbers, columns: int, bits: int) -> Numbers:
         return np.concatenate([ends, np.repeat(np.arange(columns), lacking)])
 
     one, other = filled(left), filled(right)
+    wished = np.concatenate([wanted, np.zeros(len(one) - len(left), np.int64)])
     colour = np.zeros_like(one)
-    for _ in range(bits):
-        half = _half(colour * columns + one, colour * columns + other)
+    for bit in reversed(range(bits)):
+        half = _half(colour * columns + one, colour * columns + other, wished, bit)
         colour = 2 * colour + half
     return colour[: len(left)]
 
 
-def _half(left: Numbers, right: Numbers) -> Numbers:
+def _half(left: Numbers, right: Numbers, wanted: Numbers, bit: int) -> Numbers:
     """0 or 1 for each edge of a bipartite graph whose vertices have even degrees: each vertex has
     as many edges of both.
 
-    The edges of a vertex are paired. Along the cycles of pairs, edges are 0 and 1 in turns.
+    The edges of a vertex are paired, if possible with one whose wanted colour has another ``bit``.
+    Along the cycles of pairs, edges are 0 and 1 in turns: most of them get the bit that they want.
     """
+    wish = wanted >> bit & 1
+    near = (wanted & ~(1 << bit)) * 2 + wish
 
     def partners(ends: Numbers) -> Numbers:
-        order, found = np.argsort(ends, kind="stable"), np.empty_like(ends)
+        order, found = np.lexsort((near, ends)), np.empty_like(ends)
         found[order[0::2]], found[order[1::2]] = order[1::2], order[0::2]
         return found
 
@@ -169,4 +177,6 @@ def _half(left: Numbers, right: Numbers) -> Numbers:
     for _ in range(bits_for(len(left))):  # the least edge among every other one of its cycle
         least = np.minimum(least, least[jump])
         jump = jump[jump]
-    return (least > least[partner]).astype(np.int64)
+    ones = np.bincount(least, 2 * wish - 1, minlength=len(left))[least]
+    chosen = np.where(ones == ones[partner], least > least[partner], ones > ones[partner])
+    return chosen.astype(np.int64)

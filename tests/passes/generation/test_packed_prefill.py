@@ -91,7 +91,15 @@ def check_prefill(found: Decoder, both: list[Module], engine: Engine, tolerance:
 @pytest.mark.parametrize("low", [False, True])
 @pytest.mark.parametrize(
     ("batch", "heads", "width", "more"),
-    [(1, 2, 4, 1), (1, 2, 4, 4), (3, 3, 4, 1), (3, 3, 4, 8), (1, 3, 12, 1), (1, 3, 12, 64)],
+    [
+        (1, 2, 4, 1),
+        (1, 2, 4, 4),
+        (3, 3, 4, 1),
+        (3, 3, 4, 8),
+        (1, 3, 12, 1),
+        (1, 3, 12, 64),
+        (1, 9, 2, 1),
+    ],
 )
 def test_packed_prefills_are_steps(
     batch: int, heads: int, width: int, more: int, low: bool
