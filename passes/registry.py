@@ -18,10 +18,11 @@ from atlasc.ir.plugins import loaded, plugins
 from atlasc.passes.framework.pass_base import Pass, levels_of
 from atlasc.passes.generation.cut_head import CutHead
 from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.generation.prefill import Prefill
 from atlasc.passes.lowering.forget_calibration import ForgetCalibration
 from atlasc.passes.pipeline import PIPELINE, require_slots
 
-ALONE: tuple[type[Pass], ...] = (ForgetCalibration, DecodeStep, CutHead)
+ALONE: tuple[type[Pass], ...] = (ForgetCalibration, DecodeStep, Prefill, CutHead)
 """Passes of this package that run only in ``atlasc opt``, never in a compilation."""
 GROUP = "atlasc.passes"
 WHEN = {

@@ -25,6 +25,7 @@ from atlasc.ir.ops.tensors import (
     STATE,
     check_prefix,
     require_function,
+    require_level,
 )
 from atlasc.ir.types import CiphertextType, TensorType
 
@@ -147,6 +148,10 @@ def _output(site: Site) -> None:
     tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
     rules.constant_broadcast("factor", "shift")(tensor)
     require_function(site)
+    require_level(site)
+    level = operand_level(site)
+    kept = level is None or site.attributes.get("level", level) == level
+    require(kept, f"its ciphertexts are at level {level}")
 
 
 declare("ckks.output", "Encrypted result.", "x", _output, A("name", "name", "name"),

@@ -20,6 +20,7 @@ LOW_PV_LEVELS = 2  # extraction mask, product
 LOW_ROW_SCORE_LEVELS, LOW_ROW_CONTEXT_LEVELS = 2, 1  # the product; for scores one mask
 # With keys and values by diagonals, beside the level of a skewed row:
 CACHED_SCORE_LEVELS, CACHED_CONTEXT_LEVELS = 2, 1  # the product; for scores one mask
+MOVED_LEVELS = 3  # of keys and values of a window that become ones by diagonals: linear transforms
 
 
 def _masked(site: Site, operand: int, scores: Layout) -> Layout:
@@ -84,25 +85,30 @@ def _row_levels(low: int, cached: int) -> Callable[[Site], int]:
 
 def _at_tokens(site: Site) -> Layout:
     source, layout = first_layout(site), site.attributes["layout"]
-    cache = cache_of(layout)
-    require(cache.fits(source), f"the row {source} is not one of {layout}")
+    cache, several = cache_of(layout), not source.one_token
+    fits = cache.fits_window(source) if several else cache.fits(source)
+    require(fits, f"{source} has no rows of {layout}")
     mask = site.types[1]
     tokens = layout.extent("t") if cache.keys else getattr(mask, "shape", (0, 0))[-1]
+    tokens = source.extent("t") if several else tokens
     rules.check_mask(mask, (layout.extent("b"), tokens))
     require(-(-tokens // cache.tokens) == cache.parts, f"{tokens} tokens do not fit {layout}")
     return layout
 
 
+def _at_tokens_levels(site: Site) -> int:
+    """One mask, and one more where a row of keys is skewed."""
+    if not first_layout(site).one_token:
+        return MOVED_LEVELS
+    cache = cache_of(site.attributes["layout"])
+    return 1 + (cache.keys and cache.skewed)
+
+
 declare_ckks("ckks.at_tokens",
              "A row of one token, at the token of keys or values that a public mask keeps; 0 at "
-             "the others.", "x mask", _at_tokens, LAYOUT,
-             levels=lambda site: 1 + _skewed_keys(site.attributes["layout"]))  # fmt: skip
-
-
-def _skewed_keys(layout: Layout) -> bool:
-    """Whether rows are skewed before they are appended."""
-    cache = cache_of(layout)
-    return cache.keys and cache.skewed
+             "the others. Or keys or values of a window, at the tokens that the mask keeps.",
+             "x mask", _at_tokens, LAYOUT,
+             levels=_at_tokens_levels)  # fmt: skip
 
 
 def _row_scores(site: Site) -> Layout:

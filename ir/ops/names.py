@@ -172,7 +172,8 @@ class Attributes(TypedDict, total=False):
     layout: Layout
     # axis of the layout
     layout_axis: str
-    # level of the fresh ciphertexts; level; level of the result
+    # level of its ciphertexts, where another program reads them (default: any); level of the fresh
+    # ciphertexts; level; level of the result
     level: int
     # times log(keys / visible keys) is added to visible scores (default 0)
     log_keys: float

@@ -208,21 +208,28 @@ class Cache:
         Args:
             rows: ``[batch, heads, first tokens, width]``.
         """
+        at = self.elements(*rows.shape)
+        return np.where(at < 0, 0.0, rows.ravel()[np.maximum(at, 0)])
+
+    def elements(self, batch: int, heads: int, tokens: int, width: int) -> np.ndarray:
+        """The element of an array ``[batch, heads, tokens, width]`` in each slot, see `pack`; −1 if
+        there is none. ``[ciphertexts, slots]``.
+        """
         layout, at = self.layout, self.diagonals
-        batch, heads, tokens, width = rows.shape
-        whole = np.zeros((batch, heads + 1, self.parts * self.tokens, self.width))
-        whole[:, :heads, :tokens, :width] = rows
+        whole = np.full((batch, heads + 1, self.parts * self.tokens, self.width), -1)
+        numbers = np.arange(batch * heads * tokens * width).reshape(batch, heads, tokens, width)
+        whole[:, :heads, :tokens, :width] = numbers
         b, g = layout.slot_index("b"), layout.slot_index("g")
         b, g = np.where(b < batch, b, 0), np.where(g < heads, g, 0 if self.keys else heads)
         places = np.arange(layout.slots) // self.unit % len(at.places)
         own = places % at.outputs
-        packed = np.empty((self.parts, self.steps, layout.slots))
+        found = np.empty((self.parts, self.steps, layout.slots), np.int64)
         for step in range(self.steps):
             other = at.places[(places + step) % len(at.places)]
             token, feature = (own, other) if self.keys else (other, own)
             for part in range(self.parts):
-                packed[part, step] = whole[b, g, token + part * self.tokens, feature]
-        return packed.reshape(-1, layout.slots)
+                found[part, step] = whole[b, g, token + part * self.tokens, feature]
+        return found.reshape(-1, layout.slots)
 
     def fits(self, row: Layout) -> bool:
         """Whether a layout is that of one row of these keys or values, or of a query."""
@@ -232,6 +239,15 @@ class Cache:
         same = heads == layout.field("g") and batch == layout.field("b") == row.fields[-1]
         extents = all(row.extent(axis) == layout.extent(axis) for axis in "bg")
         return alike and same and extents and row.slots == layout.slots
+
+    def fits_window(self, window: Layout) -> bool:
+        """Whether a layout is that of keys or values of all tokens in a window's packing."""
+        layout, width = self.layout, window.extent("d")
+        axes = tuple(axis for axis, _ in window.extents)
+        own = ("b", "g", "t") if self.keys else ("b", "g", "d")
+        same = all(window.extent(axis) == layout.extent(axis) for axis in own)
+        fits = bits_for(width) == bits_for(self.width) and window.slots == layout.slots
+        return axes == ("b", "t", "g", "d") and same and fits
 
     def scores(self) -> Layout:
         """Layout ``[b, g, s]`` of the scores of one query: s is the token."""

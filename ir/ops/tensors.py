@@ -26,6 +26,8 @@ OUTPUT_MAP = (
     A("shift", "scalar or symbol", "the client adds it (default 0)", optional=True),
     A("function", "string", "the client applies it afterwards, along the last axis: "
       + ", ".join(FINAL_FUNCTIONS), optional=True),
+    A("level", "int", "level of its ciphertexts, where another program reads them (default: any)",
+      optional=True),
 )  # fmt: skip
 
 
@@ -62,6 +64,7 @@ declare(
 def _output(site: Site) -> None:
     rules.constant_broadcast("factor", "shift")(site)
     require_function(site)
+    require_level(site)
 
 
 def require_function(site: Site) -> None:
@@ -69,6 +72,12 @@ def require_function(site: Site) -> None:
     name = site.attributes.get("function")
     known = name is None or name in FINAL_FUNCTIONS
     require(known, f"function must be one of {', '.join(FINAL_FUNCTIONS)}")
+
+
+def require_level(site: Site) -> None:
+    """Refuse an output at a level below 0."""
+    level = site.attributes.get("level", 0)
+    require(level >= 0, f"there is no level {level}")
 
 
 declare("nn.output poly.output", "A named result of the program.", "x", _output,

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
 from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.lowering.token_rows import CONSTANTS, MASKS, axes_of, kind_of, row_shape
+from atlasc.passes.lowering.token_rows import (
+    CONSTANTS,
+    MASKS,
+    axes_of,
+    constant_row,
+    kind_of,
+    row_shape,
+)
 
 POSITION = "position"
 """Public input [batch, tokens]: 1 at the token of the step, 0 elsewhere."""
@@ -229,13 +234,8 @@ class _Step:
         if not isinstance(value, Symbol):
             return value
         array = self.rewriter.source.symbols[value.name]
-        at = axis - (rank - array.ndim)
-        if at < 0:
-            return value
-        rows = np.moveaxis(array, at, 0)
-        differing = np.flatnonzero((rows != rows[-1]).reshape(len(rows), -1).any(axis=1))
-        if (differing >= self.first).any():
-            alike = int(differing[-1]) + 1
+        row, alike = constant_row(array, rank, axis)
+        if alike > self.first:
             raise AtlasError(
                 f"{op.name} has a constant that differs from token to token",
                 where=op.location,
@@ -244,9 +244,8 @@ class _Step:
                 f"the step of tokens that have the same constant (decode-step{{first={alike}}}); "
                 "else use a model whose server part has rotary embeddings or none",
             )
-        if rank == 4 and array.shape[at] == 1:
+        if row.shape == array.shape:
             return value
-        row = np.expand_dims(rows[-1], at) if rank == 4 else rows[-1]
         return self.rewriter.module.constant(f"{value.name}.row", row)
 
     def _kept(self, op: Op, value: Value) -> Value:

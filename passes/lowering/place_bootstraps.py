@@ -156,7 +156,8 @@ class PlaceBootstraps(Pass):
                 )
             operands = tuple(nodes[v.op] for v in op.operands if v.op in nodes)
             if op.name == "ckks.output":
-                nodes[op] = graph.add(LevelNode(f"output {op.attributes['name']}", operands))
+                name, least = f"output {op.attributes['name']}", op.attributes.get("level", 0)
+                nodes[op] = graph.add(LevelNode(name, operands, least))
             elif op.value.encrypted:
                 given = op.name == "ckks.input"
                 node = LevelNode(
@@ -252,7 +253,7 @@ class PlaceBootstraps(Pass):
             elif op.name == "ckks.output" and op.attributes["name"] in states:
                 rewriter.copy(op)  # at the level of the sum, which is that of the state before
             else:
-                level = placement.entry_levels[nodes[op]]
+                level = op.attributes.get("level", placement.entry_levels[nodes[op]])
                 rewriter.copy(op, [at(operand, level) for operand in op.operands])
         return rewriter.module
 

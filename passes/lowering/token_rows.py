@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from atlasc.ir.module import Op
 from atlasc.ir.scalar_functions import ACTIVATIONS
 
@@ -78,3 +80,20 @@ def row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """The shape of a row of a tensor of some shape."""
     kept = (1,) if len(shape) == 4 else ()
     return (*shape[:axis], *kept, *shape[axis + 1 :])
+
+
+def constant_row(array: np.ndarray, rank: int, axis: int) -> tuple[np.ndarray, int]:
+    """The last row of a constant along the axis of the tokens, and the least token from which on
+    all rows are this one.
+
+    Args:
+        array: broadcasts to a tensor of ``rank`` axes.
+        axis: axis of the tokens in this tensor. In four axes it stays, with extent 1.
+    """
+    at = axis - (rank - array.ndim)
+    if at < 0:
+        return array, 0
+    rows = np.moveaxis(array, at, 0)
+    differing = np.flatnonzero((rows != rows[-1]).reshape(len(rows), -1).any(axis=1))
+    row = np.expand_dims(rows[-1], at) if rank == 4 else rows[-1]
+    return row, int(differing[-1]) + 1 if len(differing) else 0

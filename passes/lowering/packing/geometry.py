@@ -56,6 +56,10 @@ class Packing:
         one_of_several = len(shape) == 2 and self.t > 0
         return layout.one_row if one_of_several else layout
 
+    def rows(self, batch: int) -> RowPacking:
+        """The packing of a program of one token after this one."""
+        return RowPacking(1 << self.d + self.g + self.b + self.t, self.width, bits_for(batch))
+
     def like(self, source: Layout, features: int) -> Layout:
         """Layout of another number of features, for the rows of ``source``."""
         if source.fields[-1].axis == REPLICATED:
@@ -104,7 +108,10 @@ class RowPacking:
     def cache(self, keys: bool, value: Value) -> Layout:
         """Layout of keys or values [batch, heads, tokens, width]."""
         batch, heads, tokens, width = value.tensor.shape
-        return Cache.choose(keys, self.row(batch, heads * width), tokens).layout
+        row = self.row(batch, heads * width)
+        if row.outer:
+            raise _too_few(batch, heads, width, self.slots, one_token=True)
+        return Cache.choose(keys, row, tokens).layout
 
 
 def is_step(module: Module) -> bool:
@@ -148,10 +155,17 @@ def least_slots(module: Module) -> int:
 
 def _too_large(module: Module, slots: int) -> AtlasError:
     batch, rows, _, width = _extents(module)
+    return _too_few(batch, rows, width, slots, one_token=is_step(module))
+
+
+def _too_few(batch: int, rows: int, width: int, slots: int, *, one_token: bool) -> AtlasError:
+    """The refusal of ciphertexts that cannot hold the tokens of a block of features, or the heads
+    of one token.
+    """
     needed, what = sum(map(bits_for, (width, rows, batch))), "tokens"
     why = "the tokens of one block of features must share a ciphertext"
     remedy = "use a shorter --sequence-length, a smaller batch, or a larger ring"
-    if is_step(module):
+    if one_token:
         what, why = "heads", "the heads of one token must share a ciphertext"
         remedy = "use a smaller batch, or a larger ring"
     return AtlasError(

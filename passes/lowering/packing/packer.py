@@ -101,13 +101,16 @@ class Packer:
         return layout_of(self.operand(op, index))
 
     def cache(self, value: Value) -> Layout:
-        """Layout of a part of the keys or values that a program of one token keeps.
+        """Layout of a part of the keys or values that a program of one token keeps, or that one of
+        a window makes for it.
 
         Raises:
             AtlasError: attention does not read it, or as keys and as values.
         """
-        assert isinstance(self.packing, RowPacking), "only a step keeps state"
-        kinds, read = set(), [value]
+        kinds, read, packing = set(), [value], self.packing
+        if not isinstance(packing, RowPacking):
+            read += value.op.operands[:1]  # the keys or values of all tokens
+            packing = packing.rows(value.tensor.shape[0])
         for one in read:
             for user in self._users[one]:
                 if user.name == "poly.matmul":
@@ -120,7 +123,7 @@ class Packer:
                 where=value.op.location,
                 why="the state of a step is keys or values of attention, and not both",
             )
-        return self.packing.cache(kinds.pop(), value)
+        return packing.cache(kinds.pop(), value)
 
     def spread(self, op: Op, value: float | Symbol) -> float | Symbol:
         """A constant for every feature of an op's operand, with 0 in the padding of the features.

@@ -70,6 +70,7 @@ class Decoder(NamedTuple):
 
     Attributes:
         step: poly module of a step.
+        window: poly module of the window.
         rows: embedded tokens [batch, tokens, features].
         wanted: outputs of the whole window, [batch, tokens, features].
         kept: keys and values of the whole window by name, [batch, heads, tokens, width].
@@ -77,6 +78,7 @@ class Decoder(NamedTuple):
     """
 
     step: Module
+    window: Module
     rows: np.ndarray
     wanted: np.ndarray
     kept: dict[str, np.ndarray]
@@ -102,12 +104,19 @@ def family(kind: str) -> Decoder:
     """A decoder of transformers."""
     ids = np.random.default_rng(0).integers(2, VOCABULARY, (1, TOKENS))
     inputs = {"input_ids": ids, "attention_mask": np.ones((1, TOKENS))}
-    return stepped(window(made(kind)), inputs, "attention_mask")
+    lengths = np.array([1, TOKENS // 2, TOKENS])[:, None]  # of prompts
+    prompts = {"input_ids": ids.repeat(3, 0), "attention_mask": 1.0 * (np.arange(TOKENS) < lengths)}
+    return stepped(window(made(kind)), inputs, "attention_mask", prompts)
 
 
-def stepped(module: Module, inputs: dict[str, np.ndarray], mask: str) -> Decoder:
-    approximate(module, inputs)
-    client, poly = to_poly(module, inputs)
+def stepped(
+    module: Module,
+    inputs: dict[str, np.ndarray],
+    mask: str,
+    calibration: dict[str, np.ndarray] | None = None,
+) -> Decoder:
+    approximate(module, calibration or inputs)
+    client, poly = to_poly(module, calibration or inputs)
     (embedded,) = interpret(client, inputs).values()
     (begin,) = (op for op in poly.inputs if op.attributes["side"] == "server")
     return of_window(poly, {**inputs, begin.attributes["name"]: embedded}, embedded, mask)
@@ -121,7 +130,7 @@ def of_window(poly: Module, inputs: dict[str, np.ndarray], rows: np.ndarray, mas
             kept[names[op.value]] = result
 
     (wanted,) = interpret(poly, inputs, observe=observe).values()
-    return Decoder(run_passes(poly, [DecodeStep()]), rows, wanted, kept, mask)
+    return Decoder(run_passes(poly, [DecodeStep()]), poly, rows, wanted, kept, mask)
 
 
 def states(module: Module) -> list[dict]:
@@ -199,11 +208,16 @@ def test_steps_on_ciphertexts() -> None:
 
 
 def check(
-    found: Decoder, program: Module, engine: Engine, tolerance: float, begin: int = 0
+    found: Decoder,
+    program: Module,
+    engine: Engine,
+    tolerance: float,
+    begin: int = 0,
+    kept: dict[str, list] | None = None,
 ) -> None:
     """Every step on an engine is what the window gives at its token. Keys and values that are
     packed in the clear are those that the steps append; those of the tokens before ``begin`` are
-    public.
+    public, or the ciphertexts ``kept``.
     """
     batch, features = len(found.rows), found.wanted.shape[-1]
     kinds = {
@@ -216,7 +230,7 @@ def check(
     layout, level = row.attributes["layout"], row.attributes["level"]
     public = {name: found.kept[name][:, :, :begin] for name in kinds} if begin else {}
     other = engine.encrypt(RANDOM.normal(size=engine.slots))
-    kept = first_states(engine, kinds, other, public)
+    kept = kept or first_states(engine, kinds, other, public)
     for token in range(begin, found.rows.shape[1]):
         tensor = encrypted_input(row.site({}), found.rows[:, token])
         packed = layout.pack(blocked(tensor, layout), repeat=ROWS)
