@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, read_npz
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.generation.decode_step import POSITION
+from atlasc.passes.generation.token_program import POSITION
 from atlasc.program.engine import Ct, Engine
 from atlasc.run.timing import Timing
 from atlasc.runtime.engine import RoleEngine

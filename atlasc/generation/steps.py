@@ -13,7 +13,7 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.files import locked
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.generation.decode_step import POSITION
+from atlasc.passes.generation.token_program import POSITION
 
 
 def step_of(bundle: Bundle) -> Bundle:

@@ -7,21 +7,12 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
-from atlasc.ir.module import Module, Op, Value, op_name
+from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.rewriting import Rewriter, without_dead_ops
+from atlasc.ir.rewriting import without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.lowering.token_rows import (
-    CONSTANTS,
-    MASKS,
-    axes_of,
-    constant_row,
-    kind_of,
-    row_shape,
-)
-
-POSITION = "position"
-"""Public input [batch, tokens]: 1 at the token of the step, 0 elsewhere."""
+from atlasc.passes.generation.token_program import TokenProgram, without_bound
+from atlasc.passes.lowering.token_rows import CONSTANTS, MASKS, axes_of, kind_of, row_shape
 
 
 @dataclass(frozen=True)
@@ -76,11 +67,10 @@ def kept_values(module: Module, first: int = 0) -> dict[str, Value]:
     return step.kept
 
 
-class _Step:
+class _Step(TokenProgram):
     """Rewrites a module.
 
     Attributes:
-        first: the least position of a token.
         tokens: tokens of the window.
         axes: value of the window -> its axis of the tokens, where one row of it is computed.
         caches: keys or values of the window -> keys or values up to this token.
@@ -88,13 +78,13 @@ class _Step:
     """
 
     def __init__(self, module: Module, first: int) -> None:
-        self.rewriter, self.first, self.tokens = Rewriter(module), first, 0
+        super().__init__(module, first)
+        self.tokens = 0
         self.axes: dict[Value, int] = {}
         self.caches: dict[Value, Value] = {}
         self.kept: dict[str, Value] = {}
         self._outputs: list[tuple[Op, str, Value]] = []
         self._counts = {"keys": 0, "values": 0}
-        self._position: Value | None = None
 
     def run(self) -> Module:
         module = self.rewriter.source
@@ -108,27 +98,13 @@ class _Step:
             else:
                 self._row(op)
         for like, name, value in self._outputs:
-            self._add(like, "output", [value], {"name": name})
+            self.add(like, "output", [value], {"name": name})
         if not self.caches:
             raise AtlasError(
                 f"@{module.name} has no attention to keep keys and values of",
                 remedy="generation is for decoders",
             )
-        result = self.rewriter.module
-        result.ops.sort(key=lambda op: kind_of(op) != "input")  # stable: inputs come first
-        return result
-
-    def _add(
-        self,
-        like: Op,
-        kind: str,
-        operands: list[Value],
-        attributes: dict[str, Any],
-        name: str | None = None,
-    ) -> Value:
-        """A new op. Its result has a name of its own, so that others keep theirs."""
-        op = op_name(f"{self.rewriter.source.level}.{kind}")
-        return self.rewriter.module.add(op, operands, attributes, like.location, name)
+        return self.finished()
 
     def _begins(self, op: Op) -> bool:
         """Whether an op makes what the client encrypts."""
@@ -152,36 +128,22 @@ class _Step:
             )
         if op.name == "nn.encrypt":
             window = self.rewriter.values[op.operands[0]]
-            position = self._token(op, shape[0])
-            row = self._add(op, "mean", [window, position], {"axis": 1}, "row")
+            position = self.position(op, shape[0], self.tokens)
+            row = self.add(op, "mean", [window, position], {"axis": 1}, "row")
             self.rewriter.copy(op, [row])
         else:
             self.rewriter.copy(op, [], {**op.attributes, "shape": [shape[0], shape[2]]})
         self.axes[op.value] = 1
 
-    def _token(self, like: Op, batch: int) -> Value:
-        """The public input that marks the token of the step."""
-        if self._position is None:
-            taken = {op.attributes["name"] for op in self.rewriter.source.inputs}
-            if POSITION in taken:
-                raise AtlasError(f"the model has an input {POSITION} of its own")
-            attributes = {
-                "name": POSITION, "shape": [batch, self.tokens], "side": "public", "dtype": "i64"
-            }  # fmt: skip
-            self._position = self._add(like, "input", [], attributes, POSITION)
-        return self._position
-
     def _output(self, op: Op) -> None:
         rank, attributes = len(op.operands[0].tensor.shape), dict(op.attributes)
         for name in op.chosen("factor", "shift"):
-            attributes[name] = self._constant(op, attributes[name], rank, 1)
+            attributes[name] = self.constant(op, attributes[name], rank, 1)
         self.rewriter.copy(op, None, attributes)
 
     def _row(self, op: Op) -> None:
         axis, axes = self._axes(op)
-        # Which values are bootstrapped is that of another program.
-        kind = kind_of(op)
-        attributes = {name: value for name, value in op.attributes.items() if name != "bound"}
+        kind, attributes = kind_of(op), without_bound(op.attributes)
         operands = [
             self._kept(op, operand) if at is None else self.rewriter.values[operand]
             for operand, at in zip(op.operands, axes, strict=True)
@@ -189,12 +151,12 @@ class _Step:
         if kind == "reshape":
             attributes["shape"] = list(row_shape(op.value.tensor.shape, axis))
         elif kind == "rotary":
-            operands.append(self._token(op, op.value.tensor.shape[0]))
+            operands.append(self.position(op, op.value.tensor.shape[0], self.tokens))
         elif kind in ("softmax", *MASKS):
             attributes = self._visible(op, attributes)
         for name in op.chosen(*CONSTANTS.get(kind, ())) if kind != "rotary" else ():
             rank = len(op.value.tensor.shape)
-            attributes[name] = self._constant(op, attributes[name], rank, axis)
+            attributes[name] = self.constant(op, attributes[name], rank, axis)
         self.axes[op.value] = axis
         self.rewriter.values[op.value] = self.rewriter.module.add(
             op.name, operands, attributes, op.location, op.value.name
@@ -227,26 +189,15 @@ class _Step:
             )
         return attributes | {"causal": False}
 
-    def _constant(self, op: Op, value: Any, rank: int, axis: int) -> Any:
-        """The part of a constant, which broadcasts to ``rank`` axes, for one token. Refuses one
-        that differs from token to token.
-        """
-        if not isinstance(value, Symbol):
-            return value
-        array = self.rewriter.source.symbols[value.name]
-        row, alike = constant_row(array, rank, axis)
-        if alike > self.first:
-            raise AtlasError(
-                f"{op.name} has a constant that differs from token to token",
-                where=op.location,
-                why=f"{value} has shape {array.shape}; the position is known only when it runs",
-                remedy="compile with --no-scale-tokens if this is a factor before a norm; or make "
-                f"the step of tokens that have the same constant (decode-step{{first={alike}}}); "
-                "else use a model whose server part has rotary embeddings or none",
-            )
-        if row.shape == array.shape:
-            return value
-        return self.rewriter.module.constant(f"{value.name}.row", row)
+    def refused(self, op: Op, constant: Symbol, shape: tuple[int, ...], alike: int) -> AtlasError:
+        return AtlasError(
+            f"{op.name} has a constant that differs from token to token",
+            where=op.location,
+            why=f"{constant} has shape {shape}; the position is known only when it runs",
+            remedy="compile with --no-scale-tokens if this is a factor before a norm; or make "
+            f"the step of tokens that have the same constant (decode-step{{first={alike}}}); "
+            "else use a model whose server part has rotary embeddings or none",
+        )
 
     def _kept(self, op: Op, value: Value) -> Value:
         """All of a value: a public mask; keys or values up to this token."""
@@ -256,15 +207,14 @@ class _Step:
             kind = "keys" if op.attributes["transpose_b"] else "values"
             name = f"{kind}.{self._counts[kind]}"
             self._counts[kind] += 1
-            shape, seen = value.tensor.shape, observed(value.op)
-            seen.pop("bound", None)
+            shape, seen = value.tensor.shape, without_bound(observed(value.op))
             state = {"name": name, "shape": list(shape), "side": "server", "dtype": "f64",
                      "state": True}  # fmt: skip
-            before = self._add(value.op, "input", [], state | seen, name)
-            position = self._token(op, shape[0])
+            before = self.add(value.op, "input", [], state | seen, name)
+            position = self.position(op, shape[0], self.tokens)
             operands = [self.rewriter.values[value], position]
-            row = self._add(value.op, "at_tokens", operands, seen, f"{name}.row")
-            self.caches[value] = self._add(value.op, "add", [before, row], seen, f"{name}.now")
+            row = self.add(value.op, "at_tokens", operands, seen, f"{name}.row")
+            self.caches[value] = self.add(value.op, "add", [before, row], seen, f"{name}.now")
             self.kept[name] = value
             self._outputs.append((value.op, name, self.caches[value]))
         return self.caches[value]

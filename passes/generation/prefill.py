@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
-from atlasc.ir.module import Module, Op, Value, op_name
+from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.generation.decode_step import POSITION, kept_values
+from atlasc.passes.generation.decode_step import kept_values
+from atlasc.passes.generation.token_program import TokenProgram, without_bound
 from atlasc.passes.lowering.token_rows import (
     CONSTANTS,
     MASKS,
@@ -85,20 +84,22 @@ def for_step(prefill: Module, step: Module) -> Module:
     return rewriter.module
 
 
-class _Prefill:
+class _Prefill(TokenProgram):
     """Rewrites a module.
 
     Attributes:
         kept: keys or values of the window -> their name.
+        window: its batch and tokens.
         rows: ops that are computed for the last token alone.
     """
 
     def __init__(self, module: Module, first: int) -> None:
+        super().__init__(module, 0)  # the last token may be any
         self.kept = {value: name for name, value in kept_values(module, first).items()}
-        self.rewriter, self.users = Rewriter(module), module.users()
+        self.window = next(iter(self.kept)).tensor.shape[::2][:2]
+        self.users = module.users()
         self.rows = self._only_last()
         self._selected: dict[Value, Value] = {}
-        self._position: Value | None = None
 
     def run(self) -> Module:
         module = self.rewriter.source
@@ -112,13 +113,10 @@ class _Prefill:
             if op in self.rows:
                 self._row(op)
                 continue
-            # Which values are bootstrapped is that of another program.
-            self.rewriter.copy(op, None, _without_bound(op.attributes))
+            self.rewriter.copy(op, None, without_bound(op.attributes))
             if op.result in self.kept:
                 self._keep(op, mask)
-        result = self.rewriter.module
-        result.ops.sort(key=lambda op: kind_of(op) != "input")  # stable: inputs come first
-        return result
+        return self.finished()
 
     def _only_last(self) -> set[Op]:
         """The outputs, and the ops before them that nothing else reads, which work on each token
@@ -159,9 +157,9 @@ class _Prefill:
 
     def _row(self, op: Op) -> None:
         names = ("factor", "shift") if op.result is None else CONSTANTS.get(kind_of(op), ())
-        attributes = _without_bound(op.attributes)
+        attributes = without_bound(op.attributes)
         for name in op.chosen(*names):
-            attributes[name] = self._constant(op, attributes[name])
+            attributes[name] = self.constant(op, attributes[name], 3, 1)
         if kind_of(op) == "reshape":
             attributes["shape"] = list(row_shape(op.value.tensor.shape, 1))
         self.rewriter.copy(op, [self._last(operand) for operand in op.operands], attributes)
@@ -171,56 +169,22 @@ class _Prefill:
         if value.op in self.rows:
             return self.rewriter.values[value]
         if value not in self._selected:
-            operands = [self.rewriter.values[value], self._token(value.op)]
-            seen = _without_bound(observed(value.op))
-            self._selected[value] = self._add(value.op, "mean", operands, {"axis": 1, **seen})
+            operands = [self.rewriter.values[value], self.position(value.op, *self.window)]
+            seen = without_bound(observed(value.op))
+            self._selected[value] = self.add(value.op, "mean", operands, {"axis": 1, **seen})
         return self._selected[value]
 
     def _keep(self, op: Op, mask: Value) -> None:
         """Keys or values as an output, zero at the tokens that are not of the prompt."""
-        name, seen = self.kept[op.value], _without_bound(observed(op))
+        name, seen = self.kept[op.value], without_bound(observed(op))
         operands = [self.rewriter.values[op.value], self.rewriter.values[mask]]
-        kept = self._add(op, "at_tokens", operands, seen, name)
-        self._add(op, "output", [kept], {"name": name})
+        kept = self.add(op, "at_tokens", operands, seen, name)
+        self.add(op, "output", [kept], {"name": name})
 
-    def _token(self, like: Op) -> Value:
-        """The public input that marks the last token of the prompt."""
-        if self._position is None:
-            batch, tokens = next(iter(self.kept)).tensor.shape[::2][:2]
-            attributes = {
-                "name": POSITION, "shape": [batch, tokens], "side": "public", "dtype": "i64"
-            }  # fmt: skip
-            self._position = self._add(like, "input", [], attributes, POSITION)
-        return self._position
-
-    def _add(
-        self,
-        like: Op,
-        kind: str,
-        operands: list[Value],
-        attributes: dict[str, Any],
-        name: str | None = None,
-    ) -> Value:
-        op = op_name(f"{self.rewriter.source.level}.{kind}")
-        return self.rewriter.module.add(op, operands, attributes, like.location, name)
-
-    def _constant(self, op: Op, value: Any) -> Any:
-        """The part of a constant, which broadcasts to three axes, for the last token."""
-        if not isinstance(value, Symbol):
-            return value
-        array = self.rewriter.source.symbols[value.name]
-        row, alike = constant_row(array, 3, 1)
-        if alike:
-            raise AtlasError(
-                f"{op.name} has a constant that differs from token to token",
-                where=op.location,
-                why=f"{value} has shape {array.shape}; the last token is known only when it runs",
-                remedy="use a model without it",
-            )
-        if row.shape == array.shape:
-            return value
-        return self.rewriter.module.constant(f"{value.name}.row", row)
-
-
-def _without_bound(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in attributes.items() if name != "bound"}
+    def refused(self, op: Op, constant: Symbol, shape: tuple[int, ...], alike: int) -> AtlasError:
+        return AtlasError(
+            f"{op.name} has a constant that differs from token to token",
+            where=op.location,
+            why=f"{constant} has shape {shape}; the last token is known only when it runs",
+            remedy="use a model without it",
+        )
