@@ -11,6 +11,8 @@ from setuptools import Extension, setup
 from setuptools.errors import CompileError
 
 RUNTIME = Path(__file__).parent / "atlasc" / "runtime_cuda"
+ENGINE = os.environ.get("ATLASC_ENGINE", "cpu")
+"""The engine that encrypts: ``cpu``, or ``cuda`` or ``phantom`` where CUDA is (docs/runtime.md)."""
 
 
 class BuildWithCMake(build_ext):
@@ -25,7 +27,7 @@ class BuildWithCMake(build_ext):
         output = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         _cmake(
             *("-S", RUNTIME, "-B", build, "-DCMAKE_BUILD_TYPE=Release"),
-            *("-DATLASC_ENGINE=cpu", "-DATLASC_NATIVE=ON", "-DPYBIND11_FINDPYTHON=ON"),
+            *(f"-DATLASC_ENGINE={ENGINE}", "-DATLASC_NATIVE=ON", "-DPYBIND11_FINDPYTHON=ON"),
             f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={output}",
             f"-DPython_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
@@ -59,8 +61,9 @@ NATIVE = Extension(
     "atlasc.runtime._native",
     [],
     depends=[str(path) for path in sorted(RUNTIME.rglob("*")) if path.is_file()],
-    # Without a compiler the package installs, and says what is missing when it is wanted.
-    optional=True,
+    # Without a compiler the package installs, and says what is missing when it is wanted. Whoever
+    # asks for an engine gets it or an error.
+    optional="ATLASC_ENGINE" not in os.environ,
 )
 
 setup(ext_modules=[APPROXIMATION, NATIVE], cmdclass={"build_ext": BuildWithCMake})

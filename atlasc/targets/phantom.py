@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atlasc.targets.ckks.engine import KeyedEngine
+from atlasc.targets.ckks.gpu import GpuTarget
 from atlasc.targets.ckks.parameters import CkksParameters
-from atlasc.targets.ckks.project import ProjectTarget
 
 
 @dataclass(frozen=True)
@@ -18,14 +19,21 @@ class PhantomParameters(CkksParameters):
     """Greatest bytes of the CUDA context, Phantom's tables, and the digits of a key switch."""
 
 
-class PhantomTarget(ProjectTarget):
-    """Programs that run as a C++ project; Python chooses their parameters, keys and costs."""
+class PhantomEngine(KeyedEngine):
+    """An engine on real ciphertexts, on a CUDA GPU. Its keys lie in the device's memory."""
+
+    target = "phantom"
+
+
+class PhantomTarget(GpuTarget):
+    """Real ciphertexts on a CUDA GPU."""
 
     libraries = "CUDA and Phantom are"
     name = "phantom"
     summary = "the C++ runtime on Phantom-FHE, on a GPU"
     runtime_engine = "phantom"
     parameters = PhantomParameters
+    keyed = PhantomEngine
 
 
 TARGET = PhantomTarget()

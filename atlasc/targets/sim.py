@@ -25,8 +25,8 @@ from atlasc.program.function import EngineParameters
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library
 from atlasc.targets.base import Progress
+from atlasc.targets.ckks.engine import KeyedEngine, KeyedTarget
 from atlasc.targets.cpu import TARGET as cpu
-from atlasc.targets.cpu.engine import KeyedEngine, KeyedTarget
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import ParameterSet
 
@@ -99,9 +99,6 @@ class SimTarget(KeyedTarget):
     def cost_warning(self, costs: Path | None = None) -> str:
         """The warning of ``cpu``, because the costs are those of ``cpu``."""
         return cpu.cost_warning(costs)
-
-    def check(self) -> None:
-        load_library()
 
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False

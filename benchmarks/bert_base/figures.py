@@ -11,8 +11,8 @@ from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.timing import Timing
 from atlasc.targets import find_target
+from atlasc.targets.ckks.engine import generation_bytes, key_bytes
 from atlasc.targets.costs import fitted_costs
-from atlasc.targets.cpu.engine import generation_bytes, key_bytes
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import require_set
 from benchmarks.bert_base.steps import STEPS, Options

@@ -249,6 +249,7 @@ void define_engine(py::module_& module) {
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
+    module.attr("engines") = py::make_tuple(built_backend().name, sim_backend.name);
     translate_errors(module);
     define_interface(module);
     define_facts(module);

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import key_plan
-from atlasc.runtime.native import load_library
-from atlasc.targets.base import Calibration, Progress
+from atlasc.targets.base import Calibration
+from atlasc.targets.ckks.engine import KeyedTarget
 from atlasc.targets.cost_table import cost_warning
-from atlasc.targets.cpu.engine import CpuEngine, KeyedTarget
+from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__
 
 
@@ -33,14 +30,6 @@ class CpuTarget(KeyedTarget):
 
         self.check()
         return CpuCalibrator()
-
-    def check(self) -> None:
-        load_library()
-
-    def make_engine(
-        self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
-    ) -> CpuEngine:
-        return CpuEngine.fresh(require_set(parameters, CpuParameters), key_plan(program), progress)
 
 
 TARGET = CpuTarget()

@@ -25,7 +25,8 @@ from atlasc.program.record import Recorder
 from atlasc.program.transform_work import TransformKind, TransformTerm, TransformWork
 from atlasc.targets.base import no_progress
 from atlasc.targets.calibration import MANY, Actions, Calibrator, Seconds
-from atlasc.targets.cpu.engine import CpuEngine, key_bytes
+from atlasc.targets.ckks.engine import key_bytes
+from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__

@@ -1,13 +1,14 @@
-"""The target ``cuda``: the C++ runtime's own CKKS engine on a GPU, with its own kernels."""
+"""The target ``cuda``: the project's own CKKS engine on a GPU, with its own kernels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from atlasc.program.transform_work import TransformWork
+from atlasc.targets.ckks.engine import KeyedEngine
+from atlasc.targets.ckks.gpu import GpuTarget
 from atlasc.targets.ckks.limits import MOST_TOGETHER
 from atlasc.targets.ckks.parameters import CkksParameters
-from atlasc.targets.ckks.project import ProjectTarget
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,21 @@ class CudaParameters(CkksParameters):
         return super().transform_bytes(work) + more * self._extended_bytes(work.level)
 
 
-class CudaTarget(ProjectTarget):
-    """Programs that run as a C++ project; Python chooses their parameters, keys and costs."""
+class CudaEngine(KeyedEngine):
+    """An engine on real ciphertexts, on a CUDA GPU. Its keys lie in the device's memory."""
+
+    target = "cuda"
+
+
+class CudaTarget(GpuTarget):
+    """Real ciphertexts on a CUDA GPU."""
 
     libraries = "CUDA is"
     name = "cuda"
     summary = "the project's own CKKS engine, on a CUDA GPU"
     runtime_engine = "cuda"
     parameters = CudaParameters
+    keyed = CudaEngine
 
 
 TARGET = CudaTarget()

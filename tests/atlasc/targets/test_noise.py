@@ -10,7 +10,8 @@ import pytest
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.runtime.native import load_library
 from atlasc.targets.base import no_progress
-from atlasc.targets.cpu.engine import CpuEngine, _facts
+from atlasc.targets.ckks.engine import _facts
+from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.sim import SimEngine
 from atlasc_comparisons.desilo.parameters import noise_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import fault_of
+from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.counting_engine import COST_KINDS
 from atlasc.program.engine import Engine
 from atlasc.program.rotation_plan import RotationPlan
+from atlasc.runtime.native import load_library
 from atlasc.targets import find_target, target_names
 from atlasc.targets.base import no_progress
 from atlasc.targets.costs import costs_of
@@ -110,11 +113,24 @@ def test_hostile_parameters_in_a_text_are_refused(facts: str, why: str) -> None:
     assert why in found
 
 
-def test_phantom_is_not_executed_by_python() -> None:
-    target = find_target("phantom")
-    parameters = target.parameters.choose(3)
-    with pytest.raises(AtlasError, match="runs in the C\\+\\+ project"):
-        target.make_engine(placed(parameters), parameters, no_progress)
+@pytest.mark.parametrize("name", sorted({"cpu", "cuda", "phantom"} - {*load_library().engines}))
+def test_an_engine_that_was_not_installed_is_said_with_the_remedy(
+    name: str, tmp_path: Path
+) -> None:
+    target = find_target(name)
+    parameters, plan = target.parameters.choose(3), KeyPlan({})
+    for call in (
+        target.check,
+        lambda: target.make_engine(placed(parameters), parameters, no_progress),
+        lambda: target.generate_keys(parameters, plan, tmp_path, no_progress),
+        lambda: target.role_engine("server", tmp_path, parameters, plan),
+        lambda: target.server_engine(b"", parameters, plan),
+    ):
+        with pytest.raises(AtlasError, match=f"no engine for {name} here") as caught:
+            call()
+        assert f"ATLASC_ENGINE={name}" in caught.value.remedy
+        assert name == "cpu" or "atlasc emit" in caught.value.remedy
+    assert not any(tmp_path.iterdir())
 
 
 class TestSim(EngineConformance):

@@ -1,0 +1,35 @@
+"""Targets that compute on a GPU."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from atlasc.ir.errors import AtlasError
+from atlasc.targets.base import Calibration
+from atlasc.targets.ckks.engine import KeyedTarget
+
+
+class GpuTarget(KeyedTarget):
+    """Real ciphertexts on a GPU: in this process where atlasc was built for it, and in the C++
+    project of a program.
+
+    Attributes:
+        libraries: names of the libraries that a build needs, with a verb.
+    """
+
+    libraries: ClassVar[str]
+    writes_project = True
+
+    def calibration(self) -> Calibration:
+        raise AtlasError(
+            f"the primitives of {self.name} cannot be measured from Python",
+            why="a program in C++ measures them",
+            remedy="run it, and give its table with --costs (docs/costs.md)",
+        )
+
+    def _remedy(self) -> str:
+        return (
+            f"install it where {self.libraries}, with ATLASC_ENGINE={self.name} "
+            "(docs/backend-phantom.md); or build BUNDLE/project there (atlasc emit --build does "
+            "both), and use its client and server; or simulate the program with --target sim"
+        )
