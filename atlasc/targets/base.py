@@ -41,8 +41,8 @@ class Target:
         summary: one line for the help text.
         encrypted: whether its ciphertexts hide their content.
         runtime_engine: engine of ``runtime_cuda`` that an emitted project links by default.
-        writes_project: whether ``compile`` puts a C++ project into the bundle, because Python
-            cannot execute the program.
+        writes_project: whether ``compile`` puts a C++ project into the bundle, because the target's
+            device is seldom where a program is compiled.
         parameters: class of its parameter sets.
     """
 
@@ -93,6 +93,15 @@ class Target:
 
     def check(self) -> None:
         """Raise AtlasError, with the remedy, unless its programs can be executed here."""
+
+    @property
+    def here(self) -> bool:
+        """Whether its programs can be executed here."""
+        try:
+            self.check()
+        except AtlasError:
+            return False
+        return True
 
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False

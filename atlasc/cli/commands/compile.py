@@ -150,15 +150,18 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project, place = bundle.folder / PROJECT, shlex.quote(str(bundle.folder))
     run = f"atlasc run {place} --input {shlex.quote(str(data))} --index 0"
-    if find_target(bundle.target).runtime_engine == "phantom":
+    target = find_target(bundle.target)
+    if bundle.has_step and not target.here:
+        say(f"text: atlasc generate, where atlasc is installed for {target.name}")
+    if not project.is_dir() or target.here:
+        say(f"next: {run}")
+    elif target.runtime_engine == "phantom":
         place = shlex.quote(str(project))
         say(f"next, where CUDA and Phantom are: see {project / 'README.md'};")
         say(f"  cmake -S {place} -B {place}/build && cmake --build {place}/build")
-    elif project.is_dir():
-        say(f"next: atlasc emit {place} --build --python -o {place}-built")
-        say(f"  {run} --project {place}-built")
     else:
-        say(f"next: {run}")
+        say(f"next, where CUDA is: atlasc emit {place} --build --python -o {place}-built")
+        say(f"  {run} --project {place}-built")
 
 
 def search(
