@@ -7,6 +7,7 @@ alike share the evaluation up to their first difference. Settings that explode l
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -360,7 +361,10 @@ class TorchSimulator(Simulator):
     def _tensor(self, array: np.ndarray) -> Any:
         import torch
 
-        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+        with warnings.catch_warnings():
+            # Weights of a mapped file must not be written. Nothing writes to them here.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
 
 
 def _count(inputs: Uploaded) -> int:
