@@ -11,7 +11,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,8 @@ Approximations = Mapping[str, Approximation]
 """Result name of a nonlinear op -> its approximation."""
 _Key = tuple[int, tuple[int, ...]]
 """Number of a segment, and the numbers of its ops' steps."""
+LOWERED = 32
+"""Number of poly modules that are kept: each is packed for several parameter sets."""
 
 
 class PackingChoice(NamedTuple):
@@ -84,9 +86,17 @@ class LatencyModel:
         self._reference = dict(reference)
         self.packings: list[PackedLatency] = []
         refused: list[AtlasError] = []
+        shapes = copy.copy(module)
+        shapes.symbols = {name: _shape(array) for name, array in module.symbols.items()}
+
+        @lru_cache(LOWERED)
+        def poly(approximations: frozenset[tuple[str, Approximation]]) -> Module:
+            approximated = with_approximations(shapes, dict(approximations))
+            return select_optional(to_poly(approximated)[1])
+
         for features_low in PACKINGS:
             try:
-                self.packings.append(PackedLatency(module, target, reference, features_low))
+                self.packings.append(PackedLatency(module, target, poly, reference, features_low))
             except AtlasError as error:
                 refused.append(error)
         if not self.packings:
@@ -132,12 +142,12 @@ class PackedLatency:
 
     A program is lowered once for each kind of steps of its approximations (for an iterative
     softmax: once for each number of iterations and of renormalisations), with weights that have
-        shapes but no
-    values. All values count as lying in a bootstrap's range.
+    shapes but no values. All values count as lying in a bootstrap's range.
 
     Args:
         module: nn module.
         target: parameters and costs of the target.
+        poly: the folded poly module under approximations, before it is packed.
         reference: approximations of all nonlinear ops, for the first lowering.
         features_low: whether features lie in the low slot bits.
 
@@ -152,14 +162,14 @@ class PackedLatency:
         self,
         module: Module,
         target: LatencyTarget,
+        poly: Callable[[frozenset[tuple[str, Approximation]]], Module],
         reference: Approximations,
         features_low: bool,
     ) -> None:
         self._features_low = features_low
         self._ops = {op.value.name: op for op in nonlinear_ops(module)}
         self._target, self._reference = target, dict(reference)
-        self._module = copy.copy(module)
-        self._module.symbols = {name: _shape(array) for name, array in module.symbols.items()}
+        self._poly, self._choose = poly, cache(target.choose)
         self._places = places_of(module)
         self._outlines: dict[tuple[str, Approximation], tuple[int, Outline]] = {}
         self._steps: dict[tuple[Any, ...], int] = {}
@@ -170,10 +180,10 @@ class PackedLatency:
         self.chain: Callable[[Any], TimedChain] = cache(
             lambda parameters: TimedChain(self, parameters, target)
         )
-        self._first = self._poly(self._reference)
+        self._first = self._poly(frozenset(self._reference.items()))
         levels, self._least_slots = levels_and_slots(self._first, features_low)
         self._without_bootstraps = PackingChoice(
-            target.choose(levels, self._least_slots).slots, False, features_low
+            self._choose(levels, self._least_slots).slots, False, features_low
         )
 
     def seconds(self, approximations: Approximations) -> float:
@@ -191,14 +201,14 @@ class PackedLatency:
 
     def parameters(self, approximations: Approximations) -> Parameters:
         """The parameter set that the target chooses."""
-        return self._target.choose(self.levels(approximations), self._least_slots)
+        return self._choose(self.levels(approximations), self._least_slots)
 
     def parameters_from(self, levels: int) -> list[Parameters]:
         """All sets that the target chooses for programs of `levels` levels or more."""
         found: list[Parameters] = []
         while not found or found[-1].bootstrap_level is None:
             try:
-                parameters = self._target.choose(levels, self._least_slots)
+                parameters = self._choose(levels, self._least_slots)
             except AtlasError:  # a target without bootstraps has a last set
                 break
             if parameters not in found:
@@ -266,7 +276,8 @@ class PackedLatency:
             name: like.get(_alike(op), self._reference[name]) for name, op in self._ops.items()
         }
         chosen |= {name: given[name] for name in names}
-        self._register(packing, self._cut(self._poly(chosen), packing, chosen), chosen)
+        poly = self._poly(frozenset(chosen.items()))
+        self._register(packing, self._cut(poly, packing, chosen), chosen)
 
     def _register(
         self, packing: PackingChoice, found: SegmentedProgram, given: Approximations
@@ -278,9 +289,6 @@ class PackedLatency:
             key = (number, tuple(self._outline(name, given)[0] for name in one.names))
             content = (one.segment.pieces, one.segment.last)
             known.setdefault(key, self._same.setdefault(content, one.segment))
-
-    def _poly(self, approximations: Approximations) -> Module:
-        return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
 
     def _cut(self, poly: Module, packing: PackingChoice, given: Approximations) -> SegmentedProgram:
         sums = {

@@ -136,16 +136,18 @@ def solve_rounded(
         after = np.full((units + 1, width), np.inf)
         choice = np.full((units + 1, width), -1, np.int32)
         useful = prune(stage, [c if c <= units else math.inf for c in counts])
+        sums = improving(reached)
         for first in range(0, len(useful), AT_ONCE):
             some = useful[first : first + AT_ONCE]
             tables = np.concatenate([stage[index].table for index in some], axis=1)
-            through = product(reached, tables).reshape(units + 1, len(some), width)
+            through = product(reached[sums], tables).reshape(len(sums), len(some), width)
             for column, index in enumerate(some):
-                count = counts[index]
-                candidate = through[: units + 1 - count, column]
-                better = candidate < after[count:]
-                after[count:][better] = candidate[better]
-                choice[count:][better] = index
+                longer = sums + counts[index]
+                longer = longer[longer <= units]
+                candidate = through[: len(longer), column]
+                better = candidate < after[longer]
+                after[longer] = np.where(better, candidate, after[longer])
+                choice[longer] = np.where(better, index, choice[longer])
         reached = after
         chosen.append(choice)
 
@@ -161,13 +163,8 @@ def solve_rounded(
         error = math.fsum(stages[n][index].error for n, index in enumerate(options))
         return Solution(seconds, error, tuple(options))
 
-    best, paths = np.inf, []
-    for total in range(units + 1):
-        level = int(reached[total].argmin())
-        if reached[total, level] < best:
-            best = float(reached[total, level])
-            paths.append(track_back(total, level))
-    return paths
+    cheapest = improving(reached.min(axis=1, keepdims=True)).tolist()
+    return [track_back(total, int(reached[total].argmin())) for total in cheapest]
 
 
 def prune(stage: Sequence[Option], errors: Sequence[float] | None = None) -> list[int]:
@@ -191,9 +188,22 @@ def prune(stage: Sequence[Option], errors: Sequence[float] | None = None) -> lis
     return kept
 
 
+def improving(reached: Array) -> NDArray[np.intp]:
+    """The sums of errors that some level reaches at less cost than by any smaller sum.
+
+    A path through another sum is no part of the front: one with a smaller error costs no more.
+    """
+    sums = np.flatnonzero(np.isfinite(reached).any(axis=1))
+    least = np.minimum.accumulate(reached[sums], axis=0)
+    cheaper = (reached[sums[1:]] < least[:-1]).any(axis=1)
+    return np.concatenate([sums[:1], sums[1:][cheaper]])
+
+
 def product(reached: Array, table: Array) -> Array:
     """The (min,+) product of [e, i] and [i, j]: the least sum over i, [e, j]."""
     total = reached[:, :1] + table[:1]
+    through = np.empty_like(total)
     for level in range(1, len(table)):
-        np.minimum(total, reached[:, level : level + 1] + table[level], out=total)
+        np.add(reached[:, level : level + 1], table[level], out=through)
+        np.minimum(total, through, out=total)
     return total

@@ -21,12 +21,16 @@ FIRST = (
     "tests/runtime_cuda/ckks/test_engine.py",
     "tests/runtime_cuda/conformance/test_on_sim.py",
     "tests/passes/lowering/test_transformers.py",
+    "tests/faults",
+    "tests/atlasc/test_examples.py",
+    "tests/benchmarks/search/test_command.py",
     "tests/atlasc/search/strategies/test_hybrid_latency.py",
-    "tests/atlasc/latency/test_latency_model.py",
     "tests/atlasc/cli/search/test_search_state.py",
-    "tests/faults/test_full_disk.py",
+    "tests/atlasc/test_reproducible.py",
+    "tests/atlasc/latency/test_latency_model.py",
 )
-"""The groups that take longest, longest first: else one process would wait for the other."""
+"""The groups that take longest, longest first: else one process would wait for the other. A folder is
+one group, for files that share what takes long to make."""
 _MARK = re.compile(r"pytest\.mark\.(encrypted|bootstrap|large)\b")
 
 

@@ -127,7 +127,8 @@ def costs_of(node: LevelNode, max_level: int) -> NDArray[np.float64]:
 
 def plus(one: Table, other: Table) -> Table:
     """The sum of two tables that broadcast; a sum with an infinite term is INFINITY."""
-    return np.minimum(one + other, INFINITY)
+    total = one + other
+    return np.minimum(total, INFINITY, out=total)
 
 
 def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: int) -> Table:
@@ -149,8 +150,7 @@ def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: i
         shape = [levels if place in places else 1 for place in range(width + 1)]
         slabs.append(table.transpose(np.argsort(places)).reshape(shape))
     if levels ** (width + 1) <= 1 << 20:
-        total = reduce(plus, slabs, np.zeros((levels,) * (width + 1), np.int64))
-        return np.asarray(total.min(axis=0))
+        return np.asarray(reduce(plus, slabs).min(axis=0))
     # One level at a time, to take only the memory of the result.
     best = np.full((levels,) * width, INFINITY, np.int64)
     for level in range(levels):

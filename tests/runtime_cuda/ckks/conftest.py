@@ -22,7 +22,7 @@ def sources_of(device: str) -> list[Path]:
     devices = RUNTIME / "devices"
     if device == "phantom":
         return [devices / "cuda/device.cpp", devices / "phantom/transforms.cu"]
-    return sorted((devices / device).rglob("*.c*"))
+    return sorted(path for path in (devices / device).rglob("*") if path.suffix in (".cpp", ".cu"))
 
 
 def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Build:
@@ -32,21 +32,27 @@ def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Bui
     runtime = cpp.runtime(folder / "runtime", flags)
 
     def engine(device: str) -> list[Path]:
-        """Two files that include all others: each spends most of its time on the same headers."""
-        parts = sorted(RUNTIME.glob("ckks/**/*.c*")) + sources_of(device)
-        parts.append(RUNTIME / "src/backends.cpp")
-        together = [folder / f"{device}.cpp", folder / f"{device}_kernels.cpp"]
-        for target, suffix in zip(together, (".cpp", ".cu"), strict=True):
-            some = [part for part in parts if part.suffix == suffix]
-            target.write_text("".join(f'#include "{part}"\n' for part in some))
-        return together
+        """Three files that include all others: each spends most of its time on the same headers.
+        CUDA's own transforms and those of a library share all but the last."""
+        parts = sorted(RUNTIME.glob("ckks/**/*.c*"))
+        named = [RUNTIME / "ckks/ckks_backend.cpp", RUNTIME / "src/backends.cpp"]
+        shared = [part for part in parts if part not in named]
+        files = {
+            "ckks.cpp": [part for part in shared if part.suffix == ".cpp"],
+            "ckks_kernels.cu": [part for part in shared if part.suffix == ".cu"],
+            f"{device}.cpp": [*named, *sources_of(device)],
+        }
+        name = f'#define ATLASC_DEVICE_NAME "{"cpu" if device == "host" else device}"\n'
+        for file, some in files.items():
+            text = "".join(f'#include "{part}"\n' for part in some)
+            (folder / file).write_text(name + text if named[0] in some else text)
+        return [folder / file for file in files]
 
     def program(name: str, *sources: Path, device: str = "host") -> Path:
         stand_in = [HERE / "stand_in/phantom.cpp"] if device == "phantom" else []
         files = [*sources, *engine(device), *stand_in, runtime]
-        named = f'-DATLASC_DEVICE_NAME="{"cpu" if device == "host" else device}"'
         folders = (RUNTIME / "devices" / ("host" if device == "host" else "cuda"), *FOLDERS)
-        every = (*flags, *more, "-pthread", named, *(f"-I{one}" for one in folders))
+        every = (*flags, *more, "-pthread", *(f"-I{one}" for one in folders))
         return cpp.program(folder / f"{name}-{device}", files, every)
 
     return program

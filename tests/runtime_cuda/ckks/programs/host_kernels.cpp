@@ -143,12 +143,13 @@ void kernels(const Chain& chain, int log_degree) {
             Word* to = &key[(2 * digit + part - 1) * packing.words()];
             pack(packing, some.data(), to);
             expect(is_reduced(chain, packing, to), "packed residues");
+            bool equal = true;
             for (std::size_t at = 0; at < some.size(); ++at) {
                 const std::size_t limb = at / degree;
-                expect(unpacked(to + packing.start(limb), packing.bits(limb), at % degree) ==
-                           some[at],
-                       "a packed residue");
+                equal = equal && unpacked(to + packing.start(limb), packing.bits(limb),
+                                          at % degree) == some[at];
             }
+            expect(equal, "a packed residue");
         }
     }
     const std::size_t extended = (count + size_p) * degree;
@@ -242,7 +243,7 @@ void all() {
         parameters.moduli->special = {50, 50};
         for (int kind = 0; kind < 2; ++kind) {
             transforms(chain_of(parameters), log_degree);
-            if (log_degree < 14) {
+            if (log_degree < 13) {
                 kernels(chain_of(parameters), log_degree);
             }
             parameters.moduli->primes = {60, 60, 50, 58};  // some limbs fast, some not

@@ -36,15 +36,15 @@ atlasc::Vector repeated(const atlasc::Vector& once, std::size_t slots) {
 }
 
 /// Some vectors of a period, each as slots and as what says that it repeats, and one without a period
-/// among them.
-void repeating_plaintexts(const Chain& chain) {
+/// among them. From one period to the next it is 2^log_step times.
+void repeating_plaintexts(const Chain& chain, int log_step) {
     auto memory = std::make_shared<Memory>(0);
     const Ring ring(*memory, chain);
     Encoder encoder(ring);
     constexpr double scale = 0x1p16;  // roundings of whole and short transforms agree
     constexpr std::size_t vectors = 11;
     const std::size_t limbs = chain.q.size();
-    for (std::size_t period = 1; period <= ring.slots(); period *= 2) {
+    for (std::size_t period = ring.slots(); period > 0; period >>= log_step) {
         const std::size_t repeats = ring.slots() / period;
         std::vector<atlasc::Vector> slots;
         std::vector<atlasc::Plaintext> plaintexts;
@@ -153,20 +153,28 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
 
 void all() {
     for (const int log_degree : {11, 12, 13, 14}) {  // odd and even numbers of stages
+        // Long vectors take one more group of stages. They meet every third period: small rings meet
+        // all lengths of the short vectors that periods lead to.
+        const bool small = log_degree < 13;
+        const int log_step = small ? 1 : 3;
         const atlasc::Interface interface = conformance::leveled(log_degree, 2, 2);
         atlasc::Parameters parameters = interface.parameters;
         parameters.moduli->primes = {50, 50, 30, 40};
         parameters.moduli->special = {50, 50};
-        repeating_plaintexts(chain_of(parameters));
-        for (const int log_run : {least_log_run(), log_degree - 1}) {
-            rotated_products(chain_of(parameters), 5, log_run);
-        }
+        const Chain fast = chain_of(parameters);
         parameters.moduli->primes = {60, 60, 50, 58};  // fast on some devices, and not on others
         parameters.moduli->special = {60, 50};
-        repeating_plaintexts(chain_of(parameters));
-        rotated_products(chain_of(parameters), 5, 5);
+        const Chain mixed = chain_of(parameters);
+        repeating_plaintexts(fast, log_step);
+        repeating_plaintexts(mixed, log_step);
+        if (small) {  // products go tile by tile: a larger ring has more tiles
+            for (const int log_run : {least_log_run(), log_degree - 1}) {
+                rotated_products(fast, 5, log_run);
+            }
+            rotated_products(mixed, 5, 5);
+        }
         if (log_degree == 11) {
-            rotated_products(chain_of(parameters), 250, 5);  // more than a block's memory holds
+            rotated_products(mixed, 130, 5);  // more than a block's memory holds twice
         }
     }
 }
