@@ -101,7 +101,7 @@ def violations(
         beyond = np.where(np.isnan(beyond), np.inf, beyond).swapaxes(0, 1).reshape(count, -1)
         values = np.stack([reached.low, reached.high], axis=1).reshape(count, -1)
         lows, highs = (np.broadcast_to(end, (2, width.size)).ravel() for end in (low, high))
-        for row in np.flatnonzero(beyond.max(axis=1) > 0):
+        for row in np.flatnonzero(beyond.max(axis=1) > 0).tolist():
             at = int(beyond[row].argmax())
             name = names[row] if names is not None else f"input {row}"
             figures = map(float, (values[row, at], lows[at], highs[at]))
