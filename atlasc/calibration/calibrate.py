@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,6 @@ import numpy as np
 from atlasc.calibration.certified import require_certified
 from atlasc.calibration.measure import (
     HALVINGS,
-    SHARES,
     Measurement,
     Reached,
     input_count,
@@ -31,11 +30,11 @@ from atlasc.calibration.ranges import (
     EXP_RANGE,
     LEAST_MARGIN,
     WIDEST,
-    Kind,
     Range,
     measured_range,
 )
 from atlasc.calibration.tails import effective_margin
+from atlasc.calibration.violations import Violation, bounded, violations
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, parse_json, read_json
 from atlasc.ir.module import Module, Op
@@ -48,45 +47,6 @@ NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 12.0)
 """Plausible ranges of each family of ops, for a model without data."""
 TAIL = 0.9
 """Quantile in units of which the distance of an extreme is measured; see `standing_out`."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """An input that leaves a calibrated range.
-
-    Attributes:
-        input: name of the input.
-        op, location, kind: the op, its module, and which of its ranges.
-        reached: the value that the input reaches.
-        low, high: the range that the input leaves.
-    """
-
-    __pydantic_config__ = STRICT
-
-    input: str
-    op: str
-    location: str
-    kind: Kind
-    reached: float
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"{self.input} leaves a range of width zero")
-
-    @property
-    def excess(self) -> float:
-        """How far the input goes outside, as a share of the range's width."""
-        beyond = max(self.low - self.reached, self.reached - self.high)
-        return beyond / (self.high - self.low)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.input}: {self.kind} of {self.op} reaches {self.reached:.4g}, outside "
-            f"({self.low:.4g}, {self.high:.4g}) by {self.excess:.1%} of its width, "
-            f"in {self.location or 'the model'}"
-        )
 
 
 OUTLIER_TITLES = ("what stands out", "most, by the median", "before norms", "done", "cost")
@@ -251,13 +211,20 @@ def calibrate(
     ranges = tuple(
         measured_range(one, effective, 2 * len(seen), bounds.get(one.op.value.name)) for one in seen
     )
-    violations: list[Violation] = []
+    found: list[Violation] = []
     if held_back is not None and held:
         for one, known in zip(measured(held_back, count), ranges, strict=True):
             require_finite(one, "held-back inputs")
-            violations += _violations(one, known, names)
-    extremes = standing_out([part for pair in zip(seen, ranges) for part in _quantities(*pair)])
-    return Calibration(ranges, count, effective, held, tuple(violations), {}, extremes)
+            found += violations(one, known, names)
+    extremes = standing_out(
+        [
+            part.reached
+            for pair in zip(seen, ranges, strict=True)
+            for part in bounded(*pair)
+            if part.kind != "argument of a channel"  # of a thousand channels each has extremes
+        ]
+    )
+    return Calibration(ranges, count, effective, held, tuple(found), {}, extremes)
 
 
 def require_coverable(ranges: Sequence[Range]) -> None:
@@ -324,27 +291,6 @@ def standing_out(quantities: Sequence[Reached]) -> tuple[int, ...]:
             distance = float((values[first] - middle) / (tail - middle))
             found[first] = max(found.get(first, 0.0), distance)
     return tuple(sorted(found, key=lambda position: (-found[position], position)))
-
-
-def _quantities(measured: Measurement, known: Range) -> Iterator[Reached]:
-    """The quantities of an op's ranges: its argument, and the scores and sums of a softmax."""
-    yield measured.argument
-    for part in (measured.scores, measured.sums):
-        if part is not None and known.shares is not None:
-            at = slice(None), np.arange(len(known.shares)), np.searchsorted(SHARES, known.shares)
-            yield part._replace(low=part.low[at], high=part.high[at])
-
-
-def _violations(
-    measured: Measurement, known: Range, names: Sequence[str] | None
-) -> Iterator[Violation]:
-    for row, ends in enumerate(zip(measured.argument.low, measured.argument.high, strict=True)):
-        name = names[row] if names is not None else f"input {row}"
-        for reached in map(float, ends):
-            # A value that is not a number leaves every range.
-            if not known.low <= reached <= known.high:
-                where, width = (known.op, known.location, known.kind), (known.low, known.high)
-                yield Violation(name, *where, reached, *width)
 
 
 def outliers_of(facts: Mapping[str, Any]) -> tuple[Outlier, ...]:

@@ -21,7 +21,7 @@ from atlasc.calibration.measure import (
 from atlasc.calibration.tails import FEWEST_FOR_TAIL, tail_bound
 from atlasc.ir.files import STRICT
 
-Kind = Literal["scores", "variance", "mean square", "argument"]
+Kind = Literal["scores", "log sum", "variance", "mean square", "argument", "argument of a channel"]
 
 Basis = Literal["measured", "certified", "published", "nominal"]
 """Basis of a range: inputs of the calibration, algebra that holds for every input, a publication,
@@ -275,7 +275,7 @@ def _with_sums(known: Range, measured: Measurement, margin: float | None, ends: 
             widths = [high - low for low, high in found]
             best = max(range(len(SHARES)), key=lambda share: (-widths[share], share))
             of_scores.append(_apart(*widened(scores, best, False)))
-            log_sums.append(found[best])
+            log_sums.append(_apart(*found[best]))
         share = float(SHARES[best])
         shares.append(share)
         ends_seen = sums.low[:, number, best].min(), sums.high[:, number, best].max()

@@ -341,15 +341,19 @@ def _by_recipe(
         found, varying, exploded_at = simulated_errors(module, arrays, shares, measure)
         error = found.error
     if not np.isfinite(error):
-        short = len(prepared.source.measured) > len(prepared.source.inputs)
+        source = prepared.source
+        loops = source.repetitions
+        short = len(source.measured) > len(source.inputs) + loops
         raise AtlasError(
             f"under the recipe {recipe} values explode on this model's own data"
-            + (", or on prefixes of its texts" if short else ""),
+            + (", or on prefixes of its texts" if short else "")
+            + (", or on repetitions of them" if loops else ""),
             where=exploded_at or "",
             why="the published settings of this recipe do not suit the model's ranges",
             remedy="search for settings (leave --recipe out)"
             + (", or try --recipe is" if recipe != "is" else "")
-            + (", or --no-prefixes if you will give no shorter texts" if short else ""),
+            + (", or --no-prefixes if you will give no shorter texts" if short else "")
+            + (", or --no-repetitions if the model will write none" if loops else ""),
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())

