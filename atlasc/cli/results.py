@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from atlasc.bundle.folder import Bundle
     from atlasc.calibration.calibrate import Calibration, Outlier
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
@@ -46,6 +47,31 @@ def say_of_keys(program: Module, chosen: object) -> None:
             f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
             "machine; --key-memory sets another limit"
         )
+
+
+def say_of_text(bundle: Bundle) -> None:
+    """Say what generating text with a program costs: a step, a prompt, and the keys."""
+    from atlasc.generation.steps import TextBundles, seconds_of
+    from atlasc.passes.lowering.rotation_keys import key_plan
+
+    step, prefill = TextBundles.of(bundle)
+    head, why = (step.manifest.settings[name] for name in ("head", "no_prefill"))
+    say(f"text: of each step the {head} computes the head over the vocabulary (--head)")
+    if prefill is None:
+        say(f"text: each token of a prompt takes a step; there is no prefill: {why}")
+        return
+    least = int(seconds_of(prefill) / seconds_of(step)) + 1
+    say(
+        f"text: a step is predicted to take {seconds_of(step):.3g} s; a prompt of {least} tokens "
+        f"or more takes {seconds_of(prefill):.3g} s, all tokens at once"
+    )
+    sizes = []
+    for program in (step.client.interface, step.program):
+        plan = key_plan(program)
+        parts = step.parameters.plan_memory(plan).items()
+        size = sum(size for name, size in parts if name.endswith("keys"))
+        sizes.append(f"{len(plan.rotations)} rotation keys, all keys {size / 2**30:.1f} GiB")
+    say(f"text: {sizes[0]}; without a prefill (--no-prefill) {sizes[1]}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

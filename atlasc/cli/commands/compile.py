@@ -16,6 +16,7 @@ from atlasc.cli.results import (
     print_summary,
     say_of_keys,
     say_of_ranges,
+    say_of_text,
     warn_of_costs,
 )
 from atlasc.compilation.declared import flag, option
@@ -145,8 +146,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         say(str(Statement(**statement)))
     print_summary(bundle.manifest.costs)
     if bundle.has_step:
-        head = bundle.step.manifest.settings["head"]
-        say(f"text: of each step the {head} computes the head over the vocabulary (--head)")
+        say_of_text(bundle)
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project, place = bundle.folder / PROJECT, shlex.quote(str(bundle.folder))
     run = f"atlasc run {place} --input {shlex.quote(str(data))} --index 0"
