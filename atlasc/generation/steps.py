@@ -40,7 +40,7 @@ class TextBundles(NamedTuple):
             AtlasError: the bundle has no step; a program is not the one that the manifest lists, or
                 the two have different parameters.
         """
-        if POSITION in publics_of(bundle) and not bundle.has_step:
+        if not bundle.has_step and POSITION in publics_of(bundle):
             return cls(bundle)
         found = cls(bundle.step, bundle.prefill if bundle.has_prefill else None)
         if found.prefill is not None and found.prefill.parameters != found.step.parameters:

@@ -18,7 +18,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.files import locked
-from atlasc.generation.client import TextClient
+from atlasc.generation.client import Generated, TextClient
 from atlasc.generation.record import RECORD, REQUEST
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import CACHE, StepServer
@@ -78,6 +78,12 @@ def test_a_program_of_text_is_not_emitted(bundle: Bundle, tmp_path: Path, name: 
     assert "the step and the prefill of a decoder cannot be emitted yet" in said
 
 
+@pytest.fixture(scope="module", params=[None, Sampling(temperature=2.0, top_k=9, seed=4)])
+def drawn(bundle: Bundle, request: pytest.FixtureRequest) -> tuple[Sampling | None, Generated]:
+    """A way to choose tokens, and the text that it gives without an interrupt."""
+    return request.param, generate(bundle, PROMPT, 4, request.param)
+
+
 class Killed(Exception):
     """Stands for the end of a process."""
 
@@ -117,12 +123,11 @@ def killed_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, calls: 
         "before the client writes a token",
     ],
 )
-@pytest.mark.parametrize("sampling", [None, Sampling(temperature=2.0, top_k=9, seed=4)])
 def test_a_killed_session_goes_on_at_the_same_token(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str,
-    calls: int, sampling: Sampling | None,
+    calls: int, drawn: tuple[Sampling | None, Generated],
 ) -> None:  # fmt: skip
-    wanted = generate(bundle, PROMPT, 4, sampling)
+    sampling, wanted = drawn
     with monkeypatch.context() as patched:
         killed_in(patched, owner, name, calls)
         with pytest.raises(Killed):
