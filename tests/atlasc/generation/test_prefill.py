@@ -17,6 +17,7 @@ from atlasc.api.generation import client_of, generate, step_server, text_client
 from atlasc.api.roles import Client, make_keys
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
+from atlasc.cli.results import say_of_text, text_facts
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.generation import programs
 from atlasc.compilation.generation.programs import Decoder, text_programs
@@ -226,6 +227,18 @@ def test_inspect_shows_a_prefill(bundle: Bundle) -> None:
     ]
     assert shown[0]["seconds"] == pytest.approx(seconds_of(bundle.prefill))
     assert shown[0]["rotation_keys"] > shown[1]["rotation_keys"]
+
+
+def test_compile_says_what_a_text_costs(bundle: Bundle, capsys: pytest.CaptureFixture) -> None:
+    facts = text_facts(bundle)
+    assert facts["least_prompt"] in (2, 3)
+    assert facts["rotation_keys"] > facts["step_rotation_keys"]
+    assert facts["key_bytes"] > facts["step_key_bytes"] > 2**30  # of bootstraps
+    say_of_text(facts)
+    seconds = seconds_of(bundle.prefill)
+    assert f"tokens or more takes {seconds:.3g} s, all tokens at once" in capsys.readouterr().out
+    say_of_text(facts | {"least_prompt": None, "no_prefill": "of a reason"})
+    assert "there is no prefill: of a reason" in capsys.readouterr().out
 
 
 def test_an_option_without_effect_is_refused(tmp_path: Path) -> None:
