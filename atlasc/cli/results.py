@@ -59,7 +59,8 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     from atlasc.generation.steps import TextBundles, seconds_of
     from atlasc.passes.lowering.rotation_keys import key_plan
 
-    step, prefill = TextBundles.of(bundle)
+    programs = TextBundles.of(bundle)
+    step, prefill = programs.step, programs.prefill
     head, why = (step.manifest.settings[name] for name in ("head", "no_prefill"))
     facts: dict[str, Any] = {"head": head, "no_prefill": why, "least_prompt": None}
     facts["step_seconds"] = step.manifest.costs.get("seconds")

@@ -154,11 +154,11 @@ class TextClient:
     @property
     def choice(self) -> str:
         """How the prompt of a new text is computed, and why; empty if there is no choice."""
-        prefill, step = self._programs.prefill, self._step
-        if prefill is None or self.record.done:
+        prefill = None if self.record.done else self._programs.prefill
+        if prefill is None:
             return ""
         tokens = counted(self.record.prompt, "token", "tokens")
-        one, other = seconds_of(prefill), self.record.prompt * seconds_of(step)
+        one, other = seconds_of(prefill), self.record.prompt * seconds_of(self._step)
         how = "at once" if self.record.prefill else "by steps"
         return (
             f"the prompt of {tokens} is computed {how}: at once {one:.3g} s are predicted, by "

@@ -9,8 +9,8 @@ import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,31 +21,44 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.generation.token_program import POSITION
 
 
-class TextBundles(NamedTuple):
+@dataclass(frozen=True)
+class TextBundles:
     """The programs of a text.
 
     Attributes:
         step: the step of a token.
-        prefill: the prefill of a prompt; None if every token of a prompt takes a step.
+        whole: the bundle with the step and perhaps a prefill; None if the step was given itself.
     """
 
     step: Bundle
-    prefill: Bundle | None = None
+    whole: Bundle | None = None
 
     @classmethod
     def of(cls, bundle: Bundle) -> TextBundles:
         """The programs of a bundle; of a step that is given itself, the step.
 
         Raises:
-            AtlasError: the bundle has no step; a program is not the one that the manifest lists, or
-                the two have different parameters.
+            AtlasError: the bundle has no step, or it is not the one that the manifest lists.
         """
         if not bundle.has_step and POSITION in publics_of(bundle):
             return cls(bundle)
-        found = cls(bundle.step, bundle.prefill if bundle.has_prefill else None)
-        if found.prefill is not None and found.prefill.parameters != found.step.parameters:
+        return cls(bundle.step, bundle)
+
+    @property
+    def prefill(self) -> Bundle | None:
+        """The prefill of a prompt; None if every token of a prompt takes a step. It is opened when
+        it is needed, because its files are read whole to check them.
+
+        Raises:
+            AtlasError: it is not the one that the manifest lists, or has other parameters than the
+                step.
+        """
+        if self.whole is None or not self.whole.has_prefill:
+            return None
+        found = self.whole.prefill
+        if found.parameters != self.step.parameters:
             raise AtlasError(
-                f"{bundle.folder} is damaged",
+                f"{self.whole.folder} is damaged",
                 why="its step and its prefill have different parameters",
                 remedy="compile the model again",
             )
@@ -53,17 +66,18 @@ class TextBundles(NamedTuple):
 
     def of_message(self, source: Path | bytes) -> Bundle:
         """The program that a query or an answer names; the step if it names neither."""
+        named = self.step.manifest.program
         with suppress(AtlasError, OSError):  # whoever reads it as a message says what is wrong
-            named = facts_of(source).get("program")
-            if self.prefill is not None and self.prefill.manifest.program == named:
-                return self.prefill
-        return self.step
+            named = facts_of(source).get("program", named)
+        if named == self.step.manifest.program:
+            return self.step
+        prefill = self.prefill
+        return self.step if prefill is None or prefill.manifest.program != named else prefill
 
     def prefill_pays(self, tokens: int) -> bool:
         """Whether the prefill is predicted to take less time than a step for each token."""
-        if self.prefill is None:
-            return False
-        return seconds_of(self.prefill) < tokens * seconds_of(self.step)
+        prefill = self.prefill
+        return prefill is not None and seconds_of(prefill) < tokens * seconds_of(self.step)
 
 
 def seconds_of(program: Bundle) -> float:

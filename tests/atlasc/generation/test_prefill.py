@@ -217,7 +217,7 @@ def test_the_prefill_is_the_one_that_the_bundle_lists(bundle: Bundle, tmp_path: 
     whole = replace(bundle)
     vars(whole).update(step=bundle.step, prefill=weaker)
     with pytest.raises(AtlasError, match="its step and its prefill have different parameters"):
-        TextBundles.of(whole)
+        _ = TextBundles.of(whole).prefill
 
 
 def test_inspect_shows_a_prefill(bundle: Bundle) -> None:
