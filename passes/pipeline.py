@@ -42,7 +42,7 @@ from atlasc.passes.lowering.packing.geometry import is_step, least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.program.costs import PrimitiveCosts, critical_path
+from atlasc.program.costs import PrimitiveCosts
 
 PIPELINE: tuple[type[Pass], ...] = (
     Canonicalise,
@@ -251,7 +251,11 @@ def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int
     slots = least_slots(poly)
     # Copies of a row that do more than repeat it take levels, and only more slots bring copies.
     several = max(slots, Pack.slots) if is_step(poly) else slots
-    return critical_path(packed(poly, several, False, features_low)).total, slots
+    module = packed(poly, several, False, features_low)
+    depths, ends = module.depths(), module.outputs
+    # What another program reads leaves at a level of its own.
+    levels = max(depths[end.operands[0]] + end.attributes.get("level", 0) for end in ends)
+    return levels, slots
 
 
 class _Found(NamedTuple):

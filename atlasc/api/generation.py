@@ -1,4 +1,4 @@
-"""``Program.generate``: text after a prompt, token by token on ciphertexts; and the two roles of a
+"""``Program.generate``: text after a prompt on ciphertexts; and the two roles of a
 text (:mod:`atlasc.generation`) from their folders.
 """
 
@@ -6,17 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from atlasc.api.roles import Client, Server, make_keys
 from atlasc.bundle.folder import Bundle
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.files import new_folder
 from atlasc.generation.client import Generated, TextClient, prompt_ids
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import StepServer
-from atlasc.generation.steps import alone, step_of
+from atlasc.generation.steps import TextBundles, alone
 from atlasc.ir.errors import AtlasError
 
 KEYS, CLIENT, SERVER = "keys", "client", "server"
@@ -50,6 +52,13 @@ def sampling_of(
         ) from None
 
 
+def client_of(client: Client, program: Bundle) -> Client:
+    """The same client, with the same keys, of another program of the text."""
+    other = copy(client)
+    other.bundle = program
+    return other
+
+
 @contextmanager
 def text_client(
     bundle: Bundle,
@@ -63,7 +72,8 @@ def text_client(
     """The client of a text, whose folder is locked against other processes.
 
     Args:
-        bundle: a bundle with a step, or the step; the client's part is enough.
+        bundle: a bundle with a step, or the step; the client's part is enough. Of the step alone,
+            each token of the prompt takes a step.
         keys: what ``keygen`` wrote for the step, or its folder ``client``.
         session, prompt, sampling: see :class:`TextClient`.
         target: a target to use instead of the one that the bundle was compiled for.
@@ -71,14 +81,15 @@ def text_client(
     Raises:
         AtlasError: as :class:`TextClient` and :class:`Client`; another process works on it.
     """
-    step = step_of(bundle)
+    programs = TextBundles.of(bundle)
     if prompt is not None:
-        prompt = prompt_ids(step, prompt)  # refuse before keys are loaded
+        prompt = prompt_ids(programs.step, prompt)  # refuse before keys are loaded
     with ExitStack() as stack:
         known = session.exists()
         if known:
             stack.enter_context(alone(session, "session"))
-        client = TextClient(Client(step, keys, target or None), session, prompt, sampling)
+        role = Client(programs.step, keys, target or None)
+        client = TextClient(programs, partial(client_of, role), session, prompt, sampling)
         if not known:
             stack.enter_context(alone(session, "session"))
         yield client
@@ -104,7 +115,8 @@ def step_server(
             with new_folder(cache, private=True):
                 pass
         stack.enter_context(alone(cache, "folder of keys and values"))
-        yield StepServer(Server(step_of(bundle), keys, target or None), cache)
+        programs = TextBundles.of(bundle)
+        yield StepServer(programs, lambda one: Server(one, keys, target or None), cache)
 
 
 def generate(
@@ -116,15 +128,18 @@ def generate(
     session: Path | None = None,
     target: str = "",
     steps: Steps = silent,
+    note: Note = quiet,
 ) -> Generated:
     """Generate as :meth:`atlasc.api.program.Program.generate`, with progress in steps.
+
+    ``note`` is called with how the prompt is computed, if the program has a choice.
 
     Raises:
         AtlasError: as :func:`text_client` and :func:`step_server`; so many tokens do not fit.
     """
     if tokens < 1:
         raise AtlasError(f"{tokens} tokens cannot be generated", remedy="ask for 1 or more")
-    step = bundle.step
+    step = TextBundles.of(bundle).step
     if prompt is not None:
         prompt = prompt_ids(step, prompt)
     with ExitStack() as stack:
@@ -139,10 +154,15 @@ def generate(
         stack.enter_context(alone(session, "session"))
         keys, places = session / KEYS, (session / CLIENT, session / SERVER)
         client = stack.enter_context(
-            text_client(step, keys, places[0], prompt, sampling, target=target)
+            text_client(bundle, keys, places[0], prompt, sampling, target=target)
         )
         needed = client.steps_for(tokens)
-        server = stack.enter_context(step_server(step, keys, places[1], target=target))
+        server = stack.enter_context(step_server(bundle, keys, places[1], target=target))
+        if client.choice:
+            note(client.choice, "")
+        if client.computes_prompt:
+            with steps("computing the prompt", total=100) as shown:
+                client.receive(server.answer(client.request(), shown.report))
         with steps("generating text") as shown:
             while client.record.done < needed and not client.ended:
                 shown.report("", client.done, needed - client.public)

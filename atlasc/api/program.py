@@ -192,7 +192,8 @@ class Program:
         """Continue a text, with both roles in this process. The program must have been compiled
         with ``generate=True``.
 
-        Each token is one step on ciphertexts, also each token of the prompt.
+        Each token is one step on ciphertexts. The prefill computes all tokens of the prompt at
+        once, where that is predicted to take less time than a step for each of them.
 
         Args:
             prompt: a text or token ids, without the public prefix that the program may have been

@@ -29,7 +29,7 @@ from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.lowering.rotation_keys import key_plan
-from atlasc.run.session import decrypt_all, encrypt_all, execute
+from atlasc.run.session import decrypt_all, encrypt_all, execute, require_no_state
 from atlasc.run.timing import Pace, Timing
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets import find_target
@@ -320,12 +320,7 @@ class Server:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted.
         ``progress(op, done, 100)`` is called before each op.
         """
-        if any(op.attributes.get("state") for op in self.bundle.program.inputs):
-            raise AtlasError(
-                f"{self.bundle.folder} is the step of a decoder",
-                why="it computes with the keys and values of earlier tokens",
-                remedy="use atlasc answer, which keeps them",
-            )
+        require_no_state(self.bundle)
         results, timing = self.compute(*query.ciphertexts(self.engine), progress)
         count, name = query.count, query.query
         answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)

@@ -5,7 +5,9 @@ manifest.json            format, model, target, parameters, security, digests of
 manifest.json.minisig    the maker's signature, if there is one (``atlasc sign``)
 report.html, front.*     the chosen settings and their costs
 evaluations.jsonl        all evaluations and trials of a search
-step/                    the bundle of a decoder's step (``compile --generate``)
+step/                    the bundle of a decoder's step (``compile --generate``); the client's part
+                         has the plan of the keys of a text: of the step and the prefill
+prefill/                 the bundle of the prefill of a prompt, if there is one
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer); of a
                          step whose head the client computes also head.air, and of one with a
                          public prefix prefix.json
@@ -53,8 +55,9 @@ from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 
-STEP = "step"
-"""Folder in a bundle for the bundle of a decoder's step."""
+STEP, PREFILL = "step", "prefill"
+"""Folders in a bundle for the bundles that generate text: of a decoder's step, and of the prefill
+before it."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
 PREFIX = "client/prefix.json"
@@ -110,6 +113,11 @@ class Bundle:
         """Whether it was compiled with the step of a decoder."""
         return f"{STEP}/{MANIFEST}" in self.manifest.files
 
+    @property
+    def has_prefill(self) -> bool:
+        """Whether it was compiled with the prefill of a prompt, too."""
+        return f"{PREFILL}/{MANIFEST}" in self.manifest.files
+
     @cached_property
     def step(self) -> Bundle:
         """The step of a decoder, with which text is generated.
@@ -117,21 +125,30 @@ class Bundle:
         Raises:
             AtlasError: the bundle has none, or it is not the one that the manifest lists.
         """
-        listed = self.manifest.files.get(f"{STEP}/{MANIFEST}")
-        if not self.has_step or not (self.folder / STEP).is_dir():
+        return self._inner(STEP, "step that generates text")
+
+    @cached_property
+    def prefill(self) -> Bundle:
+        """The prefill of a prompt, after which steps go on; raises as :attr:`step`."""
+        return self._inner(PREFILL, "prefill of a prompt")
+
+    def _inner(self, name: str, what: str) -> Bundle:
+        """The bundle in a folder of this one."""
+        listed = self.manifest.files.get(f"{name}/{MANIFEST}")
+        if listed is None or not (self.folder / name).is_dir():
             raise AtlasError(
-                f"{self.folder} has no step that generates text",
+                f"{self.folder} has no {what}",
                 remedy="compile a causal decoder with --generate, and give the whole bundle, or "
                 "the role's part of it (atlasc split)",
             )
-        step = load_bundle(self.folder / STEP, self.role)
-        if step.identity != listed:
+        inner = load_bundle(self.folder / name, self.role)
+        if inner.identity != listed:
             raise AtlasError(
-                f"{step.folder} was changed after the bundle was compiled",
+                f"{inner.folder} was changed after the bundle was compiled",
                 why="its manifest is not the one that the bundle lists",
                 remedy="compile the model again, or restore the folder",
             )
-        return step
+        return inner
 
     def _module(self, name: str, arrays: str = "") -> Module:
         _require_part(self.folder, name.partition("/")[0])
@@ -341,13 +358,15 @@ def held_role(folder: Path) -> Role | None:
 
 def copy_part(folder: Path, role: Role, place: Path) -> None:
     """Copy a role's part of a bundle into a new folder: its files, the manifest and the signature,
-    and the same of a step.
+    and the same of a step and of a prefill.
 
     Raises:
         AtlasError: as :func:`load_bundle`; the place exists or cannot be written.
     """
     bundle = load_bundle(folder, role)
-    parts = {Path(): bundle} | ({Path(STEP): bundle.step} if bundle.has_step else {})
+    parts = {Path(): bundle}
+    parts |= {Path(STEP): bundle.step} if bundle.has_step else {}
+    parts |= {Path(PREFILL): bundle.prefill} if bundle.has_prefill else {}
     with new_folder(place) as draft:
         for name, part in parts.items():
             shutil.copytree(part.folder / role, draft / name / role)

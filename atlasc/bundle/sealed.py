@@ -56,6 +56,20 @@ def sealed_facts(head: bytes) -> Mapping[str, str]:
     return {name: str(fact) for name, fact in facts.items()}
 
 
+def facts_of(source: Path | bytes, *, links: bool = True) -> Mapping[str, str]:
+    """The facts of a sealed file, from its path or its bytes. ``links``: whether the path may be a
+    symbolic link.
+
+    Raises:
+        AtlasError: it is no sealed file, or cannot be opened.
+    """
+    if isinstance(source, bytes):
+        return sealed_facts(source)
+    with open_plain(source, 2**63, links=links) as file:
+        head = file.read(LENGTH)
+        return sealed_facts(head + file.read(header_bytes(head) - LENGTH))
+
+
 def require_no_secret(folder: Path) -> None:
     """Refuse a server's folder in which a secret key, or the ledger of one, lies at any depth.
 
@@ -77,9 +91,8 @@ def require_no_secret(folder: Path) -> None:
 
 
 def _kind(path: Path) -> str:
-    with suppress(AtlasError, OSError), open_plain(path, 2**63, links=False) as file:
-        head = file.read(LENGTH)
-        return sealed_facts(head + file.read(header_bytes(head) - LENGTH)).get("kind", "")
+    with suppress(AtlasError, OSError):
+        return facts_of(path, links=False).get("kind", "")
     return ""
 
 

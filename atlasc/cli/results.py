@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from atlasc.bundle.folder import Bundle
     from atlasc.calibration.calibrate import Calibration, Outlier
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
@@ -46,6 +47,53 @@ def say_of_keys(program: Module, chosen: object) -> None:
             f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
             "machine; --key-memory sets another limit"
         )
+
+
+def text_facts(bundle: Bundle) -> dict[str, Any]:
+    """What generating text with a program costs, as JSON values.
+
+    ``rotation_keys`` and ``key_bytes`` are of all keys of a text, ``step_rotation_keys`` and
+    ``step_key_bytes`` of those that a step needs. ``least_prompt`` is the number of tokens from
+    which a prompt is computed at once; None without a prefill, and ``no_prefill`` then says why.
+    """
+    from atlasc.generation.steps import TextBundles, seconds_of
+    from atlasc.passes.lowering.rotation_keys import key_plan
+
+    programs = TextBundles.of(bundle)
+    step, prefill = programs.step, programs.prefill
+    head, why = (step.manifest.settings[name] for name in ("head", "no_prefill"))
+    facts: dict[str, Any] = {"head": head, "no_prefill": why, "least_prompt": None}
+    facts["step_seconds"] = step.manifest.costs.get("seconds")
+    facts["prefill_seconds"] = None
+    if prefill is not None:
+        facts["prefill_seconds"] = seconds_of(prefill)
+        facts["least_prompt"] = int(seconds_of(prefill) / seconds_of(step)) + 1
+    for of, program in (("", step.client.interface), ("step_", step.program)):
+        plan = key_plan(program)
+        parts = step.parameters.plan_memory(plan).items()
+        facts[f"{of}rotation_keys"] = len(plan.rotations)
+        facts[f"{of}key_bytes"] = sum(size for name, size in parts if name.endswith("keys"))
+    return facts
+
+
+def say_of_text(facts: Mapping[str, Any]) -> None:
+    """Say what :func:`text_facts` knows."""
+    say(f"text: of each step the {facts['head']} computes the head over the vocabulary (--head)")
+    if facts["least_prompt"] is None:
+        why = facts["no_prefill"]
+        say(f"text: each token of a prompt takes a step; there is no prefill: {why}")
+        return
+    say(
+        f"text: a step is predicted to take {facts['step_seconds']:.3g} s; a prompt of "
+        f"{facts['least_prompt']} tokens or more takes {facts['prefill_seconds']:.3g} s, all "
+        "tokens at once"
+    )
+    sizes = [
+        f"{facts[f'{of}rotation_keys']} rotation keys, all keys "
+        f"{facts[f'{of}key_bytes'] / 2**30:.1f} GiB"
+        for of in ("", "step_")
+    ]
+    say(f"text: {sizes[0]}; without a prefill (--no-prefill) {sizes[1]}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

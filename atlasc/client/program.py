@@ -15,10 +15,11 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
+from atlasc.passes.lowering.rotation_keys import KEYS, KeyPlan
 from atlasc.runtime.interface import message_interface
 from atlasc.runtime.native import load_library, translated
 
-KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
+KEPT = ("slots", *KEYS)
 """Attributes of the program that the client also needs, because it makes the keys."""
 EMBEDDED_BYTES = 2**28
 """Bytes of embedded inputs that are kept in memory."""
@@ -193,17 +194,30 @@ class ClientProgram:
         return Answers(found, dict(refused), functions=functions_of(last))
 
 
-def client_program(embed: Module, program: Module, head: Module | None = None) -> ClientProgram:
-    """The client's side of a lowered program, which does not see the server's state."""
+def client_program(
+    embed: Module, program: Module, head: Module | None = None, keys: KeyPlan | None = None
+) -> ClientProgram:
+    """The client's side of a lowered program, which does not see the server's state.
+
+    ``keys`` are those that the client makes, if other programs run with them, too.
+    """
     module = interface_of(program)
     module.attributes = {n: program.attributes[n] for n in KEPT if n in program.attributes}
+    module.attributes |= {} if keys is None else keys.attributes()
     return ClientProgram(embed, module, head)
+
+
+def states_of(program: Module) -> set[str]:
+    """Names of the ciphertexts that the server keeps from run to run: the step of a decoder reads
+    and writes them, the prefill before it writes them for the step.
+    """
+    read = {op.attributes["name"] for op in program.inputs if op.attributes.get("state")}
+    return read | {op.attributes["name"] for op in program.outputs if "level" in op.attributes}
 
 
 def interface_of(program: Module) -> Module:
     """The inputs and outputs of a lowered program, without the server's state."""
-    rewriter = Rewriter(program)
-    states = {op.attributes["name"] for op in program.inputs if op.attributes.get("state")}
+    rewriter, states = Rewriter(program), states_of(program)
     for op in program.ops:
         own = op.attributes.get("name") not in states
         if op.name in ("ckks.input", "ckks.public_input") and own:

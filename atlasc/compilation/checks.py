@@ -67,6 +67,12 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             "use --cost latency",
         )
     check_target(options)
+    if not options.prefill and not options.generate:
+        raise AtlasError(
+            "--no-prefill has no effect without --generate",
+            why="it leaves out the prefill of the prompt of a generated text",
+            remedy="add --generate, or leave it out",
+        )
     if options.head is not None:
         choose("--head", options.head, HEADS)
         if not options.generate:

@@ -8,19 +8,15 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import STEP, Bundle, load_bundle, write_bundle
+from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle, write_bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import verdicts
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
-from atlasc.compilation.lowering import (
-    MAGNITUDE_INPUTS,
-    head_side,
-    lower_module,
-    lower_step,
-)
+from atlasc.compilation.generation.programs import Decoder, TextPrograms, head_side, text_programs
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.noise_bound import changes
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, prepare
@@ -35,6 +31,7 @@ from atlasc.ir.module import Module
 from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.generation.public_rows import Prefix
+from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
 from atlasc.report.polynomials import polynomials
@@ -139,12 +136,12 @@ def compile_model(
     )  # fmt: skip
     inputs = prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays
     fastest = "latency" in (options.cost, chosen.settings.get("cost"))
-    lowered, step = lower_module(chosen.module, inputs, options, steps, fastest=fastest), None
+    lowered, of_text = lower_module(chosen.module, inputs, options, steps, fastest=fastest), None
     if options.generate:
-        step = lower_step(
-            chosen.module, lowered.poly, inputs, options, steps,
-            fastest=fastest, head=head, prefix=prefix,
-        )  # fmt: skip
+        decoder = Decoder.of(
+            chosen.module, lowered.poly, inputs, head, prefix, options, steps, fastest=fastest
+        )
+        of_text = text_programs(decoder, options.prefill)
     if prefix is not None:
         chosen.settings["public_tokens"] = prefix.tokens
     measure = measure_of(prepared.source.model, prepared.traced, options.measure)
@@ -156,7 +153,7 @@ def compile_model(
     chosen.settings["statements"] = [one.to_dict() for one in found]
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
-            output, prepared.source, chosen, prepared.calibration, lowered, options, kept, step
+            output, prepared.source, chosen, prepared.calibration, lowered, options, kept, of_text
         )
     return Compiled(bundle, prepared, lowered)
 
@@ -219,12 +216,12 @@ def write_program(
     lowered: Lowered,
     options: TargetOptions,
     texts: Mapping[str, str] | None = None,
-    step: Lowered | None = None,
+    of_text: TextPrograms | None = None,
 ) -> Bundle:
     """Write a bundle with a report into a new folder, which appears whole or not at all.
 
     ``texts`` are further files: name -> content. For ``phantom`` the bundle contains a C++ project.
-    The ``step`` of a decoder is a bundle of its own in it.
+    The programs ``of_text`` are bundles of their own in it.
     """
     parameters = cast(ParameterSet, lowered.parameters)
     module, target = chosen.module, find_target(options.target)
@@ -255,18 +252,30 @@ def write_program(
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
-        if step is not None:
-            (draft / STEP).mkdir()
-            own = cast(ParameterSet, step.parameters)
-            facts_of_step = facts | program_facts(step.program, own, depth_of(module))
-            side = "server" if step.head is None else "client"
-            facts_of_step["settings"] = chosen.settings | {"head": side}
-            _write(draft / STEP, step, source, facts_of_step, source.prefix)
+        if of_text is not None:
+            _write_text(draft, of_text, source, facts, module)
         program = _write(draft, lowered, source, facts)
         if target.writes_project:
             # Users build the project in the bundle, so the manifest has no digests of its files.
             write_project(draft / PROJECT, program, parameters, target.runtime_engine)
     return load_bundle(output)
+
+
+def _write_text(
+    draft: Path, text: TextPrograms, source: Source, facts: dict[str, Any], module: Module
+) -> None:
+    """Write the bundles of the step and of the prefill into the bundle of the window.
+
+    The client's part of the step has the plan of the keys of both, which are made for the step.
+    """
+    side = "server" if text.step.head is None else "client"
+    settings = facts["settings"] | {"head": side, "no_prefill": text.why}
+    for name, one in ((STEP, text.step), (PREFILL, text.prefill)):
+        if one is not None:
+            (draft / name).mkdir()
+            own = program_facts(one.program, cast(ParameterSet, one.parameters), depth_of(module))
+            more = (source.prefix, text.keys) if name == STEP else ()
+            _write(draft / name, one, source, facts | own | {"settings": settings}, *more)
 
 
 def _write(
@@ -275,10 +284,11 @@ def _write(
     source: Source,
     facts: dict[str, Any],
     prefix: PublicPrefix | None = None,
+    keys: KeyPlan | None = None,
 ) -> Module:
     """Fill the folder of a bundle; returns its program."""
     program = with_embedding(lowered.program, lowered.client)
-    client = client_program(lowered.client, program, lowered.head)
+    client = client_program(lowered.client, program, lowered.head, keys)
     write_bundle(draft, client, program, lowered.poly, source.model, facts, prefix)
     return program
 

@@ -18,24 +18,11 @@ from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.generation.cut_head import CutHead, head_of, is_tied
-from atlasc.passes.generation.decode_step import DecodeStep
-from atlasc.passes.generation.public_rows import Prefix, with_public_rows
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pipeline import (
-    PACKINGS,
-    STEPS,
-    AfterEach,
-    Lowered,
-    client_module,
-    lower_nn,
-    lower_poly,
-    to_poly,
-)
+from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
@@ -88,99 +75,14 @@ def lower_module(
                 module, latency.choose, inputs, after_each, costs, not fastest, packings
             )
 
-        lowered = _planned_in_memory(lower, options)
+        lowered = planned_in_memory(lower, options)
         parameters = cast(ParameterSet, lowered.parameters)
         shape = EngineParameters.of(parameters)
         program = with_noise(lowered.program, parameters.noise_model(), shape)
         return replace(lowered, program=program)
 
 
-def head_side(module: Module, asked: str | None, prefix: Prefix | None = None) -> str:
-    """Who computes the head of a decoder: as asked, else the client if it has the matrix anyway.
-
-    Raises:
-        AtlasError: the model is no causal decoder, or has no head for the client as asked.
-    """
-    step = run_passes(module, [_step_after(prefix)])
-    if asked == "client":
-        head_of(step)
-    return asked or ("client" if is_tied(step) else "server")
-
-
-def _step_after(prefix: Prefix | None) -> DecodeStep:
-    """The pass that makes a step of a window: of the tokens after the prefix."""
-    return DecodeStep() if prefix is None else DecodeStep(first=prefix.tokens)
-
-
-def lower_step(
-    module: Module,
-    window: Module,
-    inputs: Mapping[str, np.ndarray] | None,
-    options: TargetOptions | None = None,
-    steps: Steps = silent,
-    *,
-    fastest: bool = False,
-    head: str = "server",
-    prefix: Prefix | None = None,
-) -> Lowered:
-    """Lower the step of a decoder, which generates text token by token.
-
-    No bound on the errors of its answers is known, because these depend on the steps before.
-
-    Args:
-        module: nn module of a window, with approximations.
-        window: the folded poly module that was made of it.
-        inputs, options, steps, fastest: see :func:`lower_module`.
-        head: who computes the head over the vocabulary. For the client the program ends before
-            it, and what folds into the head is folded into its input.
-        prefix: the public prefix, whose keys and values the state begins with.
-
-    Raises:
-        AtlasError: the model is no causal decoder, or has no head for the client; or as
-            :func:`lower_module`.
-    """
-    options = options or TargetOptions()
-    latency = find_target(options.target).latency(options.costs)
-    of_client: Module | None = None
-    step = run_passes(module, [_step_after(prefix)])
-    if head == "client":
-        of_client = head_of(step)
-        with steps("taking the head off"), blas_threads(1):
-            _, window = to_poly(run_passes(module, [CutHead()]), inputs)
-    client, poly = client_module(step), run_passes(window, [_step_after(prefix)])
-    if prefix is not None:
-        with steps("computing keys and values of the public prefix"), blas_threads(1):
-            poly = with_public_rows(poly, client_module(module), window, prefix)
-    with steps("lowering the step of a token", len(STEPS)) as step, blas_threads(1):
-
-        def lower(packings: Sequence[bool]) -> Lowered:
-            after_each, costs = each_pass(step), latency.costs
-            goal = (latency.choose, after_each, costs, not fastest, packings)
-            folded, program, parameters = lower_poly(poly, *goal)
-            return Lowered(client, folded, fit_to_begin(program), parameters, of_client)
-
-        return _planned_in_memory(lower, options)
-
-
-def fit_to_begin(program: Module) -> Module:
-    """A step whose query is at least at the level of every state. From the first query the server
-    makes the states of no token: zero, each at its level.
-    """
-    states = [op for op in program.inputs if op.attributes.get("state")]
-    least = max(op.attributes["level"] for op in states)
-    rewriter = Rewriter(program)
-    for op in program.ops:
-        query = op.name == "ckks.input" and not op.attributes.get("state")
-        level = op.attributes.get("level", least) if query else least
-        if level >= least:
-            rewriter.copy(op)
-            continue
-        higher = rewriter.copy(op, [], {**op.attributes, "level": least})
-        rewriter.values[op.value] = rewriter.add(op, "ckks.drop", [higher], {"level": level})
-    return rewriter.module
-
-
-def _planned_in_memory(
+def planned_in_memory(
     lower: Callable[[Sequence[bool]], Lowered], options: TargetOptions
 ) -> Lowered:
     """The program with its plan of keys, and a note of its target and parameters."""

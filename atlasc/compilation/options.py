@@ -84,10 +84,8 @@ class CalibrationOptions(ModelOptions):
     ranges: str = range_option(
         "measured: ranges of the data, with a margin. certified: ranges that hold for every input, "
         "derived from the weights; few models allow them.",
-        default=RANGES_FROM[0],
-        metavar="|".join(RANGES_FROM),
-        parse=parse_ranges,
-    )
+        default=RANGES_FROM[0], metavar="|".join(RANGES_FROM), parse=parse_ranges,
+    )  # fmt: skip
     margin: float | None = range_option(
         "Margin of the ranges, as a share of their width [default: from the data].", minimum=0
     )
@@ -139,9 +137,8 @@ class AgreementOptions(Options):
     measure: str | None = range_option(
         "How agreement with the model is judged: by the class of an answer, the class of each "
         "token, or the values [default: by the model].",
-        metavar="|".join(MEASURES),
-        parse=parse_measure,
-    )
+        metavar="|".join(MEASURES), parse=parse_measure,
+    )  # fmt: skip
     labelled: Path | None = option(
         "Further inputs, with labels, on which the accuracy of settings is measured.",
         metavar="FILE",
@@ -372,7 +369,11 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
     )
     front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
     point: int | None = option("Take this point of --front, by its number.", minimum=1)
-    generate: bool = switch("Also compile the step of a decoder, for atlasc generate.")
+    generate: bool = switch("Also compile the step and the prefill of a decoder, for generate.")
+    prefill: bool = option(
+        "Also compile the prefill: all tokens of a prompt at once, with more keys than steps need.",
+        "--prefill/--no-prefill", default=True,
+    )  # fmt: skip
     head: str | None = option(
         "Who computes a step's head over the vocabulary [default: client if its matrix is the "
         "embedding's table, else server].", metavar="|".join(HEADS), parse=parse_head,

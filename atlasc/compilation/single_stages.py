@@ -19,14 +19,8 @@ from atlasc.calibration.calibrate import (
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.declared import ALL_MEMORY
-from atlasc.compilation.lowering import (
-    MAGNITUDE_INPUTS,
-    each_pass,
-    head_side,
-    key_model,
-    lower_module,
-    lower_step,
-)
+from atlasc.compilation.generation.programs import Decoder, head_side
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
 from atlasc.compilation.options import BatchOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.stage_options import InspectOptions, LowerOptions
@@ -153,8 +147,8 @@ def inspect_module(
         if options.key_memory is None and options.device_memory is None:
             options = replace(options, key_memory=ALL_MEMORY)
         if options.generate:
-            side = head_side(module, None)
-            lowered = lower_step(module, to_poly(module)[1], None, options, steps, head=side)
+            window, side = to_poly(module)[1], head_side(module, None)
+            lowered = Decoder.of(module, window, None, side, None, options, steps).step()
         else:
             lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters

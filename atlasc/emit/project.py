@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.ledger import noted
-from atlasc.client.program import ClientProgram
+from atlasc.client.program import ClientProgram, states_of
 from atlasc.emit import text
 from atlasc.emit.interface import NUMBERS, interface_facts
 from atlasc.emit.program import program_text
@@ -73,9 +73,9 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
 
 
 def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> None:
-    if any(op.attributes.get("state") for op in program.inputs):
+    if states_of(program):
         raise AtlasError(
-            "the step of a decoder cannot be emitted yet",
+            "the step and the prefill of a decoder cannot be emitted yet",
             why="client and server of a C++ project keep nothing from run to run",
             remedy="use atlasc generate",
         )

@@ -1,5 +1,8 @@
 """The client of a text: what it asks, what it learns, and what it keeps to go on later.
 
+Where the program has a prefill that is predicted to pay, the first query has all tokens of the
+prompt. Each other query has one token.
+
 The folder of a text has::
 
     session.json             ids so far, and how the next one is chosen
@@ -12,27 +15,25 @@ server answers each token once, whatever interrupts the two.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from pydantic import Field
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.files import new_folder, write_private
+from atlasc.generation.record import RECORD, REQUEST, Record
 from atlasc.generation.sampling import Sampling
-from atlasc.generation.steps import name_of, public_at, window_of
-from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import MIB, Schema, Sha256, read_json
+from atlasc.generation.steps import TextBundles, name_of, public_at, seconds_of, window_of
+from atlasc.ir.errors import AtlasError, counted
+from atlasc.ir.files import MIB, read_json
 from atlasc.loading import IDS
+from atlasc.loading.texts.lengths import joined
 from atlasc.loading.texts.public_prefix import ids_after
 from atlasc.runtime.engine import RoleEngine
-
-RECORD, REQUEST = "session.json", "request.safetensors"
-_Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Client(Protocol):
@@ -46,31 +47,6 @@ class Client(Protocol):
 
     def decrypt(self, answer: Message) -> Answers:
         """Decrypt an answer, if it is the only one to its query."""
-
-
-class Record(Schema):
-    """What the client knows of a text.
-
-    Attributes:
-        program: identity of the step's program.
-        keys: identity of the key set.
-        session: name of the session.
-        public: digest of the public prefix; empty if there is none.
-        prompt: number of tokens of the public prefix and of the prompt.
-        ids: tokens of the public prefix, of the prompt and of the text after it.
-        done: number of tokens whose keys and values the server has, and whose answers were read.
-        sampling: how tokens are chosen.
-    """
-
-    format: Literal[2] = 2
-    program: Sha256
-    keys: str
-    session: _Hex
-    public: str = ""
-    prompt: Annotated[int, Field(ge=1)]
-    ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
-    done: Annotated[int, Field(ge=0)] = 0
-    sampling: Sampling
 
 
 class Generated(NamedTuple):
@@ -117,10 +93,11 @@ def prompt_ids(step: Bundle, prompt: str | Sequence[int]) -> list[int]:
 
 
 class TextClient:
-    """Encrypts the tokens of a text one after the other, and chooses those after the prompt.
+    """Encrypts the tokens of a text, and chooses those after the prompt.
 
     Args:
-        client: the role, of the program of a step.
+        programs: the programs of the text.
+        role: gives the role of a program; all have the same keys.
         folder: a new folder, or that of a text.
         prompt: a text or ids after the public prefix; may be left out for a text that goes on.
         sampling: how tokens are chosen; None: greedily, or as the text began.
@@ -128,17 +105,19 @@ class TextClient:
     Raises:
         AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
             folder is of another program, of other keys, of another prefix, prompt or sampling, or
-            damaged.
+            damaged; or it begins with a prefill, and only the step is here.
     """
 
     def __init__(
         self,
-        client: Client,
+        programs: TextBundles,
+        role: Callable[[Bundle], Client],
         folder: Path,
         prompt: str | Sequence[int] | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        self._client, self._step, self._folder = client, client.bundle, folder
+        self._programs, self._step, self._folder = programs, programs.step, folder
+        self._role, self._keys = role, role(programs.step).engine.identity
         self._window = window_of(self._step)
         prefix = self._step.public_prefix
         self._public = [] if prefix is None else list(prefix.ids)
@@ -168,6 +147,25 @@ class TextClient:
         return self.record.done - self.public
 
     @property
+    def computes_prompt(self) -> bool:
+        """Whether the next query has all tokens of the prompt."""
+        return self.record.prefill and not self.record.done
+
+    @property
+    def choice(self) -> str:
+        """How the prompt of a new text is computed, and why; empty if there is no choice."""
+        prefill = None if self.record.done else self._programs.prefill
+        if prefill is None:
+            return ""
+        tokens = counted(self.record.prompt, "token", "tokens")
+        one, other = seconds_of(prefill), self.record.prompt * seconds_of(self._step)
+        how = "at once" if self.record.prefill else "by steps"
+        return (
+            f"the prompt of {tokens} is computed {how}: at once {one:.3g} s are predicted, by "
+            f"steps {other:.3g} s"
+        )
+
+    @property
     def result(self) -> Generated:
         """The text so far."""
         known, end = self.record.ids, self.record.prompt
@@ -194,7 +192,8 @@ class TextClient:
         return needed
 
     def request(self) -> bytes:
-        """The query of the next token: the same bytes until its answer is read.
+        """The next query, of a token or of the whole prompt: the same bytes until its answer is
+        read.
 
         Raises:
             AtlasError: the text has ended, or fills the program; a token is unknown.
@@ -202,15 +201,17 @@ class TextClient:
         if self.ended:
             raise AtlasError("the model has ended the text", remedy="begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
-        place, pending = self.record.done, self._folder / REQUEST
-        name = self._name(place)
+        program, pending = self._program(), self._folder / REQUEST
+        name = self._name(self.record.done)
         if pending.exists():
-            found = Message.read(pending, "query", self._step)
+            found = Message.read(pending, "query", self._programs.of_message(pending))
             if found.query == name:
                 return found.to_bytes()
-        ids = np.zeros((1, self._window), np.int64)
-        ids[0, place] = self.record.ids[place]
-        query = self._client.query({IDS: ids, **public_at(self._step, place)}, name=name)
+        last = self._last
+        known = np.asarray([self.record.ids[: last + 1]])
+        # The padding is the model's own, whose values are within the ranges.
+        padded = joined([known], self._window, [IDS], program.model)
+        query = self._role(program).query(padded | public_at(program, last), name=name)
         made = query.to_bytes()
         write_private(pending, lambda draft: draft.write_bytes(made))
         return made
@@ -223,22 +224,42 @@ class TextClient:
             AtlasError: it answers another query; its numbers cannot be right; as
                 :meth:`atlasc.api.roles.Client.decrypt`.
         """
-        record, message = self.record, Message.read(answer, "answer", self._step)
+        record, program = self.record, self._programs.of_message(answer)
+        message = Message.read(answer, "answer", program)
         place, pending = record.done, self._folder / REQUEST
-        waits = pending.exists() and message.query == self._name(place)
-        if not waits:
-            before = place > len(self._public)
-            read = before and message.query == self._name(place - 1)
+        asked = program is self._program() and message.query == self._name(place)
+        if not (asked and pending.exists()):
+            first = record.prefill and place == record.prompt
+            before = 0 if first else place - 1
+            read = place > len(self._public) and message.query == self._name(before)
             raise AtlasError(
                 "this is not the answer that the session waits for",
                 where=str(self._folder),
                 why="it was read before" if read else f"the next answer is that at token {place}",
                 remedy="ask, and give the answer to this query",
             )
-        last = place + 1 == len(record.ids)
-        ids = [*record.ids, self._choice(message)] if last else record.ids
-        self._save(record.model_copy(update={"ids": ids, "done": place + 1}))
+        done = self._last + 1
+        is_last = done == len(record.ids)
+        ids = [*record.ids, self._choice(message)] if is_last else record.ids
+        self._save(record.model_copy(update={"ids": ids, "done": done}))
         pending.unlink()
+
+    @property
+    def _last(self) -> int:
+        """The last token of the next query."""
+        return self.record.prompt - 1 if self.computes_prompt else self.record.done
+
+    def _program(self) -> Bundle:
+        """The program of the next query."""
+        if not self.computes_prompt:
+            return self._step
+        if self._programs.prefill is None:
+            raise AtlasError(
+                f"{self._folder} is a session that begins with a prefill",
+                why=f"{self._step.folder} is the step alone",
+                remedy="give the whole bundle, or the client's part of it",
+            )
+        return self._programs.prefill
 
     def _name(self, place: int) -> str:
         """The name of the query of a token."""
@@ -246,7 +267,7 @@ class TextClient:
 
     def _choice(self, answer: Message) -> int:
         """The token after all that are known, by the encrypted answer at the last of them."""
-        found, place = self._client.decrypt(answer), len(self.record.ids)
+        found, place = self._role(self._program()).decrypt(answer), len(self.record.ids)
         if found.refused:
             raise AtlasError(
                 f"the answer for token {place} cannot be right",
@@ -260,9 +281,10 @@ class TextClient:
         if prompt is None:
             raise AtlasError("a new session needs a prompt", remedy="give one")
         record = Record(
-            program=self._step.manifest.program, keys=self._client.engine.identity,
+            program=self._step.manifest.program, keys=self._keys,
             session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
-            done=len(self._public), sampling=sampling,
+            prefill=self._programs.prefill_pays(len(prompt)), done=len(self._public),
+            sampling=sampling,
         )  # fmt: skip
         with new_folder(self._folder, private=True) as draft:
             (draft / RECORD).write_text(record.model_dump_json() + "\n", encoding="utf-8")
@@ -274,7 +296,7 @@ class TextClient:
         checks = {
             "another public prefix": record.public == self._digest,
             "another program": record.program == self._step.manifest.program,
-            "other keys": record.keys == self._client.engine.identity,
+            "other keys": record.keys == self._keys,
             "another prompt": prompt in (None, record.ids[: record.prompt]),
             "another way to choose tokens": sampling in (None, record.sampling),
         }
@@ -286,7 +308,8 @@ class TextClient:
                 )
         most, least = len(record.ids), len(self._public)
         begins = record.ids[:least] == self._public and least < record.prompt <= most
-        if not begins or not least <= record.done < most:
+        whole = not (record.prefill and 0 < record.done < record.prompt)
+        if not (begins and whole and least <= record.done < most):
             raise AtlasError(f"{place} is damaged", remedy=remedy)
         return record
 

@@ -1,10 +1,12 @@
-"""The server of a text: it answers steps, and keeps the keys and values of all tokens so far."""
+"""The server of a text: it answers queries of a prompt and of single tokens, and keeps the keys and
+values of all tokens so far.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +16,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.compilation.steps import ProgressCallback
 from atlasc.files import write_private_arrays
-from atlasc.generation.steps import name_of, public_at, public_tokens, window_of
+from atlasc.generation.steps import TextBundles, name_of, public_at, public_tokens, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, read_npz
 from atlasc.ir.ops.rows import Cache
@@ -70,47 +72,49 @@ def first_states(
     return found
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Kept:
-    """What the server keeps of a text.
+    """What the server keeps of a text, beside keys and values.
 
     Attributes:
         tokens: tokens whose keys and values are kept, those of the public prefix included.
         session: name of the first query; empty before it.
         request: SHA-256 of the last query.
         answer: the answer to it.
-        states: name of keys or values -> ciphertexts.
     """
 
     tokens: int
     session: str = ""
     request: str = ""
     answer: bytes = b""
-    states: dict[str, list[Any]] = field(default_factory=dict)
 
 
 class StepServer:
-    """Answers the steps of one text, and holds no secret key.
+    """Answers the queries of one text, and holds no secret key.
 
-    The folder has one file, which is replaced as a whole after each step: the encrypted keys and
+    The folder has one file, which is replaced as a whole after each answer: the encrypted keys and
     values, the last answer, and which session and program they are of. A query that is sent again
     gets the same answer, and nothing is appended twice.
 
     Args:
-        server: the role, of the program of a step.
+        programs: the programs of the text.
+        open_role: opens the role of a program when the first query for it comes. Only one is open
+            at a time, because a prefill has many keys and a step has few.
         folder: an empty folder, or that of a text. The caller locks it.
 
     Raises:
-        AtlasError: the file is damaged, or of another program or other keys; or the program
-            generates no text.
+        AtlasError: the file is damaged, or of another program; or the program generates no text.
     """
 
-    def __init__(self, server: Server, folder: Path) -> None:
-        self._server, self._step, self._engine = server, server.bundle, server.engine
+    def __init__(
+        self, programs: TextBundles, open_role: Callable[[Bundle], Server], folder: Path
+    ) -> None:
+        self._programs, self._step, self._open_role = programs, programs.step, open_role
+        self._role: Server | None = None
         self._place = folder / CACHE
         self._capacity = window_of(self._step)
         inputs = self._step.program.inputs
-        self._states = {
+        self._kinds = {
             op.attributes["name"]: op.value.ciphertext
             for op in inputs
             if op.attributes.get("state")
@@ -121,6 +125,10 @@ class StepServer:
             if "prefix" in op.attributes
         }
         self._first = public_tokens(self._step)
+        self._states: dict[str, list[Any]] = {}
+        """Keys and values, as ciphertexts of the open role; empty if they are in the file alone."""
+        self._held: dict[str, np.ndarray] = {}
+        """The arrays of the file, until they are ciphertexts."""
         self._kept = self._read() if self._place.exists() else _Kept(self._first)
 
     @property
@@ -129,7 +137,7 @@ class StepServer:
         return self._kept.tokens
 
     def answer(self, request: bytes | Path, progress: ProgressCallback | None = None) -> bytes:
-        """The encrypted answer to the query of a token, which the client made.
+        """The encrypted answer to the query of a token, or of a prompt, which the client made.
 
         Args:
             request: the query.
@@ -137,43 +145,70 @@ class StepServer:
 
         Raises:
             AtlasError: the query of another program, of other keys or of another session; out of
-                order; the keys and values are full; damaged bytes.
+                order; the keys and values are full, or of other keys; damaged bytes.
         """
-        query = Message.read(request, "query", self._step)
+        program = self._programs.of_message(request)
+        query = Message.read(request, "query", program)
         digest = hashlib.sha256(query.to_bytes()).hexdigest()
         if digest == self._kept.request:
             return self._kept.answer
-        values, public = query.ciphertexts(self._engine)
-        self._check(query, public)
-        (row, *_) = next(iter(values.values()))
-        states = self._kept.states
-        if not states:
-            states = first_states(self._engine, self._states, row, self._public)
-        given = {**values, **states}
-        results, _ = self._server.compute(given, public, progress)
-        states = {name: results.pop(name) for name in self._states}
-        made = (self._step, self._engine, results, query.count)
+        role = self._role_of(program)
+        values, public = query.ciphertexts(role.engine)
+        tokens = self._tokens_after(program, query, public)
+        if program is self._step:
+            (row, *_) = next(iter(values.values()))
+            values |= self._states_of(role.engine, row)
+        results, _ = role.compute(values, public, progress)
+        states = {name: results.pop(name) for name in self._kinds}
+        made = (program, role.engine, results, query.count)
         answer = Message.of("answer", *made, query=query.query).to_bytes()
         session = self._kept.session or query.query
-        self._keep(_Kept(self.tokens + 1, session, digest, answer, states))
+        self._keep(_Kept(tokens, session, digest, answer), states)
         return answer
 
-    def _check(self, query: Message, public: dict[str, np.ndarray]) -> None:
-        """Refuse a query that is not of the next token of this session."""
+    def _role_of(self, program: Bundle) -> Server:
+        """The role of a program, which is opened in the place of another."""
+        if self._role is None or self._role.bundle is not program:
+            self._role, self._states = None, {}  # its keys leave the memory first
+            self._role = self._open_role(program)
+        return self._role
+
+    def _states_of(self, engine: RoleEngine[Any], row: Any) -> dict[str, list[Any]]:
+        """Keys and values of the tokens so far."""
+        if not self._place.exists():
+            return first_states(engine, self._kinds, row, self._public)
+        if not self._states:
+            self._states = self._read_states(engine)
+        return self._states
+
+    def _tokens_after(
+        self, program: Bundle, query: Message, public: Mapping[str, np.ndarray]
+    ) -> int:
+        """The tokens after a query. Refuses one that is not of the next token of this session, or
+        of the prompt that begins it.
+        """
         tokens, session = self._kept.tokens, self._kept.session
+        of_prompt = program is not self._step
         place = int(np.argmax(public[POSITION]))
-        wanted = public_at(self._step, place)
+        wanted = public_at(program, place)
         if any(not np.array_equal(public[name], array) for name, array in wanted.items()):
             raise AtlasError(
                 "the query is not of one token after others",
                 why="its position and its mask do not belong together",
                 remedy="make it with atlasc ask",
             )
-        if session and query.query != name_of(session, place - self._first):
+        if session and query.query != name_of(session, 0 if of_prompt else place - self._first):
             raise AtlasError(
                 "the query is of another session than the keys and values",
                 where=str(self._place.parent),
                 remedy="give the folder of its session; a new session has a new folder",
+            )
+        if of_prompt and tokens:
+            raise AtlasError(
+                f"the query is of a prompt, but the keys and values are those of {tokens} tokens",
+                where=str(self._place.parent),
+                why="a prompt begins a session, and this is not the query that was answered",
+                remedy="send the queries of a session in their order, each as the client made it",
             )
         if tokens == self._capacity:
             raise AtlasError(
@@ -182,7 +217,7 @@ class StepServer:
                 why=f"the program was compiled for {self._capacity}",
                 remedy="begin a new session, or compile with a larger --sequence-length",
             )
-        if place != tokens:
+        if place != tokens and not of_prompt:
             again = ", and it is not the query that was answered" if place < tokens else ""
             raise AtlasError(
                 f"the query is of token {place}, but the next one is {tokens}",
@@ -190,11 +225,13 @@ class StepServer:
                 why=f"the keys and values are those of {tokens} tokens{again}",
                 remedy="send the queries of a session in their order, each as the client made it",
             )
+        return place + 1
 
-    def _keep(self, kept: _Kept) -> None:
+    def _keep(self, kept: _Kept, states: dict[str, list[Any]]) -> None:
+        assert self._role is not None, "the states are ciphertexts of an open role"
         arrays = {
-            f"{name}/{number}": np.frombuffer(self._engine.serialize(one), np.uint8)
-            for name, many in kept.states.items()
+            f"{name}/{number}": np.frombuffer(self._role.engine.serialize(one), np.uint8)
+            for name, many in states.items()
             for number, one in enumerate(many)
         }
         texts = (self._step.manifest.program, kept.session, kept.request)
@@ -203,32 +240,46 @@ class StepServer:
         arrays["answer"] = np.frombuffer(kept.answer, np.uint8)
         arrays["tokens"] = np.asarray(kept.tokens)
         write_private_arrays(self._place, arrays)
-        self._kept = kept
+        self._kept, self._states, self._held = kept, states, {}
 
-    def _read(self) -> _Kept:
+    def _file(self) -> dict[str, np.ndarray]:
+        """The arrays of the file, which have the right names."""
         held = read_npz(self._place, LARGEST, what="the keys and values")
-        texts = [held.pop(name, np.zeros(0, np.uint8)).tobytes() for name in _TEXTS]
-        program, session, request = (text.decode("ascii", "replace") for text in texts)
+        program = held.get("program", np.zeros(0, np.uint8)).tobytes().decode("ascii", "replace")
         if program != self._step.manifest.program:
             raise AtlasError(
                 f"{self._place} has the keys and values of another program",
                 remedy="give the folder of this program, or begin a new session",
             )
-        tokens, answer = held.pop("tokens", None), held.pop("answer", None)
-        wanted = {
+        if held.keys() != {*_TEXTS, "answer", "tokens", *self._members()}:
+            raise self._damaged()
+        return held
+
+    def _members(self) -> dict[str, tuple[str, int]]:
+        """Member of the file with a ciphertext -> its name and number."""
+        return {
             f"{name}/{number}": (name, number)
-            for name, kept in self._states.items()
-            for number in range(kept.ciphertexts)
+            for name, kind in self._kinds.items()
+            for number in range(kind.ciphertexts)
         }
-        if tokens is None or tokens.shape != () or answer is None or held.keys() != wanted.keys():
-            raise AtlasError(f"{self._place} is damaged", remedy="begin a new session")
-        if not self._first < tokens <= self._capacity:
-            raise AtlasError(f"{self._place} is damaged", remedy="begin a new session")
-        states: dict[str, list[Any]] = {name: [] for name in self._states}
-        for key, (name, _) in wanted.items():
-            one = self._engine.deserialize(held[key].tobytes())
-            level = self._states[name].level
-            if self._engine.level(one) != level:
-                raise AtlasError(f"{self._place} is damaged", why=f"{key} is not at level {level}")
+
+    def _read(self) -> _Kept:
+        held = self._held = self._file()
+        session, request = (held[name].tobytes().decode("ascii", "replace") for name in _TEXTS[1:])
+        tokens = held["tokens"]
+        if tokens.shape != () or not self._first < tokens <= self._capacity:
+            raise self._damaged()
+        return _Kept(int(tokens), session, request, held["answer"].tobytes())
+
+    def _read_states(self, engine: RoleEngine[Any]) -> dict[str, list[Any]]:
+        held, states = self._held or self._file(), {name: list[Any]() for name in self._kinds}
+        self._held = {}
+        for key, (name, _) in self._members().items():
+            one, level = engine.deserialize(held[key].tobytes()), self._kinds[name].level
+            if engine.level(one) != level:
+                raise self._damaged(f"{key} is not at level {level}")
             states[name].append(one)
-        return _Kept(int(tokens), session, request, answer.tobytes(), states)
+        return states
+
+    def _damaged(self, why: str = "") -> AtlasError:
+        return AtlasError(f"{self._place} is damaged", why=why, remedy="begin a new session")

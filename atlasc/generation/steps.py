@@ -1,29 +1,89 @@
-"""What client and server of a text agree on: the names of its steps, and their public inputs."""
+"""What client and server of a text agree on: its programs, the names of its queries, and their
+public inputs.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.sealed import facts_of
 from atlasc.files import locked
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.generation.token_program import POSITION
 
 
-def step_of(bundle: Bundle) -> Bundle:
-    """The step of a bundle, which may be given itself.
+@dataclass(frozen=True)
+class TextBundles:
+    """The programs of a text.
 
-    Raises:
-        AtlasError: the bundle has no step; it is not the one that the manifest lists.
+    Attributes:
+        step: the step of a token.
+        whole: the bundle with the step and perhaps a prefill; None if the step was given itself.
     """
-    alone = POSITION in publics_of(bundle)
-    return bundle if alone and not bundle.has_step else bundle.step
+
+    step: Bundle
+    whole: Bundle | None = None
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> TextBundles:
+        """The programs of a bundle; of a step that is given itself, the step.
+
+        Raises:
+            AtlasError: the bundle has no step, or it is not the one that the manifest lists.
+        """
+        if not bundle.has_step and POSITION in publics_of(bundle):
+            return cls(bundle)
+        return cls(bundle.step, bundle)
+
+    @property
+    def prefill(self) -> Bundle | None:
+        """The prefill of a prompt; None if every token of a prompt takes a step. It is opened when
+        it is needed, because its files are read whole to check them.
+
+        Raises:
+            AtlasError: it is not the one that the manifest lists, or has other parameters than the
+                step.
+        """
+        if self.whole is None or not self.whole.has_prefill:
+            return None
+        found = self.whole.prefill
+        if found.parameters != self.step.parameters:
+            raise AtlasError(
+                f"{self.whole.folder} is damaged",
+                why="its step and its prefill have different parameters",
+                remedy="compile the model again",
+            )
+        return found
+
+    def of_message(self, source: Path | bytes) -> Bundle:
+        """The program that a query or an answer names; the step if it names neither."""
+        named = self.step.manifest.program
+        with suppress(AtlasError, OSError):  # whoever reads it as a message says what is wrong
+            named = facts_of(source).get("program", named)
+        if named == self.step.manifest.program:
+            return self.step
+        prefill = self.prefill
+        return self.step if prefill is None or prefill.manifest.program != named else prefill
+
+    def prefill_pays(self, tokens: int) -> bool:
+        """Whether the prefill is predicted to take less time than a step for each token."""
+        prefill = self.prefill
+        return prefill is not None and seconds_of(prefill) < tokens * seconds_of(self.step)
+
+
+def seconds_of(program: Bundle) -> float:
+    """The predicted seconds of a program; infinity if they are not known."""
+    seconds = program.manifest.costs.get("seconds")
+    return float(seconds) if isinstance(seconds, (int, float)) else math.inf
 
 
 def publics_of(bundle: Bundle) -> dict[str, list[int]]:
@@ -32,27 +92,29 @@ def publics_of(bundle: Bundle) -> dict[str, list[int]]:
     return {op.attributes["name"]: op.attributes["shape"] for op in ops}
 
 
-def window_of(step: Bundle) -> int:
-    """The tokens that a step was compiled for.
+def window_of(program: Bundle) -> int:
+    """The tokens that a step or a prefill was compiled for.
 
     Raises:
         AtlasError: it does not compute one answer for one token after others.
     """
-    publics = publics_of(step)
-    outputs = [op.attributes["name"] for op in step.interface.outputs]
+    publics = publics_of(program)
+    outputs = [op.attributes["name"] for op in program.interface.outputs]
     if len(publics) != 2 or POSITION not in publics or len(outputs) != 1:
         raise AtlasError(
-            f"{step.folder} cannot generate text",
+            f"{program.folder} cannot generate text",
             why=f"its public inputs are {', '.join(publics)}, its outputs {', '.join(outputs)}",
             remedy="compile a model of input_ids and attention_mask, with logits alone",
         )
     return publics[POSITION][1]
 
 
-def public_at(step: Bundle, place: int) -> dict[str, np.ndarray]:
-    """The public inputs of the step of a token: its position, and the mask of those up to it."""
-    places = np.arange(window_of(step))[None]
-    (mask,) = set(publics_of(step)) - {POSITION}
+def public_at(program: Bundle, place: int) -> dict[str, np.ndarray]:
+    """The public inputs of the step of a token, and of the prefill of a prompt that ends with this
+    token: its position, and the mask of the tokens up to it.
+    """
+    places = np.arange(window_of(program))[None]
+    (mask,) = set(publics_of(program)) - {POSITION}
     return {
         POSITION: (places == place).astype(np.int64),
         mask: (places <= place).astype(np.int64),
@@ -72,7 +134,7 @@ def public_tokens(step: Bundle) -> int:
 
 
 def name_of(session: str, number: int) -> str:
-    """The name of a query of a session, which are numbered from 0.
+    """The name of a query of a session, which is numbered by the tokens before it.
 
     The first one is named after the session, 32 random hexadecimal digits, and so the server learns
     the session. Names of later ones follow from it, so that the server knows whether a query is of

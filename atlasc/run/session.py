@@ -13,7 +13,7 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Answers, functions_of
-from atlasc.client.program import TOGETHER, ClientProgram, Packed, batches, rows_of
+from atlasc.client.program import TOGETHER, ClientProgram, Packed, batches, rows_of, states_of
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -143,6 +143,20 @@ class RunResult(Answers):
             return [np.array([np.nan])]
         pairs = ((values, others[name]) for name, values in self.outputs.items())
         return [np.abs(values[answered] - expected[answered]) for values, expected in pairs]
+
+
+def require_no_state(bundle: Bundle) -> None:
+    """Refuse a program whose server keeps ciphertexts from run to run.
+
+    Raises:
+        AtlasError: it is the step or the prefill of a decoder.
+    """
+    if states_of(bundle.program):
+        raise AtlasError(
+            f"{bundle.folder} is the step or the prefill of a decoder",
+            why="the keys and values of its tokens stay with the server",
+            remedy="use atlasc generate, or atlasc answer with the roles apart: these keep them",
+        )
 
 
 def run(

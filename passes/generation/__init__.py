@@ -1,1 +1,1 @@
-"""The step of a decoder that generates text token by token."""
+"""The programs of a decoder that generates text: the step of a token, and the prefill before it."""

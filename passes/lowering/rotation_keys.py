@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import KEY_PLAN, MAGNITUDES, NOISE_GAINS
@@ -18,6 +19,8 @@ from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 from atlasc.program.costs import program_costs
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 
+KEYS = ("rotations", "relinearization_level", "conjugation_level")
+"""Attributes of a module that a :class:`KeyPlan` is read from."""
 MEMORY = "key_memory"
 """Attribute of a module with a plan under a budget: the budget in bytes."""
 
@@ -102,12 +105,50 @@ class KeyPlan:
     relinearization_level: int | None = None
     conjugation_level: int | None = None
 
+    def union(self, other: KeyPlan) -> KeyPlan:
+        """The keys of both plans, each at the greater level."""
+        rotations = dict(self.rotations)
+        for amount, level in other.rotations.items():
+            rotations[amount] = max(level, rotations.get(amount, level))
+        return KeyPlan(
+            rotations,
+            _greater(self.relinearization_level, other.relinearization_level),
+            _greater(self.conjugation_level, other.conjugation_level),
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of a module that :func:`key_plan` reads."""
+        levels = self.relinearization_level, self.conjugation_level
+        numbers = (-1 if level is None else level for level in levels)
+        rotations = [[amount, level] for amount, level in sorted(self.rotations.items())]
+        return dict(zip(KEYS, (rotations, *numbers), strict=True))
+
+
+def _greater(one: int | None, other: int | None) -> int | None:
+    """The greater of two levels; None if neither is known."""
+    return max((level for level in (one, other) if level is not None), default=None)
+
 
 def key_plan(program: Module) -> KeyPlan:
     """The keys of a program that has a rotation plan."""
-    levels = (program.attributes[name] for name in ("relinearization_level", "conjugation_level"))
-    relinearization, conjugation = (None if level < 0 else level for level in levels)
-    return KeyPlan(dict(program.attributes["rotations"]), relinearization, conjugation)
+    rotations, *levels = (program.attributes[name] for name in KEYS)
+    return KeyPlan(dict(rotations), *(None if level < 0 else level for level in levels))
+
+
+def with_key_levels(program: Module, keys: KeyPlan) -> Module:
+    """A program that names each of its keys at the level at which a key set has it.
+
+    Args:
+        program: a program with a plan.
+        keys: has all keys of the plan, at its levels or higher ones.
+    """
+    own = key_plan(program)
+    plan = KeyPlan(
+        {amount: keys.rotations[amount] for amount in own.rotations},
+        None if own.relinearization_level is None else keys.relinearization_level,
+        None if own.conjugation_level is None else keys.conjugation_level,
+    )
+    return replace(program, attributes=program.attributes | plan.attributes())
 
 
 def rotation_reach(program: Module, max_level: int) -> dict[int, int]:

@@ -16,6 +16,8 @@ from atlasc.cli.results import (
     print_summary,
     say_of_keys,
     say_of_ranges,
+    say_of_text,
+    text_facts,
     warn_of_costs,
 )
 from atlasc.compilation.declared import flag, option
@@ -62,7 +64,8 @@ def compile(
         held_back = {"inputs": calibration.held_back, "leaving": calibration.leaving}
         facts = bundle.manifest.model_dump(include=shown)
         place = {"bundle": str(bundle.folder), "identity": bundle.identity}
-        print_json({**place, **facts, "held_back": held_back})
+        text = {"text": text_facts(bundle)} if bundle.has_step else {}
+        print_json({**place, **facts, "held_back": held_back, **text})
         return
     _show_program(bundle, calibration, data)
     say_of_keys(lowered.program, options.key_memory or options.device_memory)
@@ -145,8 +148,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         say(str(Statement(**statement)))
     print_summary(bundle.manifest.costs)
     if bundle.has_step:
-        head = bundle.step.manifest.settings["head"]
-        say(f"text: of each step the {head} computes the head over the vocabulary (--head)")
+        say_of_text(text_facts(bundle))
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project, place = bundle.folder / PROJECT, shlex.quote(str(bundle.folder))
     run = f"atlasc run {place} --input {shlex.quote(str(data))} --index 0"

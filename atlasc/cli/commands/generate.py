@@ -1,14 +1,15 @@
-"""``atlasc generate``: text after a prompt, token by token on ciphertexts."""
+"""``atlasc generate``: text after a prompt on ciphertexts."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json, print_product
+from atlasc.cli.output import print_json, print_product, show
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder
 from atlasc.compilation.declared import option
 
@@ -38,7 +39,8 @@ def generate(
 ) -> None:
     """Continue a text with a decoder that was compiled with --generate.
 
-    Each token is one step on ciphertexts, also each token of the prompt. The keys and values of
+    Each token is one step on ciphertexts. The prefill computes all tokens of the prompt at once,
+    where that is predicted to take less time than a step for each of them. The keys and values of
     earlier tokens stay encrypted. The command is client and server in one process. With --session,
     the same command goes on after an interrupt, at the same token. The folder then holds the secret
     key and the text in the clear. If the program was compiled with --public-prefix, the prompt is
@@ -51,6 +53,7 @@ def generate(
     result = generated(
         load_bundle(bundle), prompt or None, tokens, sampling_of(temperature, top_k, seed),
         session=session, target=target, steps=progress,
+        note=partial(show, "note"),
     )  # fmt: skip
     if as_json:
         print_json(result._asdict())

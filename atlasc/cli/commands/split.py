@@ -17,7 +17,8 @@ def split(
 
     The folder client has everything to encrypt inputs and read answers, and no weights of the
     server. The folder server has everything to execute the program. Each command accepts its role's
-    folder in place of the bundle. If a text can be generated, each folder has its part of the step.
+    folder in place of the bundle. If a text can be generated, each folder has its part of the step
+    and of the prefill.
     """
     from atlasc.bundle.folder import copy_part, load_bundle
     from atlasc.bundle.manifest import ROLES

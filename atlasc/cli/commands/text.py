@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from atlasc.api.progress import progress
 from atlasc.cli.commands.generate import SEED, TEMPERATURE, TOP_K, Prompt
 from atlasc.cli.commands.roles import CLIENT_KEYS, SERVER_KEYS
-from atlasc.cli.output import print_json, print_product, say, warn
+from atlasc.cli.output import print_json, print_product, say, show, warn
 from atlasc.cli.parameters import FILE, JSON, TARGET, BundleFolder, required
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ def ask(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Encrypt the next token of a text into a query for the server.
+    """Encrypt the next token of a text into a query for the server, or the whole prompt.
 
     The bundle is one with a step, or the client's part of it; the keys are those that keygen made
     for its folder step. A prompt begins a session; it is the text after the public prefix, if the
-    program was compiled with one. Until the answer is read, the command writes
-    the same query again. The folder of the session holds the text in the clear.
+    program was compiled with one. The first query has all tokens of the prompt, where the prefill
+    is predicted to take less time than a step for each of them. Until the answer is read, the
+    command writes the same query again. The folder of the session holds the text in the clear.
     """
     from atlasc.api.generation import sampling_of, text_client
     from atlasc.api.roles import check_target, note_simulation
@@ -46,14 +47,19 @@ def ask(
     loaded = load_bundle(bundle, "client")
     note_simulation(check_target(loaded, target), warn)
     with text_client(loaded, keys, session, prompt or None, sampling, target=target) as client:
+        if client.choice:
+            show("note", client.choice)
         with progress("encrypting"):
             made = client.request()
         new_private_file(query, made)
-        place, known = client.done, len(client.record.ids) - client.public
+        first, whole = client.done, client.computes_prompt
+        known = len(client.record.ids) - client.public
     if as_json:
-        print_json({"query": str(query), "token": place, "known": known})
+        print_json({"query": str(query), "token": first, "whole_prompt": whole, "known": known})
+    elif whole:
+        say(f"{query}: all {known} tokens of the prompt")
     else:
-        say(f"{query}: token {place + 1} of {known} that are known")
+        say(f"{query}: token {first + 1} of {known} that are known")
 
 
 def answer(
@@ -65,7 +71,7 @@ def answer(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Compute the step of a token on encrypted keys and values.
+    """Compute the step of a token on encrypted keys and values, or the prefill of a prompt.
 
     No secret key is needed, and of the bundle the server's part. Keys and values stay in the folder
     of --cache, encrypted. A query that is sent again gets the same answer.
@@ -76,7 +82,7 @@ def answer(
 
     require_new(answer)
     with step_server(load_bundle(bundle, "server"), keys, cache, target=target) as server:
-        with progress("computing a step", total=100) as step:
+        with progress("computing on ciphertexts", total=100) as step:
             found = server.answer(query, step.report)
         tokens = server.tokens
     write_with(answer, lambda draft: draft.write_bytes(found))

@@ -1,4 +1,4 @@
-"""A small decoder with random weights, compiled with its step for the simulator."""
+"""A small decoder with random weights, compiled with its step and its prefill for the simulator."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="w0")
 
 
-def compiled(folder: Path, tied: bool = False, head: str | None = None) -> Bundle:
-    """The decoder with its step."""
+def compiled(
+    folder: Path, tied: bool = False, head: str | None = None, prefill: bool = True
+) -> Bundle:
+    """The decoder with its step and its prefill."""
     ids = np.random.default_rng(0).integers(1, VOCABULARY, (24, TOKENS))
     data = [" ".join(f"w{one}" for one in text) for text in ids]
     options = CompileOptions(
-        recipe="is", target="sim", generate=True, sequence_length=TOKENS, head=head
+        recipe="is", target="sim", generate=True, sequence_length=TOKENS, head=head, prefill=prefill
     )
     return compile_model(model(tied), data, folder, options, tokenizer=tokenizer()).bundle
 

@@ -26,7 +26,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture(scope="module")
 def tied(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return compiled(tmp_path_factory.mktemp("tied") / "bundle", tied=True)
+    return compiled(tmp_path_factory.mktemp("tied") / "bundle", tied=True, prefill=False)
 
 
 def arrays(bundle: Bundle, role: str) -> list[tuple[int, ...]]:

@@ -25,7 +25,8 @@ from atlasc.bundle.folder import PREFIX, Bundle, copy_part, load_bundle
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
-from atlasc.generation.client import RECORD, TextClient, prompt_ids
+from atlasc.generation.client import TextClient, prompt_ids
+from atlasc.generation.record import RECORD
 from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import public_tokens
 from atlasc.ir.errors import AtlasError

@@ -14,7 +14,7 @@ from short_text import module_of
 from atlasc.api.generation import step_server, text_client
 from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.compilation.lowering import fit_to_begin
+from atlasc.compilation.generation.programs import fit_to_begin
 from atlasc.generation.client import TextClient
 from atlasc.generation.server import CACHE, StepServer, first_states
 from atlasc.generation.steps import public_at
@@ -62,7 +62,9 @@ class Pair(NamedTuple):
 
 @pytest.fixture
 def pair(parts: Parts, tmp_path: Path) -> Iterator[Pair]:
-    client, server = load_bundle(parts.client, "client"), load_bundle(parts.server, "server")
+    """Each token of the prompt takes a step."""
+    client = load_bundle(parts.client / "step", "client")
+    server = load_bundle(parts.server / "step", "server")
     with (
         text_client(client, parts.keys, tmp_path / "text", PROMPT) as one,
         step_server(server, parts.keys, tmp_path / "cache") as other,
@@ -76,7 +78,8 @@ def test_each_part_has_what_its_role_needs_and_no_more(parts: Parts) -> None:
         (parts.server, "server", "client"),
     ):
         names = {str(path.relative_to(part)) for path in part.rglob("*")}
-        assert {f"step/{role}", "step/manifest.json"} <= names
+        for inner in ("step", "prefill"):
+            assert {f"{inner}/{role}", f"{inner}/manifest.json"} <= names
         assert not {name for name in names if other in name.split("/")}
     assert not list((parts.keys / "server").rglob("*secret*"))
 
@@ -86,24 +89,25 @@ def test_the_commands_of_two_roles_write_the_text(parts: Parts, tmp_path: Path) 
     wanted, session, cache = greedy(PROMPT, 3), tmp_path / "text", tmp_path / "cache"
     of_client = ("--keys", parts.keys / "client", "--session", session)
     of_server = ("--keys", parts.keys / "server", "--cache", cache)
-    for number in range(len(PROMPT) + 2):
+    for number in range(3):  # the prompt, and two tokens
         query, answer = tmp_path / f"q{number}", tmp_path / f"a{number}"
         prompt = [words(PROMPT)] if number == 0 else []
         run("ask", parts.client, *prompt, *of_client, "-o", query)
         run("answer", parts.server, *of_server, "--query", query, "-o", answer)
         found = run("read", parts.client, *of_client, "--answer", answer, "--json").out
         shown = json.loads(found)
-        known = number + 2 - len(PROMPT)
-        assert shown["ids"] == wanted[: max(0, known)]
-        assert shown["done"] == number + 1
+        assert shown["ids"] == wanted[: number + 1]
+        assert shown["done"] == number + len(PROMPT)
     assert query.stat().st_mode & 0o077 == 0
     assert {path.name for path in cache.iterdir()} == {CACHE}
-    said = refused("execute", parts.server / "step", *of_server[:2], "--query", query, "-o", "x")
-    assert "use atlasc answer" in said
+    for program, given in (("step", query), ("prefill", tmp_path / "q0")):
+        place = parts.server / program
+        said = refused("execute", place, *of_server[:2], "--query", given, "-o", tmp_path / "x")
+        assert "use atlasc generate, or atlasc answer" in said
     said = refused("ask", parts.client, *of_client[:2], "--session", tmp_path / "n", "-o", "x")
     assert "needs a prompt" in said
     said = refused("emit", parts.server / "step", "-o", tmp_path / "project")
-    assert "the step of a decoder cannot be emitted yet" in said
+    assert "the step and the prefill of a decoder cannot be emitted yet" in said
 
 
 def test_a_query_that_is_sent_again_gets_the_same_answer(pair: Pair, tmp_path: Path) -> None:
@@ -147,13 +151,16 @@ def test_queries_of_another_session_or_program_are_refused(
     pair: Pair, parts: Parts, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pair.step()
-    client = load_bundle(parts.client, "client")
+    client = load_bundle(parts.client / "step", "client")
     with text_client(client, parts.keys, tmp_path / "other", PROMPT) as other:
         with pytest.raises(AtlasError, match="of another session"):
             pair.server.answer(other.request())
         with pytest.raises(AtlasError, match="not the answer that the session waits for"):
             other.receive(pair.server.answer(pair.client.request()))
-    program = compiled(tmp_path / "bundle", head="client")
+    program = compiled(tmp_path / "bundle", head="client", prefill=False)
+    assert program.step.manifest.settings["no_prefill"] == "--no-prefill left it out"
+    with pytest.raises(AtlasError, match="has no prefill of a prompt"):
+        _ = program.prefill
     keygen(program.step, tmp_path / "keys")
     with (
         text_client(program, tmp_path / "keys", tmp_path / "third", PROMPT) as third,
@@ -203,7 +210,7 @@ def test_a_query_of_no_token_is_refused(pair: Pair, parts: Parts) -> None:
         query = client.query({**ids, **given, **wrong})
         with pytest.raises(AtlasError, match="not of one token after others"):
             pair.server.answer(query.to_bytes())
-    with pytest.raises(AtlasError, match="is the step of a decoder"):
+    with pytest.raises(AtlasError, match="is the step or the prefill of a decoder"):
         Server(load_bundle(parts.server / "step", "server"), parts.keys).execute(query.to_bytes())
 
 

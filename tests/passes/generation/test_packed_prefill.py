@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from atlasc.passes.generation.prefill import Prefill, for_step
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan, with_key_levels
 from atlasc.passes.pipeline import levels_and_slots
 from atlasc.program.engine import Engine
 from atlasc.program.execute import execute
@@ -133,11 +134,29 @@ def test_a_prefill_on_ciphertexts() -> None:
     parameters = CpuParameters.choose(levels, 512)
     both = programs(found, parameters.slots, True, levels, False)
     both = [plan_keys(one, parameters) for one in both]
-    keys = key_plan(both[0])
-    for amount, level in key_plan(both[1]).rotations.items():
-        keys.rotations[amount] = max(level, keys.rotations.get(amount, 0))
-    keys = replace(keys, relinearization_level=levels, conjugation_level=levels)
+    keys = key_plan(both[0]).union(key_plan(both[1]))
+    both = [with_key_levels(one, keys) for one in both]
     check_prefill(found, both, CpuEngine.fresh(parameters, keys, no_progress), 1e-5)
+
+
+def test_one_key_set_serves_two_programs(tmp_path: Path) -> None:
+    """Each server loads its own keys, which have the levels of the set."""
+
+    def program(plan: KeyPlan) -> Module:
+        return replace(Module("m", "ckks"), attributes=plan.attributes())
+
+    plans = [KeyPlan({1: 2, 5: 1}, 2), KeyPlan({1: 1, 7: 4}, 4, 3)]
+    keys, parameters = plans[0].union(plans[1]), CpuParameters.choose(4, 512)
+    assert keys == plans[1].union(plans[0]) == KeyPlan({1: 2, 5: 1, 7: 4}, 4, 3)
+    for role in ("client", "server"):
+        (tmp_path / role).mkdir(mode=0o700)
+    CpuEngine.generate_to(parameters, keys, tmp_path, no_progress)
+    named = [key_plan(with_key_levels(program(plan), keys)) for plan in plans]
+    assert named == [KeyPlan({1: 2, 5: 1}, 4), KeyPlan({1: 2, 7: 4}, 4, 3)]
+    for plan in named:
+        CpuEngine.load("server", tmp_path / "server", parameters, plan)
+    with pytest.raises(AtlasError, match="a key that does not reach its level"):
+        CpuEngine.load("server", tmp_path / "server", parameters, plans[1])
 
 
 def test_the_text_of_a_packed_prefill_is_read_back() -> None:

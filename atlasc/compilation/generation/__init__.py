@@ -1,0 +1,1 @@
+"""From a decoder's window to the programs that generate text."""
