@@ -97,7 +97,7 @@ def text_client(
 
 @contextmanager
 def step_server(
-    bundle: Bundle, keys: Path, cache: Path, *, target: str = ""
+    bundle: Bundle, keys: Path, cache: Path | None, *, target: str = ""
 ) -> Iterator[StepServer]:
     """The server of a text, whose folder of keys and values is locked against other processes.
 
@@ -111,10 +111,11 @@ def step_server(
         AtlasError: as :class:`StepServer` and :class:`Server`; another process works on it.
     """
     with ExitStack() as stack:
-        if not cache.exists():
-            with new_folder(cache, private=True):
-                pass
-        stack.enter_context(alone(cache, "folder of keys and values"))
+        if cache is not None:
+            if not cache.exists():
+                with new_folder(cache, private=True):
+                    pass
+            stack.enter_context(alone(cache, "folder of keys and values"))
         programs = TextBundles.of(bundle)
         yield StepServer(programs, lambda one: Server(one, keys, target or None), cache)
 
@@ -143,6 +144,7 @@ def generate(
     if prompt is not None:
         prompt = prompt_ids(step, prompt)
     with ExitStack() as stack:
+        kept = session is not None
         if session is None:
             scratch = stack.enter_context(TemporaryDirectory(prefix="atlasc-"))
             session = Path(scratch) / "session"
@@ -157,7 +159,8 @@ def generate(
             text_client(bundle, keys, places[0], prompt, sampling, target=target)
         )
         needed = client.steps_for(tokens)
-        server = stack.enter_context(step_server(bundle, keys, places[1], target=target))
+        cache = places[1] if kept else None
+        server = stack.enter_context(step_server(bundle, keys, cache, target=target))
         if client.choice:
             note(client.choice, "")
         if client.computes_prompt:

@@ -94,24 +94,25 @@ class StepServer:
 
     The folder has one file, which is replaced as a whole after each answer: the encrypted keys and
     values, the last answer, and which session and program they are of. A query that is sent again
-    gets the same answer, and nothing is appended twice.
+    gets the same answer, and nothing is appended twice. Without a folder all this is in memory
+    alone, which saves writing megabytes or gigabytes for each token.
 
     Args:
         programs: the programs of the text.
         open_role: opens the role of a program when the first query for it comes. Only one is open
             at a time, because a prefill has many keys and a step has few.
-        folder: an empty folder, or that of a text. The caller locks it.
+        folder: an empty folder, or that of a text, which the caller locks; None writes nothing.
 
     Raises:
         AtlasError: the file is damaged, or of another program; or the program generates no text.
     """
 
     def __init__(
-        self, programs: TextBundles, open_role: Callable[[Bundle], Server], folder: Path
+        self, programs: TextBundles, open_role: Callable[[Bundle], Server], folder: Path | None
     ) -> None:
         self._programs, self._step, self._open_role = programs, programs.step, open_role
         self._role: Server | None = None
-        self._place = folder / CACHE
+        self._place = None if folder is None else folder / CACHE
         self._capacity = window_of(self._step)
         inputs = self._step.program.inputs
         self._kinds = {
@@ -126,10 +127,11 @@ class StepServer:
         }
         self._first = public_tokens(self._step)
         self._states: dict[str, list[Any]] = {}
-        """Keys and values, as ciphertexts of the open role; empty if they are in the file alone."""
+        """Keys and values, as ciphertexts of the open role; empty if they are bytes alone."""
         self._held: dict[str, np.ndarray] = {}
-        """The arrays of the file, until they are ciphertexts."""
-        self._kept = self._read() if self._place.exists() else _Kept(self._first)
+        """Their bytes, until they are ciphertexts."""
+        known = self._place is not None and self._place.exists()
+        self._kept = self._read() if known else _Kept(self._first)
 
     @property
     def tokens(self) -> int:
@@ -169,13 +171,15 @@ class StepServer:
     def _role_of(self, program: Bundle) -> Server:
         """The role of a program, which is opened in the place of another."""
         if self._role is None or self._role.bundle is not program:
+            if self._place is None and self._states:
+                self._held = self._bytes(self._states)
             self._role, self._states = None, {}  # its keys leave the memory first
             self._role = self._open_role(program)
         return self._role
 
     def _states_of(self, engine: RoleEngine[Any], row: Any) -> dict[str, list[Any]]:
         """Keys and values of the tokens so far."""
-        if not self._place.exists():
+        if not self._kept.request:
             return first_states(engine, self._kinds, row, self._public)
         if not self._states:
             self._states = self._read_states(engine)
@@ -200,20 +204,20 @@ class StepServer:
         if session and query.query != name_of(session, 0 if of_prompt else place - self._first):
             raise AtlasError(
                 "the query is of another session than the keys and values",
-                where=str(self._place.parent),
+                where=self._where,
                 remedy="give the folder of its session; a new session has a new folder",
             )
         if of_prompt and tokens:
             raise AtlasError(
                 f"the query is of a prompt, but the keys and values are those of {tokens} tokens",
-                where=str(self._place.parent),
+                where=self._where,
                 why="a prompt begins a session, and this is not the query that was answered",
                 remedy="send the queries of a session in their order, each as the client made it",
             )
         if tokens == self._capacity:
             raise AtlasError(
                 f"the keys and values are full, with {tokens} tokens",
-                where=str(self._place.parent),
+                where=self._where,
                 why=f"the program was compiled for {self._capacity}",
                 remedy="begin a new session, or compile with a larger --sequence-length",
             )
@@ -221,29 +225,39 @@ class StepServer:
             again = ", and it is not the query that was answered" if place < tokens else ""
             raise AtlasError(
                 f"the query is of token {place}, but the next one is {tokens}",
-                where=str(self._place.parent),
+                where=self._where,
                 why=f"the keys and values are those of {tokens} tokens{again}",
                 remedy="send the queries of a session in their order, each as the client made it",
             )
         return place + 1
 
-    def _keep(self, kept: _Kept, states: dict[str, list[Any]]) -> None:
-        assert self._role is not None, "the states are ciphertexts of an open role"
-        arrays = {
+    def _bytes(self, states: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
+        """Keys and values as members of the file."""
+        assert self._role is not None, "they are ciphertexts of the open role"
+        return {
             f"{name}/{number}": np.frombuffer(self._role.engine.serialize(one), np.uint8)
             for name, many in states.items()
             for number, one in enumerate(many)
         }
-        texts = (self._step.manifest.program, kept.session, kept.request)
-        for name, text in zip(_TEXTS, texts, strict=True):
-            arrays[name] = np.frombuffer(text.encode(), np.uint8)
-        arrays["answer"] = np.frombuffer(kept.answer, np.uint8)
-        arrays["tokens"] = np.asarray(kept.tokens)
-        write_private_arrays(self._place, arrays)
+
+    def _keep(self, kept: _Kept, states: dict[str, list[Any]]) -> None:
+        if self._place is not None:
+            arrays = self._bytes(states)
+            texts = (self._step.manifest.program, kept.session, kept.request)
+            for name, text in zip(_TEXTS, texts, strict=True):
+                arrays[name] = np.frombuffer(text.encode(), np.uint8)
+            arrays["answer"] = np.frombuffer(kept.answer, np.uint8)
+            arrays["tokens"] = np.asarray(kept.tokens)
+            write_private_arrays(self._place, arrays)
         self._kept, self._states, self._held = kept, states, {}
+
+    @property
+    def _where(self) -> str:
+        return "" if self._place is None else str(self._place.parent)
 
     def _file(self) -> dict[str, np.ndarray]:
         """The arrays of the file, which have the right names."""
+        assert self._place is not None, "only a file has arrays that are not held"
         held = read_npz(self._place, LARGEST, what="the keys and values")
         program = held.get("program", np.zeros(0, np.uint8)).tobytes().decode("ascii", "replace")
         if program != self._step.manifest.program:
@@ -267,7 +281,7 @@ class StepServer:
         held = self._held = self._file()
         session, request = (held[name].tobytes().decode("ascii", "replace") for name in _TEXTS[1:])
         tokens = held["tokens"]
-        if tokens.shape != () or not self._first < tokens <= self._capacity:
+        if not request or tokens.shape != () or not self._first < tokens <= self._capacity:
             raise self._damaged()
         return _Kept(int(tokens), session, request, held["answer"].tobytes())
 
