@@ -29,8 +29,8 @@ FIRST = (
     "tests/atlasc/test_reproducible.py",
     "tests/atlasc/latency/test_latency_model.py",
 )
-"""The groups that take longest, longest first: else one process would wait for the other. A folder is
-one group, for files that share what takes long to make."""
+"""The groups that take longest, longest first: else one process would wait for the other. A folder
+is one group: its files share what takes long to make."""
 _MARK = re.compile(r"pytest\.mark\.(encrypted|bootstrap|large)\b")
 
 
