@@ -246,8 +246,9 @@ Role server_role(const Interface& interface, Ground& ground, PlainFile evaluatio
     const Ring& ring = ground.ring;
     const TensorFile file = open(interface, ring.chain(), std::move(evaluation), evaluation_kind);
     const Seed seed = seed_of(file);
-    const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
+    std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
     require_room(ground, entries, interface.memory);
+    number_by(file.names(), entries);
     Role role{file.fact("key"), std::nullopt, {}};
     for (const KeyEntry& entry : entries) {
         keep(role.keys, entry, loaded(ring, seed, entry, file));

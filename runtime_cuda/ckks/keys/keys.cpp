@@ -1,8 +1,20 @@
 #include "ckks/keys/keys.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <string>
 #include <utility>
 
 namespace atlasc::ckks {
+namespace {
+
+/// Names in files, in the order in which keys are made; rotations follow, by their amounts.
+const std::string single[] = {"relinearisation", "conjugation", "to sparse", "to dense",
+                              "copies to dense"};
+const std::string rotation = "rotation/";
+
+}  // namespace
 
 KeyNeeds needs_of(const Interface& interface) {
     KeyNeeds needs;
@@ -27,17 +39,32 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
                                static_cast<std::uint32_t>(entries.size()), name});
         }
     };
-    add(Kind::relinearisation, 0, needs.relinearisation, "relinearisation");
-    add(Kind::conjugation, 0, needs.conjugation, "conjugation");
+    add(Kind::relinearisation, 0, needs.relinearisation, single[0]);
+    add(Kind::conjugation, 0, needs.conjugation, single[1]);
     if (needs.raising) {
-        add(Kind::to_sparse, 0, 0, "to sparse");
-        add(Kind::to_dense, 0, ring.chain().top(), "to dense");
-        add(Kind::copies_to_dense, 0, ring.chain().top(), "copies to dense");
+        add(Kind::to_sparse, 0, 0, single[2]);
+        add(Kind::to_dense, 0, ring.chain().top(), single[3]);
+        add(Kind::copies_to_dense, 0, ring.chain().top(), single[4]);
     }
     for (const auto& [amount, level] : needs.rotations) {
-        add(Kind::rotation, amount, level, "rotation/" + std::to_string(amount));
+        add(Kind::rotation, amount, level, rotation + std::to_string(amount));
     }
     return entries;
+}
+
+void number_by(std::vector<std::string> names, std::vector<KeyEntry>& entries) {
+    const auto place = [](const std::string& name) {
+        const auto kind = std::find(std::begin(single), std::end(single), name) - std::begin(single);
+        const bool rotates = name.compare(0, rotation.size(), rotation) == 0;
+        return std::make_pair(
+            kind, rotates ? std::strtoull(name.c_str() + rotation.size(), nullptr, 10) : 0);
+    };
+    std::sort(names.begin(), names.end(),
+              [&](const auto& one, const auto& other) { return place(one) < place(other); });
+    for (KeyEntry& entry : entries) {
+        const auto found = std::find(names.begin(), names.end(), entry.name);
+        entry.number = static_cast<std::uint32_t>(found - names.begin());
+    }
 }
 
 void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key) {

@@ -50,7 +50,7 @@ struct KeyEntry {
     std::size_t limbs;
     std::size_t special;
     std::size_t digits;
-    std::uint32_t number;  ///< among the keys of a program
+    std::uint32_t number;  ///< among the keys that were made together
     std::string name;      ///< in files
 
     Packing packing(const Ring& ring) const { return {ring, limbs, special}; }
@@ -60,6 +60,10 @@ struct KeyEntry {
 
 /// All keys in a fixed order.
 std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring);
+
+/// Gives keys the numbers with which they were made: their places in that order among all keys of a
+/// file, which may have more than a program needs.
+void number_by(std::vector<std::string> names, std::vector<KeyEntry>& entries);
 
 /// Puts the words of a key where its kind belongs.
 void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key);

@@ -64,7 +64,7 @@ ATLASC_DEVICE inline void chacha20(const Seed& seed, std::uint32_t counter,
 /// prime of a uniform polynomial, or one of the domains below.
 struct Stream {
     Seed seed;
-    std::uint32_t key = 0;    ///< number of a key among those of a program
+    std::uint32_t key = 0;    ///< number of a key among those made together
     std::uint32_t digit = 0;  ///< of the key
 };
 

@@ -8,6 +8,7 @@ import os
 import signal
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,24 @@ class TestBootstrapped(EngineConformance):
     @classmethod
     def engine(cls) -> Engine[Any]:
         return fresh(CpuParameters.bootstrapped())
+
+
+def test_a_key_set_serves_a_program_that_needs_some_of_its_keys(tmp_path: Path) -> None:
+    """Half of a key follows from a seed and from the place of the key among all."""
+    parameters = CpuParameters.choose(3, 2**12)
+    for role in ("client", "server"):
+        (tmp_path / role).mkdir()
+    all_keys = KeyPlan(dict.fromkeys((1, 2, 3, 10, 64), 3), 3, 3)
+    CpuEngine.generate_to(parameters, all_keys, tmp_path, no_progress)
+    client = CpuEngine.load("client", tmp_path / "client", parameters, None)
+    vector = np.linspace(-1, 1, client.slots)
+    sent = client.serialize(client.encrypt(vector))
+    for some in (KeyPlan({10: 3, 64: 3}), KeyPlan({2: 3}, None, 3), KeyPlan({3: 3}, 3, None)):
+        server = CpuEngine.load("server", tmp_path / "server", parameters, some)
+        for amount in some.rotations:
+            turned = server.serialize(server.rotate(server.deserialize(sent), amount))
+            found = client.decrypt(client.deserialize(turned))
+            assert np.abs(found - np.roll(vector, -amount)).max() < 1e-6
 
 
 def checksum(words: np.ndarray) -> int:

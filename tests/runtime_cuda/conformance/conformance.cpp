@@ -417,6 +417,15 @@ void refusals(Suite& suite, const Interface& interface) {
     const Ciphertext there = by_bytes->load(engine.save(x));
     suite.check("keys from bytes", engine.load(by_bytes->save(by_bytes->mul(there, there))),
                 each(a, a, times), suite.top() - 1);
+    Interface fewer = interface;  // of a program that needs one key of all that were made
+    const auto [amount, level] = *interface.keys.rotations.rbegin();
+    fewer.keys = {{{amount, level}}, -1, -1};
+    const auto smaller = built_backend().server_engine(fewer, suite.path("evaluation"), 0);
+    const int held = std::min(level, suite.top());
+    const Ciphertext moved =
+        smaller->rotate(smaller->load(engine.save(engine.drop_to(x, held))), amount);
+    suite.check("keys of which some are not needed", engine.load(smaller->save(moved)),
+                turned(ComplexVector(a.begin(), a.end()), amount), held);
     suite.refuses("half of the bytes of keys", [&] {
         built_backend().server_engine(
             interface, PlainFile::view("the keys", keys.data(), keys.size() / 2), 0);
