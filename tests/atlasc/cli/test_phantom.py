@@ -59,7 +59,9 @@ def test_inspect(bundle: tuple[Path, str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "keygen", "encrypt", "execute", "decrypt"])
-def test_the_project_executes(leveled: Tiny, tmp_path: Path, command: str) -> None:
+def test_a_missing_engine_is_said_with_what_runs_instead(
+    leveled: Tiny, tmp_path: Path, command: str
+) -> None:
     files = {
         "run": ("--input", leveled.data, "--count", 1),
         "keygen": ("--keys", tmp_path / "keys"),
@@ -68,7 +70,7 @@ def test_the_project_executes(leveled: Tiny, tmp_path: Path, command: str) -> No
         "decrypt": ("--keys", tmp_path, "--answer", tmp_path),
     }
     message = refused(command, leveled.bundle, *files[command])
-    assert "runs in the C++ project" in message
+    assert "no engine for phantom here" in message
     assert "atlasc emit --build" in message
 
 
