@@ -29,7 +29,7 @@ def ask(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Encrypt the next token of a text into a query for the server, or the whole prompt.
+    """Encrypt the next token of a text, or its whole prompt, into a query.
 
     The bundle is one with a step, or the client's part of it; the keys are those that keygen made
     for its folder step. A prompt begins a session; it is the text after the public prefix, if the
@@ -71,7 +71,7 @@ def answer(
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
-    """Compute the step of a token on encrypted keys and values, or the prefill of a prompt.
+    """Compute on encrypted keys and values: the step of a token, or the prefill.
 
     No secret key is needed, and of the bundle the server's part. Keys and values stay in the folder
     of --cache, encrypted. A query that is sent again gets the same answer.
