@@ -38,9 +38,16 @@ class TextBundles:
         """The programs of a bundle; of a step that is given itself, the step.
 
         Raises:
-            AtlasError: the bundle has no step, or it is not the one that the manifest lists.
+            AtlasError: the bundle has no step, or it is not the one that the manifest lists; or it
+                is a prefill.
         """
         if not bundle.has_step and POSITION in publics_of(bundle):
+            if any(len(op.attributes["shape"]) > 2 for op in bundle.interface.inputs):
+                raise AtlasError(
+                    f"{bundle.folder} is the prefill of a prompt",
+                    why="it reads all tokens of a prompt, and computes no token after them",
+                    remedy="give the whole bundle, or its folder step",
+                )
             return cls(bundle)
         return cls(bundle.step, bundle)
 

@@ -96,6 +96,11 @@ def test_a_step_after_a_prefill_is_a_step_after_steps(
         np.testing.assert_allclose(prefill[name], numbers, rtol=0, atol=tolerance, err_msg=name)
 
 
+def test_a_prefill_alone_writes_no_text(bundle: Bundle) -> None:
+    with pytest.raises(AtlasError, match="is the prefill of a prompt"):
+        generate(bundle.prefill, LONG, 2)
+
+
 def test_a_text_without_a_prefill_is_the_same(bundle: Bundle) -> None:
     said: list[str] = []
     found = generate(bundle, LONG, 2, note=lambda headline, _: said.append(headline))
