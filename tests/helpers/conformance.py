@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine, Vector
 from atlasc.program.transform_work import TransformTerm
+from atlasc.targets.parameters import ParameterSet
 
 LEFT = (1, 5, 64)
 
@@ -21,6 +23,12 @@ LEFT = (1, 5, 64)
 def rotations(slots: int) -> tuple[int, ...]:
     """Amounts that the suite rotates by: to the left, by half, and to the right."""
     return (*LEFT, slots // 2, slots - 3)
+
+
+def every_key(parameters: ParameterSet) -> KeyPlan:
+    """All keys of the suite, at the top level."""
+    top = parameters.max_level
+    return KeyPlan(dict.fromkeys(rotations(parameters.slots), top), top, top)
 
 
 class EngineConformance:

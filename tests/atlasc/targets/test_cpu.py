@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import EngineConformance, rotations
+from conformance import EngineConformance, every_key
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.rotation_keys import KeyPlan
@@ -25,28 +25,44 @@ from atlasc.targets.cpu.parameters import CpuParameters
 
 def fresh(parameters: CpuParameters) -> CpuEngine:
     """With all keys of the conformance suite."""
-    top = parameters.max_level
-    plan = KeyPlan(dict.fromkeys(rotations(parameters.slots), top), top, top)
-    return CpuEngine.fresh(parameters, plan, no_progress)
+    return CpuEngine.fresh(parameters, every_key(parameters), no_progress)
 
 
-class TestLeveled(EngineConformance):
+class Leveled(EngineConformance):
     """The error of a rotation has a standard deviation of 2e-8 in a slot."""
 
     tolerance = 2e-7
     exact = 2e-7
 
+
+class Bootstrapped(EngineConformance):
+    """Two real ciphertexts share a bootstrap."""
+
+    tolerance = 1e-6
+    exact = 1e-6
+    refreshed = 2e-5
+
+
+def require_threads(engine: Engine[Any]) -> None:
+    """Threads compute on one engine."""
+
+    def squared(number: float) -> float:
+        x = engine.encrypt(np.full(engine.slots, number))
+        return float(np.abs(engine.decrypt(engine.square(x)) - number**2).max())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(squared, np.linspace(-1, 1, 12))) < 1e-6
+
+
+class TestLeveled(Leveled):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Engine[Any]:
         return fresh(CpuParameters.choose(3, 2**12))
 
 
-class TestMoreDigits(EngineConformance):
+class TestMoreDigits(Leveled):
     """A key switch of several digits, at another ring."""
-
-    tolerance = 2e-7
-    exact = 2e-7
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -57,13 +73,7 @@ class TestMoreDigits(EngineConformance):
 
 
 @pytest.mark.large
-class TestBootstrapped(EngineConformance):
-    """Two real ciphertexts share a bootstrap."""
-
-    tolerance = 1e-6
-    exact = 1e-6
-    refreshed = 2e-5
-
+class TestBootstrapped(Bootstrapped):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Engine[Any]:
@@ -140,14 +150,7 @@ def test_a_fork_has_threads_of_its_own() -> None:
 
 
 def test_threads_compute_on_one_engine() -> None:
-    engine = fresh(CpuParameters.choose(3, 2**12))
-
-    def squared(number: float) -> float:
-        x = engine.encrypt(np.full(engine.slots, number))
-        return float(np.abs(engine.decrypt(engine.square(x)) - number**2).max())
-
-    with ThreadPoolExecutor(4) as pool:
-        assert max(pool.map(squared, np.linspace(-1, 1, 12))) < 1e-6
+    require_threads(fresh(CpuParameters.choose(3, 2**12)))
 
 
 def test_an_engine_goes_with_its_last_reference() -> None:

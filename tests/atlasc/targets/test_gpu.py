@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-import numpy as np
 import pytest
-from conformance import EngineConformance, rotations
+from conformance import every_key
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
 from atlasc.runtime.native import load_library
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.ckks.engine import KeyedEngine, KeyedTarget
 from atlasc.targets.ckks.parameters import CkksParameters
+from tests.atlasc.targets.test_cpu import Bootstrapped, Leveled, require_threads
 
 ENGINE = load_library().engines[0]
 if ENGINE not in ("cuda", "phantom"):
@@ -26,17 +24,10 @@ PARAMETERS = cast("type[CkksParameters]", TARGET.parameters)
 
 def fresh(parameters: CkksParameters) -> KeyedEngine:
     """With all keys of the conformance suite."""
-    top = parameters.max_level
-    plan = KeyPlan(dict.fromkeys(rotations(parameters.slots), top), top, top)
-    return TARGET.keyed.fresh(parameters, plan, no_progress)
+    return TARGET.keyed.fresh(parameters, every_key(parameters), no_progress)
 
 
-class TestLeveled(EngineConformance):
-    """As on ``cpu`` (``test_cpu.py``)."""
-
-    tolerance = 2e-7
-    exact = 2e-7
-
+class TestLeveled(Leveled):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Engine[Any]:
@@ -44,13 +35,7 @@ class TestLeveled(EngineConformance):
 
 
 @pytest.mark.large
-class TestBootstrapped(EngineConformance):
-    """Two real ciphertexts share a bootstrap."""
-
-    tolerance = 1e-6
-    exact = 1e-6
-    refreshed = 2e-5
-
+class TestBootstrapped(Bootstrapped):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Engine[Any]:
@@ -58,11 +43,4 @@ class TestBootstrapped(EngineConformance):
 
 
 def test_threads_compute_on_one_engine() -> None:
-    engine = fresh(PARAMETERS.choose(3, 2**12))
-
-    def squared(number: float) -> float:
-        x = engine.encrypt(np.full(engine.slots, number))
-        return float(np.abs(engine.decrypt(engine.square(x)) - number**2).max())
-
-    with ThreadPoolExecutor(4) as pool:
-        assert max(pool.map(squared, np.linspace(-1, 1, 12))) < 1e-6
+    require_threads(fresh(PARAMETERS.choose(3, 2**12)))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import EngineConformance, rotations
+from conformance import EngineConformance, every_key
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.rotation_keys import KeyPlan
@@ -37,9 +37,7 @@ SMALL = DesiloParameters(14, 1)
 
 
 def full_key_set(parameters: DesiloParameters) -> KeySet:
-    amounts = rotations(parameters.slots)
-    top = parameters.max_level
-    return KeySet.generate(parameters, KeyPlan(dict.fromkeys(amounts, top), top, top))
+    return KeySet.generate(parameters, every_key(parameters))
 
 
 class TestLeveledSmall(EngineConformance):
