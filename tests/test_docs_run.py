@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,15 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def run_commands(block: Block, variables: dict[str, str]) -> None:
+def run_commands(block: Block, variables: dict[str, str], target: tuple[str, ...]) -> None:
     """Run commands, each of which must succeed; ``NAME=$(...)`` sets a variable."""
     for line in lines_of(block.text):
         found = _SUBSTITUTION.match(line)
         name, command = found.groups() if found else ("", line)
-        output = run_command(filled(shlex.split(command), variables), f"{block}: {line}")
+        words = filled(shlex.split(command), variables)
+        if words[:2] == ["atlasc", "compile"] and "--target" not in words:
+            words += target
+        output = run_command(words, f"{block}: {line}")
         if name:
             variables[name] = output.strip()
 
@@ -144,8 +148,26 @@ def pictures() -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in RUN}))
-@pytest.mark.usefixtures("threads")
-def test_the_blocks_of_a_page_run(page: str, place: Path) -> None:
+@pytest.mark.usefixtures("threads", "place")
+def test_the_blocks_of_a_page_run_on_the_simulator(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that a page compiles without naming a target are for the simulator."""
+    import atlasc
+
+    monkeypatch.setattr(atlasc, "compile", partial(atlasc.compile, target="sim"))
+    run_blocks(page, target=("--target", "sim"))
+
+
+@pytest.mark.deep("pages")
+@pytest.mark.parametrize("page", sorted({block.page for block in RUN}))
+@pytest.mark.usefixtures("threads", "place")
+def test_the_blocks_of_a_page_run(page: str) -> None:
+    run_blocks(page)
+
+
+def run_blocks(page: str, target: tuple[str, ...] = ()) -> None:
+    """The blocks of a page; ``target`` stands in commands that compile and name none."""
     variables, names = dict(STAND_INS), names_of(page)
     blocks = [block for block in RUN if block.page == page]
     last = max((i for i, block in enumerate(blocks) if block.language == "python"), default=-1)
@@ -157,7 +179,7 @@ def test_the_blocks_of_a_page_run(page: str, place: Path) -> None:
                 names.clear()
                 gc.collect()
         else:
-            run_commands(block, variables)
+            run_commands(block, variables, target)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -217,6 +217,7 @@ def test_llama_training_learns_and_gives_the_same_files_again(tmp_path: Path) ->
         assert (tmp_path / "model" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+@pytest.mark.deep("search")
 def test_each_point_of_the_reactions_fronts_is_measured(tmp_path: Path) -> None:
     """With a tiny model in place of the fine-tuned one."""
     script = import_script(REACTIONS / "fronts.py")

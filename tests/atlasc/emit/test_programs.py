@@ -173,6 +173,7 @@ def test_digits(digits: Project, tmp_path: Path, count: int) -> None:
     assert largest_difference(found["logits"], expected["logits"]) <= TOLERANCE
 
 
+@pytest.mark.deep("projects")
 def test_bert(digits: Project, cpp: Builder, tmp_path: Path) -> None:
     """Two layers, texts of different lengths, bootstraps, keys composed of others."""
     import torch

@@ -21,8 +21,8 @@ from tests.atlasc.service.test_endpoints import wait
 
 
 @pytest.fixture(scope="module")
-def service(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    found = Running(tmp_path_factory.mktemp("service") / "state", encrypted.bundle)
+def service(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = Running(tmp_path_factory.mktemp("service") / "state", tiny_cpu.bundle)
     yield found
     found.kill()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny_model import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, write_ids
 
 from atlasc.api.program import Program
 from atlasc.bundle.folder import load_bundle
@@ -24,9 +25,8 @@ LENGTHS = [LENGTH, 3, 1, 5, 2] * 4
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("fidelity")
-    make_text_bundle(root)
+def folder(texts, tmp_path_factory):
+    root = shutil.copytree(texts, tmp_path_factory.mktemp("fidelity") / "texts")
     write_ids(root / "texts.jsonl", LENGTHS)
     return root
 

@@ -211,7 +211,10 @@ def spread(numbers: Iterable[int]) -> float:
     return float(np.std(np.array([float(x) for x in numbers])))
 
 
-@pytest.fixture(scope="module", params=["host", "cuda", "phantom"])
+@pytest.fixture(
+    scope="module",
+    params=["host", "cuda", pytest.param("phantom", marks=pytest.mark.deep("engines"))],
+)
 def engine(
     request: pytest.FixtureRequest, secrets: Callable[..., subprocess.CompletedProcess[bytes]]
 ) -> Engine:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DEVICES = ("host", "cuda", "phantom")
+DEVICES = ("host", "cuda", pytest.param("phantom", marks=pytest.mark.deep("engines")))
 Secrets = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 

@@ -173,6 +173,7 @@ def test_workers_that_make_no_sense() -> None:
     assert "--ray-address needs --workers ray" in refused(*SHORT, "--ray-address", "a:1")
 
 
+@pytest.mark.deep("search")
 def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
     pytest.importorskip("ray", reason="needs the ray extra")
     command = [sys.executable, "-m", "atlasc", *map(str, SEARCH)]

@@ -64,6 +64,7 @@ def test_a_seed_fixes_the_front_and_a_journal_goes_on(
     assert 0 < len(evaluated) < found.distinct
 
 
+@pytest.mark.deep("search")
 def test_degrees_between_powers(timed) -> None:
     any_degree = replace(timed, parametrisation=replace(WIDE, degrees="any"))
     front = SMALL.search(any_degree)
