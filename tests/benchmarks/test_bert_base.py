@@ -68,6 +68,7 @@ def position(state: Path) -> int:
         return int(json.loads(archive.read(FACTS))["position"])
 
 
+@pytest.mark.deep("benchmarks")
 def test_a_run_that_was_killed_goes_on_to_the_same_answer(done: Options, tmp_path: Path) -> None:
     again = Options(str(tmp_path / "run"), done.bundle, done.data)
     shutil.copytree(done.folder, again.folder)
@@ -107,6 +108,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_answer(done: Options, tmp_pat
     assert read(again, "answer")["errors"]["the polynomials"]["greatest"] <= LARGEST_ERROR
 
 
+@pytest.mark.deep("benchmarks")
 def test_figures_stand_beside_predictions(done: Options, capsys: Any) -> None:
     found = figures(done)
     assert found["steps"].keys() == STEPS.keys()

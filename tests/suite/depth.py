@@ -21,9 +21,12 @@ REASONS = {
     "engines": "one check on several devices or kernels",
     "sanitizers": "C++ under a sanitizer or the race detector",
     "projects": "emitted C++ projects, or installations, each built anew",
-    "recipes": "all recipes, families or presets, of which the quick run takes one",
+    "recipes": "all recipes, families or forms of a model, of which the quick run takes some",
     "search": "searches that evaluate many settings",
     "pages": "pages whose commands other tests run on smaller models",
+    "examples": "larger or fresh examples of what the quick run tries on smaller ones",
+    "cluster": "a Ray cluster on this machine",
+    "benchmarks": "whole commands of benchmarks",
     "faults": "killed processes, full disks, missing memory",
 }
 """Why a test is deep: the word of its mark, ``pytest.mark.deep("engines")``."""

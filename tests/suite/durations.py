@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 TABLE = Path(__file__).with_name("durations.json")
+ROOT = TABLE.parents[2]
 UNKNOWN = 2.0
 """Seconds of a file that is not in the table."""
 
@@ -63,7 +64,7 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         """Write the table; what this run left out stays as it was."""
-        table, root = dict(load()), TABLE.parents[2]
+        table = dict(load())
         for (file, deep), total in self.measured.items():
             quick_and_deep = list(table.get(file, (0.0, 0.0)))
             quick_and_deep[deep] = round(total, 1)
@@ -71,6 +72,6 @@ class Recorder:
         lines = [
             f"{json.dumps(file)}: {json.dumps(table[file])}"
             for file in sorted(table)
-            if (root / file).exists()
+            if (ROOT / file).exists()
         ]
         TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -31,7 +31,13 @@ LAYER = {"is": 77, "nexus": 62, "thor": 61, "moai": 54, "arion": 49, "polaris": 
 """Levels of a post-norm layer by degrees alone: softmax, two norms and a GELU."""
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("is", "polaris") else pytest.param(name, marks=pytest.mark.deep("recipes"))
+        for name in recipe_names()
+    ],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("measured", [False, True])
 def test_every_recipe_consumes_the_levels_that_are_counted(

@@ -24,6 +24,7 @@ from tests.atlasc.service.test_kills import started, submit, tenant
 from tests.atlasc.service.test_startup import refusal
 
 pytest.importorskip("ray", reason="needs the ray extra")
+pytestmark = pytest.mark.deep("cluster")
 
 
 @pytest.fixture(scope="module")

@@ -80,6 +80,7 @@ def test_summary_counts_wrong_verdicts():
     assert none["unsafe"] == 1.0 and none["error"] is None and none["false unsafe"] == 2
 
 
+@pytest.mark.deep("benchmarks")
 def test_errors_of_bootstraps_are_those_of_the_packed_simulator(folder, bundle):
     inputs = bundle.load_inputs(folder / "texts.jsonl")
     noisy = NoisyProgram(bundle)
