@@ -77,6 +77,7 @@ void define_client(py::module_& module) {
     module.attr("LARGE") = large_factor;
     module.attr("LARGE_REMEDY") = large_remedy;
     module.attr("NOT_FINITE_REMEDY") = not_finite_remedy;
+    module.attr("PUBLIC_NAMES") = py::make_tuple(mask_name, position_name);
     module.def("reach_text", reach_text, py::arg("reached"));
     module.def(
         "reaches",

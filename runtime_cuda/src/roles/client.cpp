@@ -22,6 +22,7 @@ std::string budget_text(std::size_t refusals) {
 }
 
 void make_keys(const Interface& interface, const std::string& folder) {
+    require_closed(interface);
     forbid_core_dumps();
     Draft draft(folder, Draft::Kind::folder, Access::secret);
     const std::string secret = draft.place() + "/secret.key";

@@ -25,7 +25,7 @@ PROGRAM = {
 KEY = {"id": DIGEST, "configuration": DIGEST, "size": 10, "received": 5, "ready": False}
 SAMPLES: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "new-key": (NewKey, {"configuration": DIGEST, "size": 10, "sha256": DIGEST}),
-    "config": (Config, {"atlasc": "0.1.0", "chunk_bytes": 8, "programs": [PROGRAM],
+    "config": (Config, {"atlasc": "0.1.0", "chunk_bytes": 65536, "programs": [PROGRAM],
                         "keys": [KEY], "queued": 0, "wait_seconds": 0.0}),
     "job": (JobStatus, {"id": "0" * 32, "state": "failed", "program": DIGEST, "query": "1" * 32,
                         "done": 0, "ahead": 3, "wait_seconds": None, "answer_bytes": 0,
