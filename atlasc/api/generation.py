@@ -67,6 +67,8 @@ def text_client(
     prompt: str | Sequence[int] | None = None,
     sampling: Sampling | None = None,
     *,
+    steps: int | None = None,
+    until_end: bool = False,
     target: str = "",
 ) -> Iterator[TextClient]:
     """The client of a text, whose folder is locked against other processes.
@@ -75,7 +77,7 @@ def text_client(
         bundle: a bundle with a step, or the step; the client's part is enough. Of the step alone,
             each token of the prompt takes a step.
         keys: what ``keygen`` wrote for the step, or its folder ``client``.
-        session, prompt, sampling: see :class:`TextClient`.
+        session, prompt, sampling, steps, until_end: see :class:`TextClient`.
         target: a target to use instead of the one that the bundle was compiled for.
 
     Raises:
@@ -89,7 +91,10 @@ def text_client(
         if known:
             stack.enter_context(alone(session, "session"))
         role = Client(programs.step, keys, target or None)
-        client = TextClient(programs, partial(client_of, role), session, prompt, sampling)
+        client = TextClient(
+            programs, partial(client_of, role), session, prompt, sampling,
+            steps=steps, until_end=until_end,
+        )  # fmt: skip
         if not known:
             stack.enter_context(alone(session, "session"))
         yield client
@@ -156,7 +161,8 @@ def generate(
         stack.enter_context(alone(session, "session"))
         keys, places = session / KEYS, (session / CLIENT, session / SERVER)
         client = stack.enter_context(
-            text_client(bundle, keys, places[0], prompt, sampling, target=target)
+            # The server is this process.
+            text_client(bundle, keys, places[0], prompt, sampling, until_end=True, target=target)
         )
         needed = client.steps_for(tokens)
         cache = places[1] if kept else None

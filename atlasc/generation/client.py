@@ -10,6 +10,10 @@ The folder of a text has::
 
 A query is written down before it leaves, and sent again as it is until its answer was read. So the
 server answers each token once, whatever interrupts the two.
+
+The server sees when the queries end. Where the model ends the text is something about decrypted
+numbers, so by default a fixed number of tokens is asked for: behind the end of the text their
+answers are not decrypted. A text that ends where its queries do is counted in the ledger.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.files import new_folder, write_private
@@ -35,12 +40,16 @@ from atlasc.loading.texts.lengths import joined
 from atlasc.loading.texts.public_prefix import ids_after
 from atlasc.runtime.engine import RoleEngine
 
+DEFAULT_STEPS = 32
+"""Tokens after a prompt that are asked for, if there is room for so many."""
+
 
 class Client(Protocol):
     """What a text needs of the role :class:`atlasc.api.roles.Client`."""
 
     bundle: Bundle
     engine: RoleEngine[Any]
+    ledger: Ledger
 
     def query(self, arrays: Mapping[str, np.ndarray], *, name: str = "") -> Message:
         """Encrypt raw inputs."""
@@ -101,6 +110,9 @@ class TextClient:
         folder: a new folder, or that of a text.
         prompt: a text or ids after the public prefix; may be left out for a text that goes on.
         sampling: how tokens are chosen; None: greedily, or as the text began.
+        steps: tokens after the prompt that are asked for; None: ``DEFAULT_STEPS``, or as the text
+            began.
+        until_end: ask for no token behind the end of the text, although the server sees it then.
 
     Raises:
         AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
@@ -115,6 +127,9 @@ class TextClient:
         folder: Path,
         prompt: str | Sequence[int] | None = None,
         sampling: Sampling | None = None,
+        *,
+        steps: int | None = None,
+        until_end: bool = False,
     ) -> None:
         self._programs, self._step, self._folder = programs, programs.step, folder
         self._role, self._keys = role, role(programs.step).engine.identity
@@ -124,17 +139,29 @@ class TextClient:
         self._digest = "" if prefix is None else prefix.digest
         given = None if prompt is None else [*self._public, *prompt_ids(self._step, prompt)]
         self.record = (
-            self._opened(given, sampling)
+            self._opened(given, sampling, steps, until_end)
             if folder.exists()
-            else self._begun(given, sampling or Sampling())
+            else self._begun(given, sampling or Sampling(), steps, until_end)
         )
 
     @property
     def ended(self) -> bool:
         """Whether the model has ended the text."""
+        return self._end(self.record.ids) is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether no further token is asked for."""
+        if self.record.steps is None:
+            return self.ended
+        return len(self.record.ids) - self.record.prompt >= self.record.steps
+
+    def _end(self, ids: Sequence[int]) -> int | None:
+        """The place behind the token with which the model ends the text; None before that."""
         ends = getattr(self._step.model.config, "eos_token_id", None)
-        last = self.record.ids[self.record.prompt :][-1:]
-        return bool(last) and last[0] in (ends if isinstance(ends, list) else [ends])
+        known = ends if isinstance(ends, list) else [ends]
+        places = range(self.record.prompt, len(ids))
+        return next((place + 1 for place in places if ids[place] in known), None)
 
     @property
     def public(self) -> int:
@@ -166,10 +193,16 @@ class TextClient:
         )
 
     @property
+    def spent(self) -> int:
+        """Answers that told the server something, of those that its keys allow."""
+        ledger = self._role(self._step).ledger
+        return ledger.refusals() + ledger.ended()
+
+    @property
     def result(self) -> Generated:
         """The text so far."""
         known, end = self.record.ids, self.record.prompt
-        prompt, ids = known[len(self._public) : end], known[end:]
+        prompt, ids = known[len(self._public) : end], known[end : self._end(known)]
         tokenizer = self._step.model.tokenizer
         text = None if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=True)
         return Generated(prompt, ids, text)
@@ -180,12 +213,16 @@ class TextClient:
         Raises:
             AtlasError: so many tokens do not fit.
         """
-        needed = self.record.prompt + tokens - 1  # the last token is not computed with
+        return self._needed(self.record.prompt, tokens)
+
+    def _needed(self, prompt: int, tokens: int) -> int:
+        """The same for a prompt of so many tokens."""
+        needed = prompt + tokens - 1  # the last token is not computed with
         if needed > self._window:
-            most = self._window - self.record.prompt + 1
+            most = self._window - prompt + 1
             public = f" with {len(self._public)} public ones" if self._public else ""
             raise AtlasError(
-                f"{tokens} tokens after a prompt of {self.record.prompt}{public} do not fit",
+                f"{tokens} tokens after a prompt of {prompt}{public} do not fit",
                 why=f"the program was compiled for {self._window} tokens",
                 remedy=f"ask for at most {most}, or compile with a larger --sequence-length",
             )
@@ -196,10 +233,13 @@ class TextClient:
         read.
 
         Raises:
-            AtlasError: the text has ended, or fills the program; a token is unknown.
+            AtlasError: the text has ended, or all its tokens were asked for, or it fills the
+                program; a token is unknown.
         """
-        if self.ended:
-            raise AtlasError("the model has ended the text", remedy="begin a new session")
+        if self.finished:
+            what, steps = "the model has ended the text", self.record.steps
+            what = what if steps is None else f"all {steps} tokens of the session were asked for"
+            raise AtlasError(what, remedy="begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
         program, pending = self._program(), self._folder / REQUEST
         name = self._name(self.record.done)
@@ -218,7 +258,8 @@ class TextClient:
 
     def receive(self, answer: bytes | Path) -> None:
         """Read the answer to the query that waits for one. The answer at the last known token is
-        decrypted, and the next token is chosen; answers at earlier tokens are not needed.
+        decrypted, and the next token is chosen; answers at earlier tokens, and behind the end of
+        the text, are not needed.
 
         Raises:
             AtlasError: it answers another query; its numbers cannot be right; as
@@ -239,8 +280,13 @@ class TextClient:
                 remedy="ask, and give the answer to this query",
             )
         done = self._last + 1
-        is_last = done == len(record.ids)
-        ids = [*record.ids, self._choice(message)] if is_last else record.ids
+        ids = record.ids
+        if done == len(ids):
+            # Behind the end stands what programs are calibrated for: the text again.
+            chosen = ids[done % record.prompt] if self.ended else self._choice(message)
+            ids = [*ids, chosen]
+            if record.steps is None and self._end(ids) is not None:
+                self._role(program).ledger.end(message.entry)
         self._save(record.model_copy(update={"ids": ids, "done": done}))
         pending.unlink()
 
@@ -277,20 +323,31 @@ class TextClient:
         (logits,) = found.outputs.values()
         return self.record.sampling.choose(logits[0], place)
 
-    def _begun(self, prompt: list[int] | None, sampling: Sampling) -> Record:
+    def _begun(
+        self, prompt: list[int] | None, sampling: Sampling, steps: int | None, until_end: bool
+    ) -> Record:
         if prompt is None:
             raise AtlasError("a new session needs a prompt", remedy="give one")
+        if steps is None and not until_end:
+            steps = min(DEFAULT_STEPS, self._window - len(prompt) + 1)
+        self._needed(len(prompt), steps or 1)
         record = Record(
             program=self._step.manifest.program, keys=self._keys,
             session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
             prefill=self._programs.prefill_pays(len(prompt)), done=len(self._public),
-            sampling=sampling,
+            sampling=sampling, steps=steps,
         )  # fmt: skip
         with new_folder(self._folder, private=True) as draft:
             (draft / RECORD).write_text(record.model_dump_json() + "\n", encoding="utf-8")
         return record
 
-    def _opened(self, prompt: list[int] | None, sampling: Sampling | None) -> Record:
+    def _opened(
+        self,
+        prompt: list[int] | None,
+        sampling: Sampling | None,
+        steps: int | None,
+        until_end: bool,
+    ) -> Record:
         place, remedy = self._folder / RECORD, "begin a new session"
         record = read_json(place, Record, "the session", 64 * MIB, remedy=remedy, links=False)
         checks = {
@@ -299,6 +356,8 @@ class TextClient:
             "other keys": record.keys == self._keys,
             "another prompt": prompt in (None, record.ids[: record.prompt]),
             "another way to choose tokens": sampling in (None, record.sampling),
+            "another number of tokens": steps in (None, record.steps)
+            and not (until_end and record.steps is not None),
         }
         for what, holds in checks.items():
             if not holds:

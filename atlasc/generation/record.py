@@ -27,6 +27,8 @@ class Record(Schema):
         prefill: whether the first query has all tokens of the prompt.
         done: number of tokens whose keys and values the server has, and whose answers were read.
         sampling: how tokens are chosen.
+        steps: tokens after the prompt that are asked for, wherever the model ends the text; None:
+            until it ends, which the server then sees.
     """
 
     format: Literal[2] = 2
@@ -39,3 +41,4 @@ class Record(Schema):
     prefill: bool = False
     done: Annotated[int, Field(ge=0)] = 0
     sampling: Sampling
+    steps: Annotated[int, Field(ge=1)] | None = None

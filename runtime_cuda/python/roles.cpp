@@ -273,6 +273,9 @@ void define_ledger(py::module_& module) {
         .def("refuse",
              [](OpenLedger& one, const py::tuple& answer) { one.open().refuse(entry_of(answer)); })
         .def("refusals", [](OpenLedger& one) { return one.open().refusals(); })
+        .def("end",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().end(entry_of(answer)); })
+        .def("ended", [](OpenLedger& one) { return one.open().ended(); })
         .def("require_shareable",
              [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
                  one.open().require_shareable(entry_of(answer), bits, shares);

@@ -10,6 +10,7 @@ namespace {
 
 /// The client's engine, in a process that leaves no core dump of its key.
 std::unique_ptr<Engine> guarded_engine(const Interface& interface, const std::string& key) {
+    require_closed(interface);
     forbid_core_dumps();
     return built_backend().client_engine(interface, key);
 }
