@@ -29,12 +29,10 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
-from atlasc.files import new_folder, write_private
-from atlasc.generation.record import RECORD, REQUEST, Record
+from atlasc.generation.record import Kept, Record
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.steps import TextBundles, name_of, public_at, seconds_of, window_of
 from atlasc.ir.errors import AtlasError, counted
-from atlasc.ir.files import MIB, read_json
 from atlasc.loading import IDS
 from atlasc.loading.texts.lengths import joined
 from atlasc.loading.texts.public_prefix import ids_after
@@ -107,7 +105,7 @@ class TextClient:
     Args:
         programs: the programs of the text.
         role: gives the role of a program; all have the same keys.
-        folder: a new folder, or that of a text.
+        folder: a new folder, or that of a text; None: memory alone.
         prompt: a text or ids after the public prefix; may be left out for a text that goes on.
         sampling: how tokens are chosen; None: greedily, or as the text began.
         steps: tokens after the prompt that are asked for; None: ``DEFAULT_STEPS``, or as the text
@@ -124,14 +122,14 @@ class TextClient:
         self,
         programs: TextBundles,
         role: Callable[[Bundle], Client],
-        folder: Path,
+        folder: Path | None,
         prompt: str | Sequence[int] | None = None,
         sampling: Sampling | None = None,
         *,
         steps: int | None = None,
         until_end: bool = False,
     ) -> None:
-        self._programs, self._step, self._folder = programs, programs.step, folder
+        self._programs, self._step, self._kept = programs, programs.step, Kept(folder)
         self._role, self._keys = role, role(programs.step).engine.identity
         self._window = window_of(self._step)
         prefix = self._step.public_prefix
@@ -140,7 +138,7 @@ class TextClient:
         given = None if prompt is None else [*self._public, *prompt_ids(self._step, prompt)]
         self.record = (
             self._opened(given, sampling, steps, until_end)
-            if folder.exists()
+            if self._kept.known
             else self._begun(given, sampling or Sampling(), steps, until_end)
         )
 
@@ -241,9 +239,9 @@ class TextClient:
             what = what if steps is None else f"all {steps} tokens of the session were asked for"
             raise AtlasError(what, remedy="begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
-        program, pending = self._program(), self._folder / REQUEST
+        program, pending = self._program(), self._kept.request
         name = self._name(self.record.done)
-        if pending.exists():
+        if pending is not None:
             found = Message.read(pending, "query", self._programs.of_message(pending))
             if found.query == name:
                 return found.to_bytes()
@@ -253,7 +251,7 @@ class TextClient:
         padded = joined([known], self._window, [IDS], program.model)
         query = self._role(program).query(padded | public_at(program, last), name=name)
         made = query.to_bytes()
-        write_private(pending, lambda draft: draft.write_bytes(made))
+        self._kept.hold(made)
         return made
 
     def receive(self, answer: bytes | Path) -> None:
@@ -267,15 +265,15 @@ class TextClient:
         """
         record, program = self.record, self._programs.of_message(answer)
         message = Message.read(answer, "answer", program)
-        place, pending = record.done, self._folder / REQUEST
+        place, waiting = record.done, self._kept.request is not None
         asked = program is self._program() and message.query == self._name(place)
-        if not (asked and pending.exists()):
+        if not (asked and waiting):
             first = record.prefill and place == record.prompt
             before = 0 if first else place - 1
             read = place > len(self._public) and message.query == self._name(before)
             raise AtlasError(
                 "this is not the answer that the session waits for",
-                where=str(self._folder),
+                where=str(self._kept),
                 why="it was read before" if read else f"the next answer is that at token {place}",
                 remedy="ask, and give the answer to this query",
             )
@@ -288,7 +286,7 @@ class TextClient:
             if record.steps is None and self._end(ids) is not None:
                 self._role(program).ledger.end(message.entry)
         self._save(record.model_copy(update={"ids": ids, "done": done}))
-        pending.unlink()
+        self._kept.release()
 
     @property
     def _last(self) -> int:
@@ -301,7 +299,7 @@ class TextClient:
             return self._step
         if self._programs.prefill is None:
             raise AtlasError(
-                f"{self._folder} is a session that begins with a prefill",
+                f"{self._kept} is a session that begins with a prefill",
                 why=f"{self._step.folder} is the step alone",
                 remedy="give the whole bundle, or the client's part of it",
             )
@@ -335,10 +333,9 @@ class TextClient:
             program=self._step.manifest.program, keys=self._keys,
             session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
             prefill=self._programs.prefill_pays(len(prompt)), done=len(self._public),
-            sampling=sampling, steps=steps,
+            sampling=sampling.begun(), steps=steps,
         )  # fmt: skip
-        with new_folder(self._folder, private=True) as draft:
-            (draft / RECORD).write_text(record.model_dump_json() + "\n", encoding="utf-8")
+        self._kept.begin(record)
         return record
 
     def _opened(
@@ -348,31 +345,29 @@ class TextClient:
         steps: int | None,
         until_end: bool,
     ) -> Record:
-        place, remedy = self._folder / RECORD, "begin a new session"
-        record = read_json(place, Record, "the session", 64 * MIB, remedy=remedy, links=False)
+        record = self._kept.read()
         checks = {
             "another public prefix": record.public == self._digest,
             "another program": record.program == self._step.manifest.program,
             "other keys": record.keys == self._keys,
             "another prompt": prompt in (None, record.ids[: record.prompt]),
-            "another way to choose tokens": sampling in (None, record.sampling),
+            "another way to choose tokens": sampling is None or sampling.fits(record.sampling),
             "another number of tokens": steps in (None, record.steps)
             and not (until_end and record.steps is not None),
         }
         for what, holds in checks.items():
             if not holds:
                 raise AtlasError(
-                    f"{self._folder} is a session of {what}",
+                    f"{self._kept} is a session of {what}",
                     remedy="go on with what it began with, or give a new folder",
                 )
         most, least = len(record.ids), len(self._public)
         begins = record.ids[:least] == self._public and least < record.prompt <= most
         whole = not (record.prefill and 0 < record.done < record.prompt)
         if not (begins and whole and least <= record.done < most):
-            raise AtlasError(f"{place} is damaged", remedy=remedy)
+            raise AtlasError(f"the session {self._kept} is damaged", remedy="begin a new session")
         return record
 
     def _save(self, record: Record) -> None:
-        text = record.model_dump_json() + "\n"
-        write_private(self._folder / RECORD, lambda draft: draft.write_text(text, encoding="utf-8"))
+        self._kept.save(record)
         self.record = record

@@ -170,7 +170,7 @@ def test_prompts_that_do_not_begin_the_session_are_refused(
 
 
 def test_a_session_with_a_prefill_needs_it(pair: Pair, bundle: Bundle, keys: Path) -> None:
-    place, role = pair.client._folder, partial(client_of, Client(bundle.step, keys))
+    place, role = pair.client._kept.folder, partial(client_of, Client(bundle.step, keys))
     alone = TextClient(TextBundles(bundle.step), role, place, PROMPT)
     with pytest.raises(AtlasError, match="a session that begins with a prefill"):
         alone.request()
