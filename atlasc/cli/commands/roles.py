@@ -48,9 +48,9 @@ def keygen(
     require_new(keys)
     loaded = load_bundle(bundle, "client")
     chosen, interface = roles.check_target(loaded, target), loaded.client.interface
-    show("note", told(interface))
     roles.make_keys(loaded, keys, target, steps=progress)
     roles.note_simulation(chosen, warn)
+    show("note", told(interface))
     if as_json:
         places = {role: str(keys / role) for role in ("client", "server")}
         print_json({**places, "in_clear": in_clear(interface)})
