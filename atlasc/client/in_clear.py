@@ -36,8 +36,16 @@ def require_closed(embed: Module, interface: Module) -> None:
         interface: the inputs and outputs of the server's program.
 
     Raises:
-        AtlasError: another input is public, or one is embedded and public.
+        AtlasError: another input is public, or one is embedded and public; or these are not the
+            modules of a client.
     """
+    if (embed.level, interface.level) != ("nn", "ckks"):
+        raise AtlasError(
+            "the program has no client's part",
+            why=f"its embedding is a module of {embed.level}, its interface one of "
+            f"{interface.level}",
+            remedy="do not use this bundle, and ask whoever made it",
+        )
     public = {
         op.attributes["name"]: list(op.attributes["shape"]) for op in public_inputs(interface)
     }

@@ -50,6 +50,14 @@ def beside(name: str, shape: str = "[2, 6]", tensor: str = "2x6") -> Edit:
     return replaced(MASK, f"{public(name, shape, tensor)}f64, public>\n  {MASK}")
 
 
+EMPTY = """module @text : {0} {{
+  %x = {0}.input {{name = "x", shape = [2, 6], side = "client", dtype = "f64"}} :
+    tensor<2x6xf64, client>
+  {0}.output %x {{name = "y"}}
+}}
+"""
+
+
 BUNDLES: dict[str, tuple[dict[str, Edit], str]] = {
     "ids in place of the mask": ({INTERFACE: replaced(MASK, public("input_ids"))}, "in the clear"),
     "ids beside the mask": ({INTERFACE: beside("input_ids")}, "in the clear"),
@@ -78,6 +86,8 @@ BUNDLES: dict[str, tuple[dict[str, Edit], str]] = {
     "a target that computes nothing": (
         {"manifest.json": replaced('"target": "sim"', '"target": "count"')}, "not executed"
     ),
+    "an embedding of polynomials": ({EMBED: lambda _: EMPTY.format("poly")}, "no client's part"),
+    "an interface in the clear": ({INTERFACE: lambda _: EMPTY.format("nn")}, "no client's part"),
     "an op of nobody": ({EMBED: replaced("nn.layer_norm", "nn.system")}, "nn.system"),
 }  # fmt: skip
 
