@@ -73,6 +73,8 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
     """
     programs = list(service.programs)
     several = len({one.model for one in programs}) > 1
+    simulated = not all(find_target(one.bundle.target).encrypted for one in programs)
+    words = ["atlasc", "demo", url, *(["--allow-simulation"] if simulated else [])]
     jobs = service.jobs
     return page(
         "welcome.html",
@@ -80,7 +82,7 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
         url=url,
         programs=[one.facts(jobs.seconds(one.program)) for one in programs],
         commands=[
-            shlex.join(["atlasc", "demo", url, *(["--model", one.model] if several else [])])
+            shlex.join([*words, *(["--model", one.model] if several else [])])
             for one in {one.model: one for one in programs}.values()
         ],
         visitors=len(visitors.here()),
@@ -90,5 +92,5 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
         waiting=jobs.waiting(),
         wait=jobs.wait_seconds(),
         keep=jobs.limits.keep,
-        simulated=not all(find_target(one.bundle.target).encrypted for one in programs),
+        simulated=simulated,
     )

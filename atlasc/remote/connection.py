@@ -21,6 +21,7 @@ from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
+from atlasc.client.in_clear import told
 from atlasc.compilation.steps import Note, ProgressCallback, Step, Steps, silent
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.files import MIB
@@ -29,7 +30,8 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import class_names, names_of_classes
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
-from atlasc.remote.programs import chosen_program, client_part, write_record
+from atlasc.remote.programs import chosen_program, client_part
+from atlasc.remote.trust import Trust, write_record
 from atlasc.remote.wire import FINISHED, Config, JobStatus, ProgramFacts
 from atlasc.run.session import joined, placed
 
@@ -257,33 +259,41 @@ def connect(
     model: str | None = None,
     signed_by: str | Path | None = None,
     update: bool = False,
+    allow_simulation: bool = False,
     authority: str | Path | None = None,
+    note: Note = warned,
     progress: ProgressCallback | bool | None = None,
 ) -> Connection:
     """Connect to a service that ``atlasc serve`` runs.
 
     The first time, the client's part of the program is downloaded and checked, keys are made, and
     the evaluation keys are uploaded. The secret key stays in the folder. From then on the folder is
-    for this program: another one is refused, with all differences, unless ``update`` is set.
+    for this program: another one is refused, with all differences, unless ``update`` is set. The
+    target stays, and so does the key of ``signed_by``.
 
     Args:
         url: such as ``https://host:8000``.
         token: of the tenant; by default the environment variable ``ATLASC_TOKEN``.
         folder: folder for the program and the keys; by default one of the user's data folder.
         model: needed the first time, if the service answers several.
-        signed_by: public key of the maker, whose signature the bundle must have.
+        signed_by: public key of the maker, whose signature the bundle must have; the folder
+            remembers it.
         update: take another program than the folder has.
+        allow_simulation: take a program whose target encrypts nothing, to rehearse.
         authority: certificates (PEM) that are trusted in place of the system's.
+        note: called with what the server sees in the clear, when a program is first met.
         progress: see :func:`atlasc.compile`.
 
     Raises:
-        AtlasError: the service cannot be reached or refuses; its program is damaged, not signed, or
-            not the one of the folder; or as :func:`keygen`.
+        AtlasError: the service cannot be reached or refuses; its program is damaged, not signed,
+            not the one of the folder, encrypts nothing, or asks for a private input in the clear;
+            or as :func:`keygen`.
     """
     with atlas_errors():
         return connected(
-            url, token=token, folder=_path(folder), model=model, signed_by=_path(signed_by),
-            update=update, authority=_path(authority), steps=steps_for(progress),
+            url, token=token, folder=_path(folder), model=model,
+            trust=Trust(_path(signed_by), update, allow_simulation),
+            authority=_path(authority), note=note, steps=steps_for(progress),
         )  # fmt: skip
 
 
@@ -297,9 +307,9 @@ def connected(
     token: str | None,
     folder: Path | None,
     model: str | None,
-    signed_by: Path | None,
-    update: bool,
+    trust: Trust,
     authority: Path | None,
+    note: Note,
     steps: Steps,
 ) -> Connection:
     """As :func:`connect`, with progress by steps."""
@@ -314,13 +324,13 @@ def connected(
     place = folder or default_folder(link.url, model or _only_model(config, link.url))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts, record = chosen_program(config, place, link.url, model)
-    if update:
+    if trust.update:
         facts = next(one for one in config.programs if one.model == facts.model)
-    bundle = client_part(
-        link, facts, place, record, signed_by=signed_by, update=update, steps=steps
-    )
+    bundle = client_part(link, facts, place, record, trust=trust, steps=steps)
+    if record is None or record.program != facts.program:
+        note(told(bundle.client.interface), "")
     keys = own_keys(bundle, facts, place, steps)
-    write_record(place, link.url, facts)
+    write_record(place, link.url, facts, bundle.target, trust.key(place, record))
     with steps("loading keys"):
         client = Client(bundle, keys)
     name = upload_keys(link, config, facts, bundle, keys, steps)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import shutil
+import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Timer
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,6 +26,8 @@ from atlasc.remote.wire import MAX_JSON, Fault
 Read = TypeVar("Read")
 TIMEOUT = 120.0
 """Seconds without a byte after which a connection counts as lost."""
+SLOWEST = 1 << 16
+"""Bytes a second that a way to a service must carry, beside ``TIMEOUT`` for each exchange."""
 PATIENCE = 60.0
 """Seconds for which a service that cannot be reached is asked again."""
 LONGEST_WAIT = 60.0
@@ -158,16 +163,19 @@ class Link:
             AtlasError: it is larger than ``limit`` bytes, or the service cannot be reached.
         """
         try:
-            self._connection.request("GET", self._base + path, headers=self._headers())
-            with self._connection.getresponse() as answer:
+            with self._within(MAX_JSON):
+                self._connection.request("GET", self._base + path, headers=self._headers())
+                answer = self._connection.getresponse()
+                refusal = answer.read(MAX_JSON) if answer.status >= 300 else b""
+            with answer:
                 if answer.status >= 300:
-                    raise Refused(answer.status, _fault(answer.status, answer.read(MAX_JSON)))
+                    raise Refused(answer.status, _fault(answer.status, refusal))
                 told = answer.length
                 if told is None or told > limit or told > shutil.disk_usage(place.parent).free:
                     raise AtlasError(
                         f"{place.name} of {self.url} is too large", why=f"{told} bytes"
                     )
-                with open(place, "xb") as file:
+                with self._within(told), open(place, "xb") as file:
                     shutil.copyfileobj(answer, file, 1 << 20)
                 if place.stat().st_size != told:
                     raise http.client.IncompleteRead(b"")
@@ -184,9 +192,11 @@ class Link:
     ) -> tuple[int, bytes, float]:
         """Status, content, and the seconds after which the service wants to be asked again."""
         told = {**self._headers(), **headers}
-        self._connection.request(method, self._base + path, body or None, told)
-        with self._connection.getresponse() as answer:
+        with self._within(len(body) + limit):
+            self._connection.request(method, self._base + path, body or None, told)
+            answer = self._connection.getresponse()
             content = answer.read(limit + 1)
+        with answer:
             if len(content) > limit:
                 self._connection.close()
                 raise AtlasError(f"the answer of {self.url} is too large", why=f"above {limit}")
@@ -195,6 +205,33 @@ class Link:
             wait = answer.headers.get("retry-after", "1")
             seconds = float(wait) if wait.isdecimal() else 1.0
             return answer.status, content, min(max(seconds, 0.5), LONGEST_WAIT)
+
+    @contextmanager
+    def _within(self, size: int) -> Iterator[None]:
+        """Cut the connection when an exchange of so many bytes takes too long. A limit for each
+        read is not enough: a byte now and then would hold the client for ever.
+        """
+        if self._connection.sock is None:
+            self._connection.connect()
+        held, late = self._connection.sock, Event()
+
+        def cut() -> None:
+            late.set()
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+
+        timer = Timer(TIMEOUT + size / SLOWEST, cut)
+        timer.daemon = True
+        timer.start()
+        slow = f"it sends fewer than {SLOWEST >> 10} KiB a second"
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            raise TimeoutError(slow) if late.is_set() else error from None
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise TimeoutError(slow)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,8 +33,13 @@ class ServiceOptions:
         "Folder for program and keys of this service [default: one in your data folder]."
     )
     model: str | None = option("Model, if the service answers several.")
-    signed_by: Path | None = option("Public key whose signature the program must have.")
+    signed_by: Path | None = option(
+        "Public key whose signature the program must have; the folder remembers it."
+    )
     update: bool = switch("Take the service's new version of the program.")
+    allow_simulation: bool = switch(
+        "Take a program whose target encrypts nothing, to rehearse: the service sees all inputs."
+    )
     tls_ca: Path | None = option("Certificates, PEM, to trust in place of the system's.")
 
     @property
@@ -46,10 +52,12 @@ class ServiceOptions:
     def connect(self, url: str, token: str | None) -> Connection:
         """As :func:`atlasc.connect`, with the command line's progress."""
         from atlasc.remote.connection import connected
+        from atlasc.remote.trust import Trust
 
         return connected(
-            url, token=token, folder=self.folder, model=self.model, signed_by=self.signed_by,
-            update=self.update, authority=self.tls_ca, steps=progress,
+            url, token=token, folder=self.folder, model=self.model,
+            trust=Trust(self.signed_by, self.update, self.allow_simulation),
+            authority=self.tls_ca, note=partial(show, "note"), steps=progress,
         )  # fmt: skip
 
 
@@ -65,7 +73,8 @@ def query(
     """Encrypt inputs, have a service answer them, and decrypt the answers.
 
     The first time, the client's part of the program is downloaded and checked, keys are made and
-    the evaluation keys are uploaded. The secret key stays in the folder.
+    the evaluation keys are uploaded. The secret key stays in the folder. What the server sees in
+    the clear is printed. A program whose target encrypts nothing is refused.
 
     Exit code 3 says that an input has no answer.
     """

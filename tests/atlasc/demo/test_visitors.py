@@ -38,7 +38,7 @@ def test_the_front_page_says_how_to_come(service: Running, shown: Tiny) -> None:
     answer = service.call("GET", "/", Host="demo.example:8000")
     text = answer.content.decode()
     assert answer.status == 200 and answer.headers["content-type"].startswith("text/html")
-    assert "<pre>atlasc demo http://demo.example:8000</pre>" in text
+    assert "<pre>atlasc demo http://demo.example:8000 --allow-simulation</pre>" in text
     assert "<pre>pip install 'atlasc[demo]'</pre>" in text
     assert "a simulation, which encrypts nothing" in text
     assert load_bundle(shown.bundle).manifest.program[:16] in text
@@ -217,6 +217,6 @@ def test_several_models_are_named(inside: Service, shown: Tiny, tmp_path: Path) 
         shown_text = welcome(service, Visitors(service), "https://a.example")
         several = {one.model for one in programs} == {"tiny", "a-deep-one"}
         commands = re.findall("<pre>(atlasc demo [^<]*)</pre>", shown_text)
-        start = "atlasc demo https://a.example"
+        start = "atlasc demo https://a.example --allow-simulation"
         expected = [f"{start} --model {one}" for one in ("tiny", name)] if several else [start]
         assert commands == expected and several == (name != "tiny")
