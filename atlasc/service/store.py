@@ -85,7 +85,7 @@ class Store:
             ) from None
 
     def _open(self, path: Path) -> None:
-        self._db, self._reader = _connected(path), _connected(path)
+        self._db, self._reader, self._gate = (_connected(path) for _ in range(3))
         self._writer: int | None = None
         self._reading = Lock()
         with self.writing() as db:
@@ -124,6 +124,13 @@ class Store:
         with self._reading:  # readers wait for no disk
             return self._reader.execute(sql, values).fetchall()
 
+    def at_the_gate(self, sql: str, *values: Any) -> sqlite3.Row | None:
+        """The first row of a query, by a connection of its own: for the event loop's thread alone,
+        which waits for no other reader.
+        """
+        row: sqlite3.Row | None = self._gate.execute(sql, values).fetchone()
+        return row
+
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """The first row of a query; None if there is none."""
         return next(iter(self.rows(sql, *values)), None)
@@ -152,6 +159,7 @@ class Store:
         with self._lock, self._reading:
             self._db.close()
             self._reader.close()
+            self._gate.close()
 
 
 def _connected(path: Path) -> sqlite3.Connection:

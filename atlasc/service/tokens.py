@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
@@ -112,10 +113,17 @@ def revoke_token(store: Store, token: str) -> None:
             raise AtlasError(f"there is no token {name[:16]!r}", remedy="atlasc tokens lists them")
 
 
-def find_caller(store: Store, token: str) -> Caller | None:
-    """The caller with this token; None if it is unknown, expired or revoked."""
+Row = Callable[..., sqlite3.Row | None]
+
+
+def find_caller(store: Store, token: str, row_of: Row | None = None) -> Caller | None:
+    """The caller with this token; None if it is unknown, expired or revoked.
+
+    Args:
+        row_of: reads a row in place of :meth:`Store.row`.
+    """
     given = _TOKEN.fullmatch(token)
-    row = given and store.row("select * from tokens where id = ?", given[1])
+    row = given and (row_of or store.row)("select * from tokens where id = ?", given[1])
     if not given or not row:
         return None
     right = secrets.compare_digest(_digest(row["salt"], given[2]), row["digest"])

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 import time
-from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
@@ -24,6 +25,11 @@ from atlasc.remote.wire import CHUNK, KeyStatus, NewKey
 from atlasc.service.faults import Refusal
 from atlasc.service.programs import Programs
 from atlasc.service.store import Store
+
+STRIPES = 64
+"""Locks of all keys together."""
+MOST_KEYS, MOST_BEGUN = 64, 4
+"""Keys of one tenant, and uploads that are not whole."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Uploads:
     store: Store
     programs: Programs
     quota: int
-    _locks: defaultdict[tuple[str, str], Lock]
+    _locks: Sequence[Lock] = field(default_factory=lambda: [Lock() for _ in range(STRIPES)])
 
     @classmethod
     def of(cls, store: Store, programs: Programs, quota: int) -> Uploads:
@@ -49,7 +55,7 @@ class Uploads:
         for path in (store.folder / "keys").glob("*/*"):
             if path not in known:
                 path.unlink()
-        return cls(store, programs, quota, defaultdict(Lock))
+        return cls(store, programs, quota)
 
     def all(self, tenant: str) -> tuple[KeyStatus, ...]:
         """The keys of a tenant, the oldest first."""
@@ -92,6 +98,7 @@ class Uploads:
             row = (tenant, new.sha256)
             found = db.execute("select * from keys where tenant = ? and id = ?", row).fetchone()
             if found is None:
+                _require_few(db, tenant)
                 used = self.store.used_bytes(tenant)
                 if used + new.size > self.quota:
                     raise quota_spent(used, new.size, self.quota)
@@ -103,7 +110,9 @@ class Uploads:
                 raise Refusal(409, "an upload of this digest has another size or configuration")
         return self.one(tenant, new.sha256)
 
-    def add(self, tenant: str, key: str, offset: int, chunk: bytes, digest: bytes) -> KeyStatus:
+    def add(
+        self, tenant: str, key: str, offset: int, chunk: bytes | bytearray, digest: bytes
+    ) -> KeyStatus:
         """Add a chunk at the place where the upload stands, and check the whole after the last.
 
         Args:
@@ -114,7 +123,7 @@ class Uploads:
             Refusal: the chunk is damaged, at another place, or too large; the file is no evaluation
                 keys; or the whole file is not the one announced, and the upload starts again.
         """
-        with self._locks[tenant, key]:
+        with self._lock(tenant, key):
             now = self.one(tenant, key)
             if now.ready:
                 return now
@@ -136,7 +145,8 @@ class Uploads:
                 raise Refusal(422, "this chunk was damaged on its way", remedy="send it again")
             path = self.store.key_path(tenant, key, ready=False)
             if offset < HEAD:
-                _require_evaluation_keys(_head(path, offset) + chunk, whole=end == now.size)
+                start = _head(path, offset) + bytes(chunk[:HEAD])
+                _require_evaluation_keys(start, whole=end == now.size)
             _write_at(path, offset, chunk)
             ready = end == now.size
             if ready and sha256_of(path) != key:
@@ -159,7 +169,7 @@ class Uploads:
         Raises:
             Refusal: there are no such keys, or a job still needs them.
         """
-        with self._locks[tenant, key]:
+        with self._lock(tenant, key):
             self.one(tenant, key)
             with self.store.writing() as db:
                 open_jobs = (
@@ -175,12 +185,29 @@ class Uploads:
                 with suppress(FileNotFoundError):
                     self.store.key_path(tenant, key, ready=ready).unlink()
 
+    def _lock(self, tenant: str, key: str) -> Lock:
+        """The lock of some keys, which exist or not: there are a few for all names."""
+        return self._locks[hash((tenant, key)) % len(self._locks)]
+
     def _set(self, tenant: str, key: str, received: int, *, ready: bool) -> None:
         with self.store.writing() as db:
             db.execute(
                 "update keys set received = ?, ready = ? where tenant = ? and id = ?",
                 (received, ready, tenant, key),
             )
+
+
+def _require_few(db: sqlite3.Connection, tenant: str) -> None:
+    sql = "select count(*), coalesce(sum(not ready), 0) from keys where tenant = ?"
+    count, begun = db.execute(sql, (tenant,)).fetchone()
+    if count >= MOST_KEYS or begun >= MOST_BEGUN:
+        raise Refusal(
+            507,
+            "you have too many keys here",
+            why=f"{count} of at most {MOST_KEYS}, of which {begun} of at most {MOST_BEGUN} uploads "
+            "are not whole",
+            remedy="end uploads that you have begun, or delete keys that you do not need",
+        )
 
 
 def quota_spent(used: int, more: int, quota: int) -> Refusal:
@@ -226,7 +253,7 @@ def _require_evaluation_keys(start: bytes, *, whole: bool) -> None:
         )
 
 
-def _write_at(path: Path, offset: int, chunk: bytes) -> None:
+def _write_at(path: Path, offset: int, chunk: bytes | bytearray) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
         file.truncate(offset)

@@ -31,6 +31,9 @@ def serve(
     tls_cert: Path | None = option("Certificate chain, PEM."),
     tls_key: Path | None = option("Key of the certificate, PEM, readable by you alone."),
     plain_http: bool = switch("Serve other machines without TLS: a proxy in front has it."),
+    proxy: str | None = option(
+        "Addresses of proxies in front, with commas; their X-Forwarded-For is believed."
+    ),
     workers: str = option(
         "Who computes: local (a process of this machine), or ray (processes here or on a cluster).",
         default="local",
@@ -78,8 +81,8 @@ def serve(
     half = max(1, queue // 2)
     limits = Limits(queue, half if tenant_queue is None else tenant_queue, quota, keep * 3600)
     settings = Settings(
-        state, host, port, limits, tls_cert, tls_key, plain_http, memory, rate, infer_timeout,
-        grace, _cluster(workers, worker_count, ray_address),
+        state, host, port, limits, tls_cert, tls_key, plain_http, _proxies(proxy), memory, rate,
+        infer_timeout, grace, _cluster(workers, worker_count, ray_address),
     )  # fmt: skip
     front = None
     if demo:
@@ -136,6 +139,18 @@ def _day(seconds: float | None) -> str | None:
     import time
 
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _proxies(text: str | None) -> tuple[str, ...]:
+    import ipaddress
+
+    from atlasc.ir.errors import AtlasError
+
+    found = [one.strip() for one in (text or "").split(",") if one.strip()]
+    try:
+        return tuple(str(ipaddress.ip_address(one)) for one in found)
+    except ValueError as error:
+        raise AtlasError(f"--proxy: {error}", remedy="write it as 10.0.0.2,10.0.0.3") from None
 
 
 def _cluster(workers: str, count: int | None, address: str | None) -> Cluster | None:

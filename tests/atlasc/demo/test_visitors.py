@@ -67,7 +67,7 @@ def test_what_visitors_may_not(service: Running) -> None:
 def test_a_plain_service_has_no_front(shown: Tiny, tmp_path: Path) -> None:
     service = Running(tmp_path / "state", shown.bundle)
     try:
-        assert service.call("GET", "/").status == 404
+        assert service.call("GET", "/").status == 401
         with pytest.raises(atlasc.AtlasError, match="gives no tokens to visitors"):
             with_visitor_token(service.url, tmp_path, None, lambda token: None)
         assert not list(tmp_path.glob("*.token"))
@@ -131,9 +131,9 @@ def test_limits_are_tight(shown: Tiny) -> None:
 def test_room_is_bounded_and_comes_back(inside: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 2)
     visitors, store = Visitors(inside), inside.store
-    tokens = [visitors.welcome().token for _ in range(2)]
+    tokens = [visitors.welcome("192.0.2.1").token for _ in range(2)]
     with pytest.raises(Refusal, match="no room for one more visitor") as caught:
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     assert caught.value.status == 429 and 0 < (caught.value.retry_after or 0) <= module.STAY
     callers = [find_caller(store, token) for token in tokens]
     tenant, other = (caller.tenant for caller in callers if caller is not None)
@@ -142,7 +142,7 @@ def test_room_is_bounded_and_comes_back(inside: Service, monkeypatch: pytest.Mon
     friend = add_token(store, "friend", days=-1.0)  # no visitor, whatever became of the token
     with store.writing() as db:
         db.execute("update tokens set expires = created where tenant = ?", (tenant,))
-    assert visitors.welcome().token not in tokens
+    assert visitors.welcome("192.0.2.1").token not in tokens
     assert find_caller(store, tokens[0]) is None and find_caller(store, tokens[1]) is not None
     assert not inside.uploads.all(tenant) and inside.uploads.all(other)
     assert [one.state for one in inside.jobs.all(tenant)] == ["cancelled"]
@@ -181,11 +181,11 @@ def test_a_visitor_without_keys_makes_room(
 ) -> None:
     monkeypatch.setattr(module, "MOST", 1)
     visitors = Visitors(inside)
-    first = visitors.welcome().token
+    first = visitors.welcome("192.0.2.1").token
     with pytest.raises(Refusal, match="no room"):
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     monkeypatch.setattr(module, "EMPTY", -1.0)
-    assert visitors.welcome().token != first
+    assert visitors.welcome("192.0.2.1").token != first
     assert find_caller(inside.store, first) is None
 
 
@@ -200,9 +200,9 @@ def test_many_who_come_at_once_wait(inside: Service, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "Rates", Rates)
     visitors = Visitors(inside)
     for _ in range(2):
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     with pytest.raises(Refusal, match="too many requests") as caught:
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     assert caught.value.retry_after == 1.0
 
 

@@ -6,11 +6,9 @@ import errno
 import hashlib
 import os
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
 
 import pytest
 
@@ -178,7 +176,7 @@ def test_old_answers_are_deleted(jobs: Jobs, served: Served) -> None:
 
 
 def test_keys_that_jobs_need_are_not_deleted(jobs: Jobs, served: Served) -> None:
-    uploads = Uploads(jobs.store, jobs.programs, 1000, defaultdict(Lock))
+    uploads = Uploads(jobs.store, jobs.programs, 1000)
     submit(jobs, served)
     with pytest.raises(Refusal, match="jobs still need these keys"):
         uploads.delete("acme", KEY)

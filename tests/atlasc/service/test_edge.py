@@ -1,0 +1,394 @@
+"""What strangers and tenants can cost a service: the rows of the table in docs/deploy.md.
+
+``benchmarks/service/edge.py`` runs the same attacks for 30 seconds each, and measures milliseconds.
+Here they run for a few, beside all other tests: bounds on time are wide, all others are exact.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_model import Tiny
+
+import atlasc
+from atlasc.ir.files import MIB
+from atlasc.service.edge import door as doors
+from atlasc.service.edge.door import Door, Held, address_of
+from atlasc.service.faults import Refusal
+from atlasc.service.requests import AT_ONCE, MAX_REQUEST, Rates
+from atlasc.service.telemetry import BUDGETS, Budgets
+from atlasc.service.uploads import MOST_BEGUN
+from benchmarks.service.attacks import ATTACKS, TENANTS
+from benchmarks.service.edge import attacked
+from benchmarks.service.party import resident
+from tests.atlasc.service.conftest import Party
+from tests.atlasc.service.running import Running, until
+from tests.atlasc.service.test_endpoints import upload, wait
+
+SECONDS = 2.0
+"""Of an attack."""
+MOST_MEMORY, MOST_LOG = 50 * MIB, MIB
+SLOWEST_MS = 2000.0
+"""Of 99 % of health checks, on a machine on which other tests run."""
+
+
+@pytest.fixture(scope="module")
+def service(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = Running(tmp_path_factory.mktemp("edge") / "state", tiny.bundle, "--demo")
+    yield found
+    found.kill()
+
+
+@pytest.fixture(scope="module")
+def ask(service: Running, party: Party, served: Any) -> Callable[[], None]:
+    """A query of a tenant that attacks nobody."""
+    token = service.token("acme")
+    upload(service, token, party, served)
+
+    def ask() -> None:
+        query = party.client.encrypt(party.pixels[:2])
+        job = service.call("POST", "/jobs", token, query).json["id"]
+        assert wait(service, token, job) == "done"
+
+    ask()
+    return ask
+
+
+@pytest.mark.parametrize("name", [*(one for one in ATTACKS if one != "none"), "all"])
+def test_an_attack_costs_little(
+    service: Running, ask: Callable[[], None], served: Any, name: str
+) -> None:
+    token = service.token(f"attacker-{name}")
+    names = [*ATTACKS] if name == "all" else [name]
+    costs = attacked(
+        service.port, service.process.pid, service.log_path, names, SECONDS, token,
+        served.configuration, ask,
+    )  # fmt: skip
+    assert costs.failed == 0 and costs.checks
+    assert costs.health_ms["p99"] < SLOWEST_MS * (3 if name == "all" else 1)
+    assert costs.memory < MOST_MEMORY and costs.log < MOST_LOG
+    assert costs.query_seconds is not None
+    assert min(costs.writes[one] for one in names if one != "none") > 0
+    if name in TENANTS or name == "all":
+        keys = service.call("GET", "/keys", token).json
+        assert len(keys) <= MOST_BEGUN
+
+
+def raw(service: Running, *sends: bytes, source: str = "127.0.0.1") -> socket.socket:
+    """A connection over which some bytes were sent."""
+    made = socket.create_connection(("127.0.0.1", service.port), 20, (source, 0))
+    for one in sends:
+        made.sendall(one)
+    return made
+
+
+def status(connection: socket.socket) -> int:
+    """The status of the next answer; 0 if the connection ends without one."""
+    try:
+        line = connection.makefile("rb").readline()
+    except OSError:
+        return 0
+    return int(line.split()[1]) if line else 0
+
+
+def head(method: str, path: str, *lines: str) -> bytes:
+    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: a", *lines, "", "")).encode()
+
+
+def test_idle_connections_lock_nobody_out(service: Running, ask: Callable[[], None]) -> None:
+    """As many as there are places, and more, from one address and from many."""
+    idle = [raw(service, source=f"127.0.0.{2 + n % 6}") for n in range(360)]
+    try:
+        assert service.call("GET", "/v2/health/live").status == 200
+        ask()
+        ended = [one for one in idle if ends(one)]
+        assert len(ended) >= 360 - doors.PLACES
+    finally:
+        for one in idle:
+            one.close()
+
+
+def ends(connection: socket.socket) -> bool:
+    """Whether the other side has ended a connection."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def test_a_request_that_does_not_begin_or_end(service: Running) -> None:
+    """Its connection ends, a byte now and then or not."""
+    slow = [raw(service), raw(service, b"GET / HT"), raw(service, head("GET", "/config")[:-2])]
+    begun = time.monotonic()
+    until(lambda: all(ends(one) for one in slow), doors.HEAD_SECONDS + 15)
+    assert time.monotonic() - begun > doors.HEAD_SECONDS - 1
+    for one in slow:
+        one.close()
+
+
+def test_a_body_in_small_chunks(service: Running) -> None:
+    """Refused with and without a token; large chunks are a body like any other."""
+    chunked = "Transfer-Encoding: chunked"
+    token = f"Authorization: Bearer {service.token('chunks')}"
+    small = b"1\r\n[\r\n" * 100 + b"0\r\n\r\n"
+    large = b"1000\r\n" + b"[" * 4096 + b"\r\n0\r\n\r\n"
+    for lines, body, expected in (
+        ((chunked,), small, {401, 400}),
+        ((chunked, token), small, {400}),
+        ((chunked, token), large, {400}),  # the JSON is wrong, not the chunks
+    ):
+        with raw(service, head("POST", "/keys", *lines) + body) as one:
+            assert status(one) in expected
+    assert service.call("GET", "/v2/health/live").status == 200
+
+
+def test_what_a_stranger_sends_after_a_refusal_is_not_read(service: Running) -> None:
+    with raw(service, head("POST", "/keys", f"Content-Length: {1 << 30}")) as one:
+        assert status(one) == 401
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            one.sendall(bytes(1 << 26))
+    with raw(service, head("GET", "/config")) as one:  # and the next request is none
+        answer = one.makefile("rb").read()
+        assert b" 401 " in answer and b"connection: close" in answer
+
+
+def test_methods_and_paths_are_no_labels(service: Running) -> None:
+    names = [f"METHOD{n}" for n in range(50)]
+    token = service.token("labels")
+    for name in names:
+        service.call(name, f"/{name}")
+        service.call(name, f"/{name}", token)
+    text = service.call("GET", "/metrics", service.token("ops", "metrics")).content.decode()
+    assert not any(name in text for name in names)
+    assert 'method="other"' in text and text.count("atlasc_request_seconds_count") < 100
+    assert not any(name in service.log_path.read_text() for name in names)
+
+
+def test_a_flood_is_a_few_lines_that_count_the_others() -> None:
+    import logging
+
+    budgets, shown, hidden = Budgets(), 0, 0
+    for number in range(10_000):
+        record = logging.LogRecord("atlasc.service", logging.INFO, "", 0, "request", None, None)
+        record.budget, record.facts, record.created = "strangers", {}, time.time() + number / 1000
+        if budgets.filter(record):
+            shown += 1
+            hidden += record.facts.get("not_shown", 0)
+    rate, burst = BUDGETS["strangers"]
+    assert burst < shown <= burst + 10 * rate + 1
+    assert hidden > 9000
+    record.budget = ""  # what the service says of itself is always shown
+    assert budgets.filter(record)
+
+
+def test_small_requests_are_small(service: Running) -> None:
+    """16 MiB of JSON are refused before they come, and while they come."""
+    token = service.token("json")
+    before = resident(service.process.pid)
+    found = service.call("POST", "/keys", token, b"[" * (MAX_REQUEST + 1))
+    assert found.status == 413
+    line = f"Authorization: Bearer {token}"
+    held = [
+        raw(service, head("POST", "/keys", line, "Content-Length: 60000") + b"[" * 50_000)
+        for _ in range(8)
+    ]
+    assert sorted(status(one) for one in held[AT_ONCE["bodies"] :]) == [429] * 4
+    for one in held:
+        one.close()
+    assert resident(service.process.pid) - before < 10 * MIB
+
+
+def test_a_tenant_takes_some_connections_and_others_go_on(
+    service: Running, ask: Callable[[], None]
+) -> None:
+    line = f"Authorization: Bearer {service.token('greedy')}"
+    body = head("POST", "/jobs", line, "Content-Length: 100000") + b"x"
+    held = [raw(service, body, source="127.0.0.3") for _ in range(60)]
+    refused = [one for one in held if status_now(one) == 429]
+    assert len(refused) >= 60 - AT_ONCE["bodies"]
+    ask()
+    for one in held:
+        one.close()
+
+
+def status_now(connection: socket.socket) -> int:
+    """The status of an answer that comes within a second; 0 without one."""
+    connection.settimeout(1.0)
+    return status(connection)
+
+
+def test_uploads_that_are_announced_are_counted(service: Running, served: Any) -> None:
+    token = service.token("announcer")
+    codes = []
+    for _ in range(MOST_BEGUN + 3):
+        new = {
+            "configuration": served.configuration, "size": 1, "sha256": secrets.token_hex(32),
+        }  # fmt: skip
+        codes.append(service.call("POST", "/keys", token, json.dumps(new).encode()).status)
+    assert codes == [201] * MOST_BEGUN + [507] * 3
+
+
+def test_names_of_keys_leave_nothing_in_memory(inside: Any) -> None:
+    uploads, before = inside.uploads, len(inside.uploads._locks)
+    for _ in range(1000):
+        with pytest.raises(Refusal, match="no such keys"):
+            uploads.add("acme", secrets.token_hex(32), 0, b"x", b"")
+        with pytest.raises(Refusal, match="no such keys"):
+            uploads.delete("acme", secrets.token_hex(32))
+    assert len(uploads._locks) == before
+    rates = Rates(10.0)
+    for number in range(5000):
+        rates.take(f"tenant-{number}")
+        if number == 3000:
+            rates._left = {name: (left, since - 10) for name, (left, since) in rates._left.items()}
+    assert len(rates._left) < 3000
+    for _ in range(10):
+        with inside.at_once("infer", "acme"):
+            pass
+    assert not inside._now
+
+
+@pytest.fixture
+def inside(tmp_path: Path, programs: Any) -> Iterator[Any]:
+    """The parts of a service, without what computes."""
+    from atlasc.service.jobs import Jobs, Limits
+    from atlasc.service.requests import Service
+    from atlasc.service.store import Store
+    from atlasc.service.telemetry import Metrics
+    from atlasc.service.uploads import Uploads
+
+    store = Store(tmp_path / "state")
+    limits = Limits(10, 10, 1 << 40, 10.0)
+    jobs, uploads = Jobs(store, programs, limits), Uploads.of(store, programs, 1 << 40)
+    runner: Any = None
+    yield Service(store, programs, uploads, jobs, runner, Metrics(), Rates(1.0), 1.0)
+    store.close()
+
+
+def held(door: Door, host: str) -> Held | None:
+    """A connection that was admitted; None if it was not."""
+    made = Held(socket.AF_INET, socket.SOCK_STREAM)
+    made.door = door
+    if door.admit(made, host):
+        return made
+    made.close()
+    return None
+
+
+def test_places_are_taken_back_from_who_waits_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "PLACES", 3)
+    monkeypatch.setattr(doors, "SPARE", 1)
+    door = Door()
+    first, second, third = (held(door, f"192.0.2.{n}") for n in range(3))
+    assert first and second and third and first.place and second.place and third.place
+    first.place.known = True
+    second.place.set(10, busy=True)
+    fourth = held(door, "192.0.2.9")
+    assert fourth is not None and third.place not in door.places.values()  # a stranger that waits
+    fourth.place.set(10, busy=True)  # type: ignore[union-attr]
+    fifth = held(door, "192.0.2.9")
+    assert fifth is not None and first.place not in door.places.values()  # then a tenant that waits
+    fifth.place.set(10, busy=True)  # type: ignore[union-attr]
+    spare = held(door, "192.0.2.9")
+    assert spare is not None and spare.place is not None and spare.place.spare  # health alone
+    spare.place.set(10, busy=True)
+    assert held(door, "192.0.2.9") is None
+    for one in (first, second, third, fourth, fifth, spare):
+        one.close()
+    assert not door.places
+
+
+def test_one_address_has_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "SHARE", 2)
+    door = Door(trusted=frozenset(["10.0.0.1"]))
+    mine = [held(door, "2001:db8::" + str(n)) for n in range(4)]  # one network of 64 bits
+    assert len(door.places) == 2 and all(mine)
+    for place in door.places.values():
+        place.set(10, busy=True)
+    assert held(door, "2001:db8::9") is None
+    assert held(door, "2001:db8:0:1::9") is not None  # a neighbour
+    for host in ("10.0.0.1", "127.0.0.1"):  # a proxy, and this machine
+        assert all(held(door, host) for _ in range(300))
+    assert (
+        address_of("::ffff:192.0.2.7") == "192.0.2.7" and address_of("no address") == "no address"
+    )
+
+
+def test_new_connections_of_one_address_have_a_rate() -> None:
+    door = Door()
+    admitted = [one for _ in range(300) if (one := held(door, "192.0.2.1"))]
+    assert doors.BURST <= len(admitted) < doors.BURST + 50
+    assert held(door, "192.0.2.2") is not None
+    for number in range(2 * doors._ADDRESSES):
+        if one := held(door, f"2001:db8:{number % 65536:x}::1"):
+            one.close()
+    assert len(door._arrived) <= doors._ADDRESSES + 1
+
+
+def test_forwarded_addresses_are_believed_from_a_proxy_alone(tiny: Tiny, tmp_path: Path) -> None:
+    """A visitor has few tokens for each address; who is behind a proxy has an address as well."""
+    for proxy, rooms in (("127.0.0.1", [201, 201, 201]), ("10.9.9.9", [201, 429, 429])):
+        state = tmp_path / proxy
+        service = Running(state, tiny.bundle, "--demo", "--proxy", proxy)
+        try:
+            found = [
+                service.call("POST", "/demo/visitors", X_Forwarded_For=f"192.0.2.{n}").status
+                for n in range(3)
+                for _ in range(2)
+            ]
+            assert found[::2] == rooms or proxy == "127.0.0.1"
+            assert found.count(201) == (6 if proxy == "127.0.0.1" else 2)
+        finally:
+            service.kill()
+
+
+def test_a_client_that_goes_in_the_middle_is_no_fault(service: Running) -> None:
+    line = f"Authorization: Bearer {service.token('leaver')}"
+    raw(service, head("POST", "/jobs", line, "Content-Length: 1000000") + b"x" * 10).close()
+    raw(service, head("POST", "/keys", line, "Content-Length: 1000") + b"x" * 10).close()
+    time.sleep(0.5)
+    assert service.call("GET", "/v2/health/live").status == 200
+    assert not [one for one in service.log if one["event"] == "internal error"]
+    assert "Traceback" not in service.log_path.read_text()
+
+
+def test_threads_wait_for_no_body(service: Running, party: Party) -> None:
+    """Bodies that stop in the middle hold no thread, which others need."""
+    line = f"Authorization: Bearer {service.token('slow')}"
+    query = party.client.encrypt(party.pixels[:2])
+    part = head("POST", "/jobs", line, f"Content-Length: {len(query)}") + query[: len(query) // 2]
+    open_ones = [raw(service, part) for _ in range(4)]
+    answers: list[int] = []
+    other = service.token("other")
+    threads = [
+        threading.Thread(
+            target=lambda: answers.append(service.call("GET", "/config", other).status)
+        )
+        for _ in range(20)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(20)
+    assert answers == [200] * 20
+    for one in open_ones:
+        one.close()
+
+
+def test_the_client_sees_a_busy_service_and_waits(service: Running, party: Party) -> None:
+    """Every request of a tenant beyond its rate gets 429, and the client asks again."""
+    link = atlasc.remote.link.Link(service.url, service.token("fast"))  # type: ignore[attr-defined]
+    for _ in range(400):
+        link.fetch("GET", "/keys", limit=1000)
+    link.close()
