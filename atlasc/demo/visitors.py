@@ -15,11 +15,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.remote.wire import FINISHED
 from atlasc.service.edge.door import address_of
+from atlasc.service.edge.rates import Rates
 from atlasc.service.endpoints import cancel, delete_key
 from atlasc.service.faults import Refusal
 from atlasc.service.jobs import Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Rates, Service
+from atlasc.service.requests import Service
 from atlasc.service.tokens import (
     DAY,
     DEFAULT_SCOPES,
@@ -72,7 +73,10 @@ class Visitors:
             AtlasError: the disk holds the keys of none.
         """
         self._service, self._lock = service, Lock()
-        self._rates, self._all = Rates(rate=1.0), Rates(rate=10.0)
+        self._rates, self._all = (
+            Rates(rate=1.0, who="an address"),
+            Rates(rate=10.0, who="all visitors"),
+        )
         self._from: dict[str, str] = {}  # tenant -> address
         folder, quota = service.store.folder, service.uploads.quota
         free = shutil.disk_usage(folder).free
@@ -114,8 +118,8 @@ class Visitors:
             if len(here) >= self.most:
                 raise _no_room(here, f"{len(here)} are here")
             tenant = f"visitor-{secrets.token_hex(8)}"
-            self._from[tenant] = address
-            token = add_token(self._service.store, tenant, DEFAULT_SCOPES, STAY / DAY)
+            self._from[tenant], store = address, self._service.store
+            token = add_token(store, tenant, DEFAULT_SCOPES, STAY / DAY, by="visitor")
             return Invitation(token=token, seconds=STAY)
 
     def _remove(self) -> None:

@@ -14,10 +14,11 @@ from fastapi.responses import HTMLResponse
 from atlasc.demo.invitation import Invitation
 from atlasc.demo.visitors import JOBS, STAY, Visitors, tight
 from atlasc.report.pages import page
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.jobs import Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Here, Rates, Service
+from atlasc.service.requests import Here, Service
 from atlasc.targets import find_target
 
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
@@ -55,7 +56,7 @@ class Demonstration:
         """
         visitors, router = Visitors(service), APIRouter()
         made: dict[str, tuple[float, str]] = {}
-        renders = Rates(rate=5.0)
+        renders = Rates(5.0, who="all visitors")
 
         @router.get("/", response_class=HTMLResponse)
         def front(service: Here, request: Request) -> HTMLResponse:

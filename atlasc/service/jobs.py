@@ -146,6 +146,8 @@ class Jobs:
                     "values (?, ?, ?, ?, ?, ?, ?, 'queued', ?, 0, 0)",
                     (folder.name, tenant, program, key, query, digest, size, time.time()),
                 )
+                use = "update keys set used = ? where tenant = ? and id = ?"
+                db.execute(use, (time.time(), tenant, key))
                 return self.status(tenant, folder.name)
         shutil.rmtree(folder)
         if old["digest"] != digest:
@@ -265,6 +267,7 @@ class Jobs:
                 self.measured[row["program"]] = (before + seconds) / 2
                 self.progress.pop(row["id"], None)
                 return True
+        self.progress.pop(row["id"], None)
         (folder / answer).unlink(missing_ok=True)
         with suppress(OSError):  # a cancelled job has no other files
             folder.rmdir()

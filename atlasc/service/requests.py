@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock, Semaphore
+from threading import Semaphore
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from atlasc.ir.files import KIB, parse_json
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal, fault_of
 from atlasc.service.jobs import Jobs
 from atlasc.service.programs import Programs
@@ -39,44 +40,8 @@ ALL_AT_ONCE = {"chunks": 8}
 """What all tenants together may do at once."""
 MAX_REQUEST = 64 * KIB
 """Most bytes of the JSON of a request."""
-REMEMBERED = 1000
-"""Tenants whose last requests are remembered, unless more of them ask at once."""
 CHECKS = 2
 """Whole queries that are in memory at once, to be checked."""
-
-
-@dataclass
-class Rates:
-    """How often each tenant asks.
-
-    Attributes:
-        rate: requests a second that a tenant may send for long; twice as many at once.
-    """
-
-    rate: float
-    _left: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def take(self, tenant: str) -> None:
-        """Count a request.
-
-        Raises:
-            Refusal: the tenant sent too many.
-        """
-        with self._lock:
-            now = time.monotonic()
-            left, since = self._left.get(tenant, (2 * self.rate, now))
-            left = min(2 * self.rate, left + (now - since) * self.rate)
-            self._left[tenant] = (left - (left >= 1), now)
-            if len(self._left) > REMEMBERED:  # who paused for two seconds has all of it again
-                self._left = {t: one for t, one in self._left.items() if now - one[1] < 2}
-        if left < 1:
-            raise Refusal(
-                429,
-                "too many requests",
-                why=f"a tenant may send {self.rate:g} a second",
-                retry_after=1 / self.rate,
-            )
 
 
 @dataclass

@@ -24,9 +24,11 @@ from atlasc.service.app import make_app
 from atlasc.service.edge.door import IDLE_SECONDS, Door, Listener, address_of
 from atlasc.service.edge.gate import App
 from atlasc.service.edge.protocol import HttpConnection
+from atlasc.service.edge.rates import Rates
 from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Rates, Service
+from atlasc.service.records.housekeeping import Rules
+from atlasc.service.requests import Service
 from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
 from atlasc.service.telemetry import Metrics, log, start_logging
@@ -57,6 +59,8 @@ class Settings:
         infer_seconds: how long ``infer`` waits for an answer.
         grace: seconds that the jobs that run get at the end.
         cluster: a Ray cluster that computes; None: a process of this machine.
+        alone: serve bundles that have the server's part alone.
+        unused: seconds after which keys without a query are removed; None: never.
     """
 
     state: Path
@@ -72,6 +76,8 @@ class Settings:
     infer_seconds: float = 600.0
     grace: float = 30.0
     cluster: Cluster | None = None
+    unused: float | None = None
+    alone: bool = False
 
 
 class Front(Protocol):
@@ -104,7 +110,7 @@ def serve(
     """
     os.umask(0o077)
     require_transport(settings)
-    programs = Programs(folders)
+    programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store
     store = Store(settings.state)
     with ExitStack() as stack:
@@ -118,11 +124,14 @@ def serve(
         uploads = Uploads.of(store, programs, limits.quota)
         metrics = Metrics()
         service = Service(
-            store, programs, uploads, jobs, Runner(store, jobs, metrics, workers), metrics,
+            store, programs, uploads, jobs,
+            Runner(store, jobs, metrics, workers, Rules(unused=settings.unused)), metrics,
             Rates(settings.rate), settings.infer_seconds,
         )  # fmt: skip
         routers = [] if front is None else [front.router(service)]
         start_logging()
+        if faults := store.audit.faults():
+            log("warning", "the audit was changed", lines=faults[:100], file=str(store.audit.path))
         if again:
             log("info", "jobs queued again", jobs=again)
         app = make_app(service, settings.grace, routers)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
+from atlasc.service.records.audit import operator
 from atlasc.service.store import Store
 
 SCOPES = ("infer", "keys", "metrics")
@@ -63,8 +64,12 @@ def add_token(
     tenant: str,
     scopes: Sequence[str] = DEFAULT_SCOPES,
     days: float | None = None,
+    by: str = "",
 ) -> str:
     """A new token of a tenant; only its digest is kept.
+
+    Args:
+        by: who makes it, for the audit; by default the user of this process.
 
     Raises:
         AtlasError: the tenant's name or a scope is not allowed.
@@ -84,6 +89,9 @@ def add_token(
     row = (name, tenant, " ".join(scopes), salt, _digest(salt, secret), now, expires, None)
     with store.writing() as db:
         db.execute("insert into tokens values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        store.audit.note(
+            "token added", by or operator(), tenant=tenant, token=name, scopes=list(scopes)
+        )
     return f"atlasc_{name}_{secret}"
 
 
@@ -111,6 +119,7 @@ def revoke_token(store: Store, token: str) -> None:
         )
         if not found.rowcount:
             raise AtlasError(f"there is no token {name[:16]!r}", remedy="atlasc tokens lists them")
+        store.audit.note("token revoked", operator(), token=name)
 
 
 Row = Callable[..., sqlite3.Row | None]

@@ -12,7 +12,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -22,12 +21,16 @@ from atlasc.files import sync_entry
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain, sha256_of
 from atlasc.remote.wire import CHUNK, KeyStatus, NewKey
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.programs import Programs
+from atlasc.service.records.housekeeping import remove_keys
 from atlasc.service.store import Store
 
 STRIPES = 64
 """Locks of all keys together."""
+NEW, NEW_AT_ONCE = 1 / 60, 64.0
+"""Uploads that a tenant begins, a second and at once."""
 MOST_KEYS, MOST_BEGUN = 64, 4
 """Keys of one tenant, and uploads that are not whole."""
 
@@ -43,6 +46,7 @@ class Uploads:
     store: Store
     programs: Programs
     quota: int
+    _begun: Rates = field(default_factory=lambda: Rates(NEW, NEW_AT_ONCE))
     _locks: Sequence[Lock] = field(default_factory=lambda: [Lock() for _ in range(STRIPES)])
 
     @classmethod
@@ -98,12 +102,14 @@ class Uploads:
             row = (tenant, new.sha256)
             found = db.execute("select * from keys where tenant = ? and id = ?", row).fetchone()
             if found is None:
+                self._begun.take(tenant)
                 _require_few(db, tenant)
                 used = self.store.used_bytes(tenant)
                 if used + new.size > self.quota:
                     raise quota_spent(used, new.size, self.quota)
                 db.execute(
-                    "insert into keys values (?, ?, ?, ?, 0, 0, ?)",
+                    "insert into keys (tenant, id, configuration, size, received, ready, created) "
+                    "values (?, ?, ?, ?, 0, 0, ?)",
                     (tenant, new.sha256, new.configuration, new.size, time.time()),
                 )
             elif (found["size"], found["configuration"]) != (new.size, new.configuration):
@@ -161,7 +167,12 @@ class Uploads:
                 path.replace(self.store.key_path(tenant, key))
                 sync_entry(path.parent)
             self._set(tenant, key, end, ready=ready)
-            return self.one(tenant, key)
+            try:
+                return self.one(tenant, key)
+            except Refusal:  # atlasc tokens --remove, or keys prune, came in between
+                for place in (path, self.store.key_path(tenant, key)):
+                    place.unlink(missing_ok=True)
+                raise
 
     def delete(self, tenant: str, key: str) -> None:
         """Remove keys, or an upload that was not finished.
@@ -171,19 +182,10 @@ class Uploads:
         """
         with self._lock(tenant, key):
             self.one(tenant, key)
-            with self.store.writing() as db:
-                open_jobs = (
-                    "select count(*) from jobs where tenant = ? and key = ? "
-                    "and state in ('queued', 'running')"
+            if not remove_keys(self.store, tenant, key, f"tenant {tenant}"):
+                raise Refusal(
+                    409, "jobs still need these keys", remedy="wait for them, or cancel them"
                 )
-                if db.execute(open_jobs, (tenant, key)).fetchone()[0]:
-                    raise Refusal(
-                        409, "jobs still need these keys", remedy="wait for them, or cancel them"
-                    )
-                db.execute("delete from keys where tenant = ? and id = ?", (tenant, key))
-            for ready in (True, False):
-                with suppress(FileNotFoundError):
-                    self.store.key_path(tenant, key, ready=ready).unlink()
 
     def _lock(self, tenant: str, key: str) -> Lock:
         """The lock of some keys, which exist or not: there are a few for all names."""
@@ -192,9 +194,11 @@ class Uploads:
     def _set(self, tenant: str, key: str, received: int, *, ready: bool) -> None:
         with self.store.writing() as db:
             db.execute(
-                "update keys set received = ?, ready = ? where tenant = ? and id = ?",
-                (received, ready, tenant, key),
+                "update keys set received = ?, ready = ?, used = ? where tenant = ? and id = ?",
+                (received, ready, time.time(), tenant, key),
             )
+            if ready:
+                self.store.audit.note("keys uploaded", f"tenant {tenant}", tenant=tenant, key=key)
 
 
 def _require_few(db: sqlite3.Connection, tenant: str) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from atlasc.service.edge.rates import Rates
 
 PLACES = 256
 """Connections at once."""
@@ -32,8 +33,6 @@ REQUEST_SECONDS = 3600.0
 """How long a request and its answer may take."""
 _OWN = ("127.0.0.1", "::/64")
 """This machine's own address is that of proxies and health checks: all of them count as none."""
-_ADDRESSES = 4096
-"""Addresses whose arrivals are remembered."""
 _IN_A_ROW = 4
 """Connections that are admitted or closed before the loop goes on with other work."""
 
@@ -81,13 +80,13 @@ class Door:
 
     trusted: frozenset[str] = frozenset()
     places: dict[int, Place] = field(default_factory=dict)
-    _arrived: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _arrivals: Rates = field(default_factory=lambda: Rates(ARRIVALS, BURST))
 
     def admit(self, held: Held, host: str) -> bool:
         """Give a new connection a place; False if there is none."""
         address = address_of(host)
         if address not in self.trusted and address not in _OWN:
-            if not self._arrives(address):
+            if not self._arrivals.allows(address):
                 return False
             mine = [place for place in self.places.values() if place.address == address]
             if len(mine) >= SHARE and not self._make_room(mine):
@@ -124,27 +123,6 @@ class Door:
     def _close(self, place: Place) -> None:
         place.end()
         self.left(place)
-
-    def _arrives(self, address: str) -> bool:
-        now = time.monotonic()
-        if len(self._arrived) > _ADDRESSES:
-            full = BURST / ARRIVALS
-            self._arrived = {a: one for a, one in self._arrived.items() if now - one[1] < full}
-            if len(self._arrived) > _ADDRESSES:
-                self._arrived.clear()
-        left, since = self._arrived.get(address, (BURST, now))
-        left = min(BURST, left + (now - since) * ARRIVALS)
-        self._arrived[address] = (left - (left >= 1), now)
-        return left >= 1
-
-    def count(self) -> Counter[str]:
-        """Connections that are known, of strangers, and that have a request."""
-        places = self.places.values()
-        return Counter(
-            known=sum(place.known for place in places),
-            strangers=sum(not place.known for place in places),
-            busy=sum(place.busy for place in places),
-        )
 
 
 class Held(socket.socket):

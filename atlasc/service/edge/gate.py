@@ -15,8 +15,9 @@ from fastapi.responses import JSONResponse, Response
 
 from atlasc.service.edge.door import address_of
 from atlasc.service.edge.protocol import HEALTH, RESTS
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
-from atlasc.service.requests import Rates, Service, response_of
+from atlasc.service.requests import Service, response_of
 from atlasc.service.telemetry import log
 from atlasc.service.tokens import Caller, find_caller
 
@@ -40,7 +41,7 @@ class Gate:
 
     def __init__(self, app: App, service: Service, free: frozenset[str]) -> None:
         self._app, self._service, self._free = app, service, free
-        self._of_address, self._of_all = Rates(rate=5.0), Rates(rate=50.0)
+        self._of_address, self._of_all = Rates(5.0, who="an address"), Rates(50.0, who="all")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""

@@ -20,10 +20,11 @@ from atlasc.demo.visitors import Visitors, tight
 from atlasc.demo.welcome import welcome
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.wire import Config, NewKey
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.jobs import QUERY, Jobs, Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Rates, Service
+from atlasc.service.requests import Service
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics
 from atlasc.service.tokens import add_token, find_caller, revoke_token
@@ -99,7 +100,7 @@ def test_a_token_is_kept_until_it_ends(service: Running, tmp_path: Path) -> None
 @pytest.fixture
 def inside(tmp_path: Path, shown: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """The parts of a service, without what computes."""
-    monkeypatch.setattr(module, "Rates", lambda rate: Rates(1000.0))
+    monkeypatch.setattr(module, "Rates", lambda rate, who="": Rates(1000.0))
     store, programs, metrics = Store(tmp_path / "state"), Programs([shown.bundle]), Metrics()
     limits = tight(WIDE, programs)
     jobs = Jobs(store, programs, limits)
@@ -166,7 +167,7 @@ def _fill(service: Service, tenant: str, *, runs: bool = False) -> None:
     path.write_bytes(b"key")
     with service.store.writing() as db:
         db.execute(
-            "insert into keys values (?, ?, ?, 3, 3, 1, 0)", (tenant, key, one.configuration)
+            "insert into keys values (?, ?, ?, 3, 3, 1, 0, null)", (tenant, key, one.configuration)
         )
     folder = service.jobs.new_folder()
     (folder / QUERY).write_bytes(b"query")

@@ -29,7 +29,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found = Store(tmp_path / "state")
     with found.writing() as db:
         for tenant in ("acme", "other", "third"):
-            db.execute("insert into keys values (?, ?, ?, 100, 100, 1, 0)", (tenant, KEY, "c" * 64))
+            db.execute(
+                "insert into keys values (?, ?, ?, 100, 100, 1, 0, null)", (tenant, KEY, "c" * 64)
+            )
     yield found
     found.close()
 
