@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from atlasc.files import locked, write_private
 from atlasc.ir.files import MIB, Amount, Count, Schema, Sha256, read_bytes, read_json
@@ -36,6 +37,7 @@ class Asked(Schema):
         sent: seconds since 1970.
     """
 
+    format: Literal[1] = 1
     program: Sha256
     names: tuple[str, ...]
     left_out: dict[str, str]

@@ -26,6 +26,8 @@ CRASHES = 2
 QUERY = "query"
 FORGOTTEN = 10
 """A finished job is forgotten after so many times the time that its answer is kept."""
+MOST_ENDED = 1000
+"""Jobs of one tenant that have ended, without an answer, and are remembered."""
 _PLACES = ", ".join(f"'{state}'" for state in FINISHED)
 
 
@@ -315,6 +317,12 @@ class Jobs:
             db.execute(
                 f"delete from jobs where state in ({_PLACES}) and finished < ?",
                 (now - FORGOTTEN * keep,),
+            )
+            db.execute(
+                "delete from jobs where number in (select number from (select number, row_number() "
+                "over (partition by tenant order by number desc) place from jobs "
+                f"where state in ({_PLACES}) and answer is null) where place > ?)",
+                (MOST_ENDED,),
             )
         for row in old:
             self._forget_files(row["id"])

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atlasc.service.edge.door import HEAD_SECONDS, IDLE_SECONDS, REQUEST_SECONDS, Door, Place
 
-CHUNKS, LEAST_CHUNK = 64, 1024
+CHUNKS, LEAST_CHUNK = 16, 1024
 """A body in more chunks than this must have so many bytes a chunk."""
 SMALL = 4096
 """Bytes below which what was read counts as small."""
@@ -30,6 +30,8 @@ HEALTH, RESTS = "health", "rests"
 """Members of a request's state: it was a health check; the connection rests after it."""
 UNREAD = 1 << 20
 """Bytes of a refused body that a stranger may still send before the connection breaks."""
+UNREAD_SECONDS = 120.0
+"""How long a tenant may still send a body that was refused."""
 
 
 class Careful(h11.Connection):
@@ -113,7 +115,7 @@ class HttpConnection(H11Protocol):
                 self.transport.close()
             return
         if self.conn.their_state is h11.SEND_BODY:
-            place.set(REQUEST_SECONDS, busy=False)  # uvicorn skips the rest
+            place.set(UNREAD_SECONDS, busy=False)  # uvicorn skips the rest
         if HEALTH in state or RESTS in state:
             self._rest(min(REST * len(self._door.places), LONGEST_REST), self._next)
         else:
@@ -130,6 +132,13 @@ class HttpConnection(H11Protocol):
         if not started and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of what was read and not parsed: the garbage collector may come late."""
+        super().connection_lost(exc)
+        self.conn = Careful(h11.SERVER)
+        if self.cycle is not None:
+            self.cycle.conn, self.cycle.body = self.conn, bytearray()
 
     def _rest(self, seconds: float, then: Callable[[], None]) -> None:
         """Do not read for a while."""

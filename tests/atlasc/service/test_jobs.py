@@ -177,6 +177,25 @@ def test_old_answers_are_deleted(jobs: Jobs, served: Served) -> None:
     assert not jobs.store.job_folder(job.id).exists()
 
 
+def test_few_ended_jobs_are_remembered(
+    jobs: Jobs, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends and cancels all day fills no disk; answers that wait stay."""
+    monkeypatch.setattr("atlasc.service.jobs.MOST_ENDED", 3)
+    jobs.limits = Limits(100, 100, 10_000, keep=3600)
+    answered = submit(jobs, served)
+    finish(jobs)
+    other = submit(jobs, served, "other")
+    jobs.cancel("other", other.id)
+    for _ in range(10):
+        jobs.cancel("acme", submit(jobs, served).id)
+    waits = submit(jobs, served)
+    jobs.sweep()
+    known = {one.id for one in jobs.all("acme")}
+    assert len(known) == 5 and {answered.id, waits.id} <= known
+    assert jobs.status("other", other.id).state == "cancelled"
+
+
 def test_keys_that_jobs_need_are_not_deleted(jobs: Jobs, served: Served) -> None:
     uploads = Uploads(jobs.store, jobs.programs, 1000)
     submit(jobs, served)
