@@ -194,6 +194,7 @@ TENANTS: dict[str, Attack] = {
     "large-chunks": Attack(16, large_chunks, 0.01),
     "announced": Attack(16, announced),
     "lists": Attack(16, lists),
+    "unread": Attack(64, lists, reads=False),
     "tenant-methods": Attack(64, methods),
     "tenant-small-chunks": Attack(8, small_chunks),
     "tenant-slow-bodies": Attack(64, slow_body),

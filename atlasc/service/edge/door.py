@@ -2,7 +2,7 @@
 
 A connection is known once a request with a valid token came over it. Who only waits loses the place
 when somebody else needs it, strangers first; so connections that do nothing lock nobody out. If all
-places have requests that run, further connections are asked for health alone.
+places have requests of tenants, further connections are asked for health alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ SHARE = 128
 ARRIVALS, BURST = 20.0, 100.0
 """New connections a second of one address, and at once; what exceeds them is closed."""
 HEAD_SECONDS = 10.0
-"""How long a stranger's connection waits for a whole request, TLS included."""
+"""How long a stranger's connection waits for a whole request, TLS included; and, from then, until
+the answer was taken."""
 IDLE_SECONDS = 30.0
 """How long a known connection waits for its next request."""
 REQUEST_SECONDS = 3600.0
-"""How long a request and its answer may take."""
+"""How long a request of a tenant and its answer may take."""
 _OWN = ("127.0.0.1", "::/64")
 """This machine's own address is that of proxies and health checks: all of them count as none."""
 _IN_A_ROW = 4
@@ -63,6 +64,11 @@ class Place:
         self.since, self.busy = time.monotonic(), busy
         self.until = self.since + seconds
 
+    def admit(self) -> None:
+        """Note that the request that runs has a valid token."""
+        self.known = True
+        self.set(REQUEST_SECONDS, busy=True)
+
     def end(self) -> None:
         """Close the connection: whoever reads from it sees its end."""
         with suppress(OSError):
@@ -91,11 +97,12 @@ class Door:
             mine = [place for place in self.places.values() if place.address == address]
             if len(mine) >= SHARE and not self._make_room(mine):
                 return False
-        spare = False
-        if len(self.places) >= PLACES and not self._make_room(self.places.values()):
-            spare = True
-            if len(self.places) >= PLACES + SPARE:
-                return False
+        places = list(self.places.values())
+        ordinary = [place for place in places if not place.spare]
+        spare = len(ordinary) >= PLACES and not self._make_room(ordinary)
+        others = [place for place in places if place.spare]
+        if spare and len(others) >= SPARE and not self._make_room(others):
+            return False
         now = time.monotonic()
         place = Place(held, address, now + HEAD_SECONDS, now, spare=spare)
         held.place = self.places[held.fileno()] = place
@@ -113,11 +120,13 @@ class Door:
             del self.places[number]
 
     def _make_room(self, places: Iterable[Place]) -> bool:
-        """Close the connection that waits longest for a request, strangers first."""
-        idle = [place for place in places if not place.busy]
-        if not idle:
+        """Close the connection that waits longest: strangers first, those without a request first.
+        False if all have a request of a tenant.
+        """
+        found = [place for place in places if not (place.known and place.busy)]
+        if not found:
             return False
-        self._close(min(idle, key=lambda place: (place.known, place.since)))
+        self._close(min(found, key=lambda place: (place.known, place.busy, place.since)))
         return True
 
     def _close(self, place: Place) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from fastapi.responses import JSONResponse, Response
 
-from atlasc.service.edge.door import address_of
-from atlasc.service.edge.protocol import HEALTH, RESTS
+from atlasc.service.edge.door import Place, address_of
+from atlasc.service.edge.protocol import HEALTH, PLACE, RESTS
 from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.requests import Service, response_of
@@ -95,7 +95,8 @@ class Gate:
         Raises:
             Refusal: the token is not valid, the tenant asks too often, or all places are taken.
         """
-        if scope["state"].get("spare"):
+        place: Place = scope["state"][PLACE]
+        if place.spare:
             raise Refusal(503, "the service has no free connection", retry_after=1)
         caller = find_caller(self._service.store, _token(scope), self._service.store.at_the_gate)
         if caller is None and scope["path"] in self._free:
@@ -110,6 +111,7 @@ class Gate:
                 remedy="send the header Authorization: Bearer TOKEN; whoever runs the service "
                 "makes tokens with atlasc tokens",
             )
+        place.admit()
         scope["state"]["tenant"] = caller.tenant
         self._service.rates.take(caller.tenant)
         return caller

@@ -13,7 +13,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from atlasc.service.edge.door import HEAD_SECONDS, IDLE_SECONDS, REQUEST_SECONDS, Door, Place
+from atlasc.service.edge.door import HEAD_SECONDS, IDLE_SECONDS, Door, Place
 
 CHUNKS, LEAST_CHUNK = 16, 1024
 """A body in more chunks than this must have so many bytes a chunk."""
@@ -26,8 +26,9 @@ REST, LONGEST_REST = 0.005, 0.25
 """As above, and the longest, after a health check or a request too many of a tenant."""
 AHEAD = 16 << 10
 """Bytes of further requests that may come before the answer to one."""
-HEALTH, RESTS = "health", "rests"
-"""Members of a request's state: it was a health check; the connection rests after it."""
+PLACE, HEALTH, RESTS = "place", "health", "rests"
+"""Members of a request's state: its connection's place; it was a health check; the connection rests
+after it."""
 UNREAD = 1 << 20
 """Bytes of a refused body that a stranger may still send before the connection breaks."""
 UNREAD_SECONDS = 120.0
@@ -74,7 +75,7 @@ class HttpConnection(H11Protocol):
         if self._place is None:
             transport.abort()
             return
-        self.app_state = {**self.app_state, "spare": self._place.spare}
+        self.app_state = {**self.app_state, PLACE: self._place}
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless it is the rest of what was refused."""
@@ -92,10 +93,12 @@ class HttpConnection(H11Protocol):
             self._rest(SMALL_PAUSE * len(self._door.places), self._read_on)
 
     def handle_events(self) -> None:
-        """Parse, and note that a request runs."""
+        """Parse, and note that a request runs; it is a stranger's until its token was seen."""
+        before = self.cycle
         super().handle_events()
-        if self._place is not None and self.cycle and not self.cycle.response_complete:
-            self._place.set(REQUEST_SECONDS, busy=True)
+        if self._place is not None and self.cycle is not before:
+            self._place.known = False
+            self._place.set(HEAD_SECONDS, busy=True)
 
     def on_response_complete(self) -> None:
         """Wait for the next request of a known connection; end a stranger's, once its request has
@@ -105,8 +108,6 @@ class HttpConnection(H11Protocol):
             super().on_response_complete()
             return
         state, place = self.cycle.scope["state"], self._place
-        if HEALTH not in state:
-            place.known = state.get("tenant") is not None
         place.set(IDLE_SECONDS if place.known else HEAD_SECONDS, busy=False)
         if not place.known and HEALTH not in state:
             self._unread = UNREAD  # nothing more of this connection is parsed
