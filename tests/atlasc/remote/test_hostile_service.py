@@ -227,6 +227,11 @@ SAYINGS: dict[str, tuple[tuple[str, str], Lie, str]] = {
         endless(b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
         "cannot be reached",
     ),
+    "a part without an end, on a connection that was let go": (
+        ("GET", ".*/embed.safetensors"),
+        endless(b"x", b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n"),
+        "cannot be reached",
+    ),
     "a part of a petabyte": (
         ("GET", ".*/embed.safetensors"),
         endless(b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000000\r\n\r\n"),
@@ -242,6 +247,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A way that must carry a hundred megabytes a second, after half a second."""
     monkeypatch.setattr(link, "TIMEOUT", 0.5)
     monkeypatch.setattr(link, "SLOWEST", 10**8)
+    monkeypatch.setattr(link, "PATIENCE", 0.0)
     for call in (link.Link.fetch, link.Link.send):
         monkeypatch.setitem(call.__kwdefaults__, "patience", 0.0)
 

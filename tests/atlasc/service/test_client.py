@@ -26,7 +26,8 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import Answers
 from atlasc.files import new_private_file
 from atlasc.loading.inputs import Inputs
-from atlasc.remote.connection import RemoteAnswers, classes_of, data_folder, default_folder
+from atlasc.remote.answers import RemoteAnswers, classes_of
+from atlasc.remote.connection import data_folder, default_folder
 from atlasc.remote.link import Link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.service.conftest import Party
