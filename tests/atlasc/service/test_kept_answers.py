@@ -39,7 +39,7 @@ def words(tiny: Tiny, tmp_path: Path) -> Callable[..., list[object]]:
             token.write_text(service.token("acme"))
             token.chmod(0o600)
         asked = ["--input", tiny.data, "--count", count] if count else []
-        given = ["query", service.url, *asked, "--token-file", token]
+        given = ["query", service.url, "--allow-simulation", *asked, "--token-file", token]
         return [*given, "--folder", tmp_path / "folder", *more]
 
     return words
@@ -103,7 +103,10 @@ def test_a_service_that_ends_in_the_middle(
     """It is told that answers wait, and where."""
     service = start()
     token = service.token("acme")
-    with atlasc.connect(service.url, token=token, folder=tmp_path / "folder") as connection:
+    place = tmp_path / "folder"
+    with atlasc.connect(
+        service.url, token=token, folder=place, allow_simulation=True
+    ) as connection:
         link = connection._link
         fetch, calls = link.fetch, Counter[str]()
 
@@ -129,7 +132,10 @@ def test_a_clean_up_that_fails_is_a_warning(
     service = start()
     token = service.token("acme")
     notes: list[str] = []
-    with atlasc.connect(service.url, token=token, folder=tmp_path / "folder") as connection:
+    place = tmp_path / "folder"
+    with atlasc.connect(
+        service.url, token=token, folder=place, allow_simulation=True
+    ) as connection:
         fetch = connection._link.fetch
 
         def failing(method: str, path: str, *rest: Any, **more: Any) -> bytes:
@@ -149,7 +155,10 @@ def test_one_answer_of_many_that_cannot_be_decrypted(
     """The others are delivered; it stays in the folder."""
     service = start()
     token = service.token("acme")
-    with atlasc.connect(service.url, token=token, folder=tmp_path / "folder") as connection:
+    place = tmp_path / "folder"
+    with atlasc.connect(
+        service.url, token=token, folder=place, allow_simulation=True
+    ) as connection:
         decrypt, calls = connection.client.decrypt, Counter[str]()
 
         def failing(answer: bytes | Path | Message) -> Any:
