@@ -44,6 +44,7 @@ class Asking:
         keys: id of the client's keys on the service.
         lost: number of a query -> why it has no answer.
         unread: whether answers stay that could not be decrypted.
+        told: number of a query -> its job, if that had ended when the query was sent.
     """
 
     link: Link
@@ -54,6 +55,7 @@ class Asking:
     saw: Saw
     lost: dict[int, str] = field(default_factory=dict)
     unread: bool = False
+    told: dict[int, JobStatus] = field(default_factory=dict)
 
     def send(self, query: Message, rows: Sequence[int]) -> None:
         """Send a query. While the service has no room, answers that are ready are fetched.
@@ -79,6 +81,8 @@ class Asking:
             if not self._collect():
                 time.sleep(wait)
         self.run.accepted(number, job.id)
+        if job.state in FINISHED:  # the same query was sent before
+            self.told[number] = job
 
     def wait(self, step: Step) -> None:
         """Fetch all answers, in the order of the queries.
@@ -180,7 +184,7 @@ class Asking:
         """Look at a job; fetch its answer, or note that there is none, if it has ended."""
         place = address("jobs", self.run.parts[number].job)
         try:
-            job = self.link.get(place, JobStatus)
+            job = self.told.get(number) or self.link.get(place, JobStatus)
             if job.state not in FINISHED:
                 if step is not None:
                     ahead = counted(job.ahead, "job ahead", "jobs ahead")
