@@ -163,6 +163,7 @@ def test_llama_texts_are_apart_from_those_of_training(
     assert Path(capsys.readouterr().out.strip()) == LLAMA / "model"
 
 
+@pytest.mark.deep("benchmarks")
 def test_llama_predicts_texts_that_it_never_saw(
     llama: LoadedModel, paragraphs: tuple[list[str], list[str]]
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.fuzz.reader import all_readers
 
 ROOT = Path(__file__).parents[2]
-INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "1000"))
+INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
 
 
 Results = dict[tuple[str, bool], dict[str, Any]]
@@ -57,7 +57,7 @@ def test_cases_that_were_found_before(results: Results, name: str) -> None:
 @pytest.mark.deep("examples")
 def test_fresh_mutated_inputs_are_accepted_or_refused(tmp_path: Path) -> None:
     seed = secrets.randbelow(2**31)
-    results = fuzzed(tmp_path / "report.json", "--inputs", 3 * INPUTS, "--seed", seed)
+    results = fuzzed(tmp_path / "report.json", "--inputs", 10 * INPUTS, "--seed", seed)
     found = [shown(one) for result in results.values() for one in result["found"]]
     assert found == [], f"seed {seed}"
 

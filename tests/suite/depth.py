@@ -27,7 +27,8 @@ REASONS = {
     "examples": "larger or fresh examples of what the quick run tries on smaller ones",
     "cluster": "a Ray cluster on this machine",
     "benchmarks": "whole commands of benchmarks",
-    "faults": "killed processes, full disks, missing memory",
+    "looks": "a page in each size and theme",
+    "faults": "killed processes, full disks, too little memory, attacks",
 }
 """Why a test is deep: the word of its mark, ``pytest.mark.deep("engines")``."""
 

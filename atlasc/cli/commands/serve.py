@@ -166,7 +166,7 @@ def keys(
     dry_run: bool = switch("Say what would be pruned, and remove nothing."),
     as_json: bool = JSON,
 ) -> None:  # fmt: skip
-    """List what lies on a service's disk by tenant, or remove keys that are of no use.
+    """List what lies on a service's disk by tenant, or remove unused keys.
 
     Pruned are keys of tenants without a valid token, and uploads that stopped a day ago;
     with --program also keys for other programs, with --unused keys without a query. A client whose

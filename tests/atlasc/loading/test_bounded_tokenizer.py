@@ -91,6 +91,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
+@pytest.mark.deep("faults")
 @pytest.mark.parametrize("make", [doubling, spaced, repeating])
 def test_memory_has_a_bound(tmp_path: Path, make) -> None:
     """In a process that lives on, and refuses clearly."""

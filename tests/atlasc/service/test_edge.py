@@ -62,7 +62,13 @@ def ask(service: Running, party: Party, served: Any) -> Callable[[], None]:
     return ask
 
 
-@pytest.mark.parametrize("name", [*(one for one in ATTACKS if one != "none"), "all"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(one, marks=pytest.mark.deep("faults")) for one in ATTACKS if one != "none"),
+        "all",
+    ],
+)
 def test_an_attack_costs_little(
     service: Running, ask: Callable[[], None], served: Any, name: str
 ) -> None:
@@ -137,6 +143,7 @@ def test_a_request_that_does_not_begin_or_end(service: Running) -> None:
         one.close()
 
 
+@pytest.mark.deep("faults")
 def test_connections_that_begin_no_tls(tiny: Tiny, tmp_path: Path) -> None:
     """They have a place before anything is encrypted, so they lose it as well."""
     cert, key = certificate(tmp_path)

@@ -55,7 +55,7 @@ def outputs(path: Path) -> np.ndarray:
         return np.array(file["output"])
 
 
-@pytest.mark.parametrize("count", [6, 12])
+@pytest.mark.parametrize("count", [6, pytest.param(12, marks=pytest.mark.deep("faults"))])
 def test_a_low_rate_delays_answers_and_loses_none(
     start: Callable[..., Running], words: Any, expected: np.ndarray, tmp_path: Path, count: int
 ) -> None:
@@ -65,6 +65,7 @@ def test_a_low_rate_delays_answers_and_loses_none(
     assert not list((tmp_path / "folder" / "open").iterdir())
 
 
+@pytest.mark.deep("faults")
 def test_every_limit_at_once(
     start: Callable[..., Running], words: Any, expected: np.ndarray, party: Party, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_killed_client_fetches_later(
     assert "nothing to fetch" in run(*words(service, "--fetch")).out
 
 
+@pytest.mark.deep("faults")
 def test_a_service_that_ends_in_the_middle(
     start: Callable[..., Running], tiny: Tiny, party: Party, expected: np.ndarray, tmp_path: Path
 ) -> None:

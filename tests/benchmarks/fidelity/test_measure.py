@@ -139,6 +139,7 @@ def test_a_program_is_measured_in_parts_of_any_size(folder, bundle):
     assert all(len(values) == len(inputs) for values in found.to_dict().values())
 
 
+@pytest.mark.deep("benchmarks")
 def test_calibration_takes_as_many_of_each_source():
     found = calibration(ALL, "short", 12)
     assert len(found) == 12 and all(row[0] == 101 and row[-1] == 102 for row in found)

@@ -211,9 +211,12 @@ def spread(numbers: Iterable[int]) -> float:
     return float(np.std(np.array([float(x) for x in numbers])))
 
 
+DEEP = pytest.mark.deep("engines")
+
+
 @pytest.fixture(
     scope="module",
-    params=["host", "cuda", pytest.param("phantom", marks=pytest.mark.deep("engines"))],
+    params=["host", *(pytest.param(name, marks=DEEP) for name in ("cuda", "phantom"))],
 )
 def engine(
     request: pytest.FixtureRequest, secrets: Callable[..., subprocess.CompletedProcess[bytes]]

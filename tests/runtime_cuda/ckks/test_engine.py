@@ -14,7 +14,7 @@ from atlasc.emit.parameter_set import parameter_set
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 DEEP = pytest.mark.deep("engines")
-DEVICES = ("host", "cuda", pytest.param("phantom", marks=DEEP))
+DEVICES = ("host", *(pytest.param(name, marks=DEEP) for name in ("cuda", "phantom")))
 CONFORMANCE = HERE.parent / "conformance"
 
 
@@ -37,7 +37,7 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
 # several digits of one prime, and a whole digit with a part of one.
 CASES = [
     ("host", ("leveled", "14", "3", "3")),
-    ("cuda", ("leveled", "13", "2", "1")),
+    pytest.param("cuda", ("leveled", "13", "2", "1"), marks=DEEP),
     pytest.param("host", ("leveled", "14", "6", "1"), marks=DEEP),
     pytest.param("cuda", ("leveled", "14", "2", "2"), marks=DEEP),
     pytest.param("phantom", ("leveled", "13", "2", "1"), marks=DEEP),
@@ -112,6 +112,7 @@ def test_kernels_that_do_not_exist(build: Callable[..., Path]) -> None:
     assert 'ATLASC_CPU names no kernels: it is "sse"' in done.stderr
 
 
+@pytest.mark.deep("engines")
 def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
     sources = CONFORMANCE / "conformance.cpp", CONFORMANCE / "programs.cpp"
     program = build("conformance", *sources, device="cuda")

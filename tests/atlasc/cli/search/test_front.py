@@ -144,7 +144,8 @@ def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_saf
     found = json.loads(run("evaluate", bundle, "--input", test, "--count", 200, "--json").out)
     assert found["agreement"] < LEAST_AGREEMENT["class"]
     safe = [one for one in found["judged"] if one["verdict"] == "safe"]
-    assert all(one["program"] == one["model"] for one in safe) and len(safe) < 10
+    assert all(one["program"] == one["model"] for one in safe)
+    assert len(safe) < len(found["judged"]) / 10
 
 
 @pytest.mark.parametrize("batch", [1, 3])
