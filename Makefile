@@ -15,6 +15,8 @@ PIP         := $(BIN)/python -m pip --disable-pip-version-check
 EDITABLE    := --config-settings editable_mode=compat
 NATIVE      := $(wildcard atlasc/polynomials/native/*) $(shell find runtime_cuda -type f)
 PYTEST_ARGS ?=
+SLICE       ?=
+BASE        ?=
 BENCH_ARGS  ?=
 FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
@@ -22,12 +24,14 @@ FAULTS_ARGS ?=
 WHEELS_ARGS ?=
 TUTORIALS   ?=
 
-.PHONY: help install demo reactions test fuzz faults lint docs tutorials site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
+.PHONY: help install demo reactions test test-deep test-near fuzz faults lint docs tutorials site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
 	@echo "make reactions  search a BERT for chemical reactions, and measure accuracy on labelled ones (half an hour)"
-	@echo "make test     run all tests, and print the slowest 20 (PYTEST_ARGS='-n 0 tests/ir')"
+	@echo "make test     run the quick tests, and print the slowest 20 (PYTEST_ARGS='-n 0 tests/ir')"
+	@echo "make test-near  of these, those near what differs from main, in three minutes (BASE=HEAD~1)"
+	@echo "make test-deep  all tests, with fresh random examples: an hour (SLICE=3: an eighth of what test leaves out)"
 	@echo "make fuzz     a million mutated inputs over all readers, and the C++ ones (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
@@ -67,8 +71,18 @@ reactions: $(STAMP)
 	$(PIP) install -c constraints.txt --no-deps rxnfp
 	$(BIN)/python examples/reactions/fronts.py build/reactions
 
+PYTEST := $(BIN)/python -m pytest -n 2 --durations=20
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --durations=20 $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+# Everything, or with SLICE=1 ... SLICE=8 an eighth of what test leaves out.
+test-deep: $(STAMP)
+	$(PYTEST) $(if $(SLICE),--slice $(SLICE),--deep) $(PYTEST_ARGS)
+
+# The tests near what differs from main, or from another commit: BASE=HEAD~1.
+test-near: $(STAMP)
+	$(BIN)/python -m tests.suite.near $(BASE) $(PYTEST_ARGS)
 
 # The Python readers, then the C++ ones under sanitizers.
 fuzz: $(STAMP)

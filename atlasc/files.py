@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,15 @@ def _remove_stale(folder: Path) -> None:
         if _NAME.fullmatch(left.name):
             with suppress(OSError), locked(left, fcntl.LOCK_NB):
                 shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """A private folder among the system's temporary ones, removed afterwards. What a killed process
+    left of this name is removed by the next one.
+    """
+    with _draft(Path(gettempdir()) / name) as draft:
+        yield draft
 
 
 @contextmanager

@@ -6,15 +6,13 @@ import gc
 import importlib.util
 import itertools
 import os
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # under every import mode of pytest
+from tests.suite.made_once import made_once
 
 if TYPE_CHECKING:
     from cpp_build import Builder
@@ -36,10 +34,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["XDG_DATA_HOME"] = str(Path(__file__).resolve().parent / "no tables here")
 os.environ.pop("ATLASC_COSTS", None)
 
-# The same examples every time: a test that passes here passes on the next machine.
-settings.register_profile("atlasc", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("atlasc")
-
+pytest_plugins = ("tests.suite.durations", "tests.suite.depth")
 _BOOTSTRAP_KEYS = pytest.StashKey["KeySet"]()
 BOOTSTRAP_BYTES = 17 * 2**30
 """Free memory that a test with bootstrap keys needs."""
@@ -49,6 +44,7 @@ BOOTSTRAP_ROTATIONS = (1, 5, 64, 16384, 32765)
 """Amounts that :func:`bootstrap_keys` has keys of: those of the conformance suite."""
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # First, while most memory is free. The keys of bootstraps are made once for all of them; the
     # library keeps 15 GB of them for the rest of its process, so those of our engine come before.
@@ -61,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """With ``-n 2``: groups of tests, of which only one has real ciphertexts."""
     if config.getvalue("dist") not in ("load", "loadgroup"):
         return None
-    from scheduler import Scheduler
+    from tests.suite.scheduler import Scheduler
 
     return Scheduler(config, log)
 
@@ -107,16 +103,39 @@ def pairs_program() -> atlasc.Program:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A small model compiled for the simulator; nobody may change its files."""
-    from tiny_model import make_tiny
+    return _tiny(tmp_path_factory, "sim")
 
-    return make_tiny(tmp_path_factory.mktemp("tiny"), "sim")
+
+@pytest.fixture(scope="session")
+def tiny_cpu(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The same for real ciphertexts: two seconds an input."""
+    return _tiny(tmp_path_factory, "cpu")
+
+
+def _tiny(factory: pytest.TempPathFactory, target: str) -> Tiny:
+    from tiny_model import Tiny, make_tiny
+
+    return Tiny.of(made_once(factory, f"tiny-{target}", lambda folder: make_tiny(folder, target)))
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random BERT in ``model``, its ``data.jsonl``, and its ``bundle`` with
+    bootstraps for the simulator; nobody may change its files."""
+    from tiny_model import make_text_bundle
+
+    return made_once(tmp_path_factory, "texts", make_text_bundle)
 
 
 @pytest.fixture(scope="session")
 def cpp(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Builder:
-    """The C++ compiler; its objects are kept for the next run and for the other process."""
+    """The C++ compiler; its objects are kept for the next run and for the other process, in
+    ``ATLASC_TEST_OBJECTS`` or in pytest's cache."""
     from cpp_build import Builder
 
+    if named := os.environ.get("ATLASC_TEST_OBJECTS"):
+        Path(named).mkdir(parents=True, exist_ok=True)
+        return Builder(Path(named))
     cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
     return Builder(cache.mkdir("objects") if cache else tmp_path_factory.mktemp("objects"))
 

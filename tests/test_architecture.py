@@ -7,14 +7,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import networkx
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.suite.imports import ROOT, imported, module_name, sources, top_level
+
 FOLDERS = {
     "ir": "atlasc.ir",
     "passes": "atlasc.passes",
@@ -48,54 +48,11 @@ KNOWN_FOLDER_CYCLES: set[tuple[str, str]] = set()
 """Two folders of each cycle of folders that lie in one folder."""
 
 
-def sources(folder: str) -> list[Path]:
-    """Python files of a folder, not those behind the links atlasc/ir and atlasc/passes."""
-    linked = (ROOT / "atlasc" / "ir", ROOT / "atlasc" / "passes")
-    return [
-        path
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if not any(path.is_relative_to(link) for link in linked)
-    ]
-
-
 ALL_SOURCES = [(folder, path) for folder in FOLDERS for path in sources(folder)]
 
 
-def module_name(folder: str, path: Path) -> str:
-    parts = path.relative_to(ROOT / folder).with_suffix("").parts
-    return ".".join((FOLDERS[folder], *parts)).removesuffix(".__init__")
-
-
-MODULES = {module_name(folder, path): path for folder, path in ALL_SOURCES}
-
-
-def imported(name: str, path: Path, nodes: Iterator[ast.AST]) -> set[str]:
-    """Absolute names of what the import statements among ``nodes`` import."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-                parents = package[: len(package) - node.level + 1]
-                base = ".".join((*parents, base)).rstrip(".")
-            # "from atlasc import ir" imports the module atlasc.ir.
-            names = {f"{base}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else base for name in names}
-    return found
-
-
-def top_level(tree: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that run when the module is imported: not in functions, not under TYPE_CHECKING."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            continue
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        yield node
-        yield from top_level(node)
+MODULES = {module_name(folder, FOLDERS[folder], path): path for folder, path in ALL_SOURCES}
+NAMES = {path: name for name, path in MODULES.items()}
 
 
 def test_the_sources_are_found() -> None:
@@ -109,22 +66,21 @@ def test_relative_and_nested_imports_are_seen() -> None:
     text += "from atlasc import emit, gone"
     tree = ast.parse(text)
     path = Path("passes/x/y.py")
-    assert imported("atlasc.passes.x.y", path, ast.walk(tree)) == {
+    assert imported("atlasc.passes.x.y", path, ast.walk(tree), MODULES) == {
         "atlasc.passes.x",
         "atlasc.passes.ir",
         "torch",
         "atlasc",
         "atlasc.emit",
     }
-    assert "torch" not in imported("atlasc.passes.x.y", path, top_level(tree))
+    assert "torch" not in imported("atlasc.passes.x.y", path, top_level(tree), MODULES)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_dependency_rule(folder: str) -> None:
     faults = []
     for path in sources(folder):
-        name = module_name(folder, path)
-        for target in imported(name, path, ast.walk(ast.parse(path.read_text()))):
+        for target in imported(NAMES[path], path, ast.walk(ast.parse(path.read_text())), MODULES):
             inside = target.split(".")[0] in ("atlasc", "atlasc_comparisons")
             allowed = any(target == a or target.startswith(f"{a}.") for a in ALLOWED[folder])
             if (inside and not allowed) or target.split(".")[0] in ("ir", "passes"):
@@ -137,7 +93,7 @@ def test_heavy_libraries_are_imported_inside_functions(folder: str) -> None:
     faults = []
     for path in sources(folder):
         tree = ast.parse(path.read_text())
-        names = imported(module_name(folder, path), path, top_level(tree))
+        names = imported(NAMES[path], path, top_level(tree), MODULES)
         heavy = sorted(HEAVY & {name.split(".")[0] for name in names})
         faults += [f"{path.relative_to(ROOT)} imports {name} at its top level" for name in heavy]
     assert not faults
@@ -148,7 +104,7 @@ def module_graph() -> networkx.DiGraph:
     graph = networkx.DiGraph()
     graph.add_nodes_from(MODULES)
     for name, path in MODULES.items():
-        targets = imported(name, path, ast.walk(ast.parse(path.read_text())))
+        targets = imported(name, path, ast.walk(ast.parse(path.read_text())), MODULES)
         graph.add_edges_from((name, target) for target in targets & MODULES.keys())
     return graph
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ STAND_INS = {
     "LABELLED": "examples/digits_vit/test.npz",
 }
 """What the words in capitals of the commands stand for."""
+LONG = {
+    "README.md", "examples/tiny_llama/README.md", "docs/tutorials/service.md", "docs/search.md"
+}  # fmt: skip
+"""Pages that take long on the simulator as well: a quick run has their Python alone."""
 IMAGES = 60
 """In FILE: as many as a search in seconds needs."""
 _SUBSTITUTION = re.compile(r"^(\w+)=\$\((.*)\)$")
@@ -61,6 +66,11 @@ def small_bert() -> tuple[Any, Any]:
     return BertModel(config, add_pooling_layer=False).eval(), tokenizer
 
 
+def is_quick(block: Block) -> bool:
+    """Whether a quick run has it."""
+    return block.page not in LONG or block.language == "python"
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that looks like the repository to the commands, with the stand-in."""
@@ -88,12 +98,15 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def run_commands(block: Block, variables: dict[str, str]) -> None:
+def run_commands(block: Block, variables: dict[str, str], target: tuple[str, ...]) -> None:
     """Run commands, each of which must succeed; ``NAME=$(...)`` sets a variable."""
     for line in lines_of(block.text):
         found = _SUBSTITUTION.match(line)
         name, command = found.groups() if found else ("", line)
-        output = run_command(filled(shlex.split(command), variables), f"{block}: {line}")
+        words = filled(shlex.split(command), variables)
+        if words[:2] == ["atlasc", "compile"] and "--target" not in words:
+            words += target
+        output = run_command(words, f"{block}: {line}")
         if name:
             variables[name] = output.strip()
 
@@ -143,11 +156,28 @@ def pictures() -> list[np.ndarray]:
         return [(255 * image).astype(np.uint8) for image in file["pixel_values"][:IMAGES]]
 
 
+@pytest.mark.parametrize("page", sorted({block.page for block in RUN if is_quick(block)}))
+@pytest.mark.usefixtures("threads", "place")
+def test_the_blocks_of_a_page_run_on_the_simulator(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that a page compiles without naming a target are for the simulator."""
+    import atlasc
+
+    monkeypatch.setattr(atlasc, "compile", partial(atlasc.compile, target="sim"))
+    run_blocks([b for b in RUN if b.page == page and is_quick(b)], target=("--target", "sim"))
+
+
+@pytest.mark.deep("pages")
 @pytest.mark.parametrize("page", sorted({block.page for block in RUN}))
-@pytest.mark.usefixtures("threads")
-def test_the_blocks_of_a_page_run(page: str, place: Path) -> None:
-    variables, names = dict(STAND_INS), names_of(page)
-    blocks = [block for block in RUN if block.page == page]
+@pytest.mark.usefixtures("threads", "place")
+def test_the_blocks_of_a_page_run(page: str) -> None:
+    run_blocks([block for block in RUN if block.page == page])
+
+
+def run_blocks(blocks: list[Block], target: tuple[str, ...] = ()) -> None:
+    """Blocks of one page; ``target`` stands in commands that compile and name none."""
+    variables, names = dict(STAND_INS), names_of(blocks[0].page)
     last = max((i for i, block in enumerate(blocks) if block.language == "python"), default=-1)
     for i, block in enumerate(blocks):
         if block.language == "python":
@@ -157,7 +187,7 @@ def test_the_blocks_of_a_page_run(page: str, place: Path) -> None:
                 names.clear()
                 gc.collect()
         else:
-            run_commands(block, variables)
+            run_commands(block, variables, target)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from atlasc.api.roles import Client, Server, make_keys
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.ledger import LEDGER
 from atlasc.compilation.steps import Note, Steps, quiet, silent
-from atlasc.files import new_folder
+from atlasc.files import new_folder, scratch_folder
 from atlasc.generation.client import Generated, TextClient, prompt_ids
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import StepServer
@@ -63,19 +63,21 @@ def client_of(client: Client, program: Bundle) -> Client:
 def text_client(
     bundle: Bundle,
     keys: Path,
-    session: Path,
+    session: Path | None,
     prompt: str | Sequence[int] | None = None,
     sampling: Sampling | None = None,
     *,
+    steps: int | None = None,
+    until_end: bool = False,
     target: str = "",
 ) -> Iterator[TextClient]:
-    """The client of a text, whose folder is locked against other processes.
+    """The client of a text, whose folder, if it has one, is locked against other processes.
 
     Args:
         bundle: a bundle with a step, or the step; the client's part is enough. Of the step alone,
             each token of the prompt takes a step.
         keys: what ``keygen`` wrote for the step, or its folder ``client``.
-        session, prompt, sampling: see :class:`TextClient`.
+        session, prompt, sampling, steps, until_end: see :class:`TextClient`.
         target: a target to use instead of the one that the bundle was compiled for.
 
     Raises:
@@ -85,12 +87,15 @@ def text_client(
     if prompt is not None:
         prompt = prompt_ids(programs.step, prompt)  # refuse before keys are loaded
     with ExitStack() as stack:
-        known = session.exists()
-        if known:
+        known = session is not None and session.exists()
+        if session is not None and known:
             stack.enter_context(alone(session, "session"))
         role = Client(programs.step, keys, target or None)
-        client = TextClient(programs, partial(client_of, role), session, prompt, sampling)
-        if not known:
+        client = TextClient(
+            programs, partial(client_of, role), session, prompt, sampling,
+            steps=steps, until_end=until_end,
+        )  # fmt: skip
+        if session is not None and not known:
             stack.enter_context(alone(session, "session"))
         yield client
 
@@ -144,22 +149,24 @@ def generate(
     if prompt is not None:
         prompt = prompt_ids(step, prompt)
     with ExitStack() as stack:
-        kept = session is not None
-        if session is None:
-            scratch = stack.enter_context(TemporaryDirectory(prefix="atlasc-"))
-            session = Path(scratch) / "session"
-        if not session.exists():
+        folder = session
+        if folder is None:
+            folder = stack.enter_context(scratch_folder("atlasc-generate")) / "session"
+        if not folder.exists():
             if prompt is None:
                 raise AtlasError("a new session needs a prompt", remedy="give one")
-            with new_folder(session, private=True) as draft:
+            with new_folder(folder, private=True) as draft:
                 make_keys(step, draft / KEYS, target or None, steps=steps)
-        stack.enter_context(alone(session, "session"))
-        keys, places = session / KEYS, (session / CLIENT, session / SERVER)
+        stack.enter_context(alone(folder, "session"))
+        keys, own = folder / KEYS, None if session is None else session / CLIENT
         client = stack.enter_context(
-            text_client(bundle, keys, places[0], prompt, sampling, target=target)
+            # The server is this process.
+            text_client(bundle, keys, own, prompt, sampling, until_end=True, target=target)
         )
+        if session is None:
+            _forget_secret(keys / CLIENT)
         needed = client.steps_for(tokens)
-        cache = places[1] if kept else None
+        cache = None if session is None else session / SERVER
         server = stack.enter_context(step_server(bundle, keys, cache, target=target))
         if client.choice:
             note(client.choice, "")
@@ -171,3 +178,12 @@ def generate(
                 shown.report("", client.done, needed - client.public)
                 client.receive(server.answer(client.request()))
         return client.result
+
+
+def _forget_secret(folder: Path) -> None:
+    """Remove a secret key that is in memory, before anything is encrypted with it: where the
+    process is killed, no file that it leaves opens what it encrypted.
+    """
+    for path in folder.iterdir():
+        if path.name != LEDGER:
+            path.unlink()

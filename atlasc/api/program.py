@@ -201,7 +201,7 @@ class Program:
             tokens: tokens after the prompt; fewer if the model ends the text.
             temperature: divides the logits before a token is drawn; None or 0: take the likeliest.
             top_k: draw among so many of the likeliest tokens.
-            seed: seed of the draw.
+            seed: seed of the draw; None: a new one.
             session: a new folder for keys, text, and encrypted keys and values; or the folder of a
                 session, which then goes on. None keeps nothing.
             target: a target to use instead of the one that the program was compiled for.

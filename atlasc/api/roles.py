@@ -128,10 +128,10 @@ class Client:
 
     def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
         with atlas_errors():
-            self.bundle, chosen = _opened(program, "client", target)
+            self.bundle, self.target = _opened(program, "client", target)
             forbid_core_dumps()
             folder = _key_folder(Path(keys), "client")
-            self.engine = chosen.role_engine("client", folder, self.bundle.parameters)
+            self.engine = self.target.role_engine("client", folder, self.bundle.parameters)
             self.ledger = Ledger(folder)
 
     def encrypt(
@@ -155,14 +155,15 @@ class Client:
                 ("windows"), or are refused ("refuse").
             strict: refuse all inputs if one is unfit, instead of leaving it out.
             unchecked: encrypt inputs that are far larger than those of calibration.
-            note: called with what a user should know of the inputs, such as texts that were cut: a
-                headline and details; by default a Python warning.
+            note: called with what a user should know, such as texts that were cut, or a target
+                that encrypts nothing: a headline and details; by default a Python warning.
 
         Raises:
             AtlasError: an input is not what the model reads; none, or with ``strict`` not all, are
                 fit to be encrypted; too many inputs.
         """
         with atlas_errors():
+            note_simulation(self.target, note)
             given = self.bundle.load_inputs(inputs, long, partial=not strict).tell(note)
             query, admitted = encrypt_inputs(
                 self.bundle, given, lambda: self, strict=strict, unchecked=unchecked, note=note

@@ -39,6 +39,7 @@ from atlasc.bundle.manifest import (
     Role,
     read_manifest,
 )
+from atlasc.client.in_clear import require_closed
 from atlasc.client.program import ClientProgram, interface_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
@@ -85,12 +86,14 @@ class Bundle:
         """The client's side.
 
         Raises:
-            AtlasError: it answers another number of inputs than the manifest says.
+            AtlasError: it answers another number of inputs than the manifest says, or asks for an
+                input in the clear that is private.
         """
         embed, head = self._module("client/embed"), None
         if HEAD in self.manifest.files:
             head = self._module(HEAD.removesuffix(".air"), "client/embed")
         client = ClientProgram(embed, self._module("client/interface"), head)
+        require_closed(embed, client.interface)
         if client.batch != self.batch:
             raise AtlasError(
                 f"{self.folder} answers {client.batch} inputs a run, but its manifest says "
@@ -198,8 +201,12 @@ class Bundle:
 
     @cached_property
     def model(self) -> LoadedModel:
-        """The model as far as it is needed to read inputs."""
-        inputs = *self.client.embed.inputs, *self.client.public_inputs
+        """The model as far as it is needed to read inputs. Data without a name is the first input,
+        which is a private one, whatever the bundle's order is.
+        """
+        public = set(self.client.public)
+        private = [op for op in self.client.embed.inputs if op.attributes["name"] not in public]
+        inputs = *private, *self.client.public_inputs
         return client_model(inputs, self.folder / "client" / "model")
 
     def load_inputs(self, data: object, long: str = LONG[0], **options: Any) -> Inputs:

@@ -5,8 +5,9 @@ queries, and no other answer. The ledger is a file beside the secret key: one JS
 and it only grows. The runtime library keeps it (``atlasc/ledger.hpp``), for this client as for the
 client of an emitted C++ project.
 
-A dishonest server learns one bit from each answer: whether the client showed it or refused it. So a
-key has a budget of refused answers, after which the key is not used any more (docs/security.md).
+A dishonest server learns one bit from each answer: whether the client showed it or refused it, and
+of a text whether it ended there. So a key has a budget of answers that were refused or ended a
+text, after which the key is not used any more (docs/security.md).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ LEDGER = "ledger.jsonl"
 
 
 def most_refusals() -> int:
-    """Number of refused answers after which a key is not used any more."""
+    """Number of answers, refused or the visible end of a text, after which a key is not used any
+    more.
+    """
     return int(load_library().Ledger.MOST_REFUSALS)
 
 
@@ -108,6 +111,16 @@ class Ledger:
         """Number of refused answers."""
         with self._open() as ledger:
             return int(ledger.refusals())
+
+    def end(self, answer: Entry) -> None:
+        """Note, before the server can see it, that a text ends with a decrypted answer."""
+        with self._open() as ledger:
+            ledger.end(astuple(answer))
+
+    def ended(self) -> int:
+        """Number of texts whose end the server could see."""
+        with self._open() as ledger:
+            return int(ledger.ended())
 
     def require_shareable(self, answer: Entry, bits: int, shares: int) -> None:
         """Refuse, before anything is decrypted, an answer that :meth:`share` would refuse."""

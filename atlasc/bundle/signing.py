@@ -16,7 +16,10 @@ from atlasc.files import new_private_file, require_new, write_text
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import KIB, read_bytes, read_text, require_private
 
-_LARGEST = 16 * KIB
+LARGEST = 16 * KIB
+"""Most bytes of a secret key or a signature."""
+LARGEST_KEY = KIB
+"""Most bytes of a public key."""
 
 
 def make_key(path: Path, password: str) -> Path:
@@ -48,7 +51,7 @@ def sign(bundle: Bundle, key: Path, password: str) -> Path:
     """
     library = _library()
     require_private(key)
-    content = read_bytes(key, _LARGEST)
+    content = read_bytes(key, LARGEST)
     remedy = (
         "give the secret key that atlasc sign --make-key or minisign -G wrote, and its password"
     )
@@ -62,12 +65,22 @@ def sign(bundle: Bundle, key: Path, password: str) -> Path:
     return bundle.folder / SIGNATURE
 
 
+def read_public_key(path: Path) -> str:
+    """The text of a public key; :func:`verify_by` says whether it is one."""
+    return read_text(path, LARGEST_KEY)
+
+
 def verify(bundle: Bundle, key: Path) -> None:
-    """Check that a bundle has the signature of a public key.
+    """Check that a bundle has the signature of the public key in a file.
 
     Raises:
         AtlasError: the signature is missing or damaged, or of another key or manifest.
     """
+    verify_by(bundle, read_public_key(key), str(key))
+
+
+def verify_by(bundle: Bundle, key: str, name: str) -> None:
+    """As :func:`verify`, with the text of the key, and its name for messages."""
     library, path = _library(), bundle.folder / SIGNATURE
     if not os.path.lexists(path):
         raise AtlasError(
@@ -76,9 +89,9 @@ def verify(bundle: Bundle, key: Path) -> None:
             remedy="ask its maker to sign it: atlasc sign",
         )
     remedy = "do not use the bundle: get the bundle, or the public key, from its maker again"
-    with explained(f"{bundle.folder} does not have the signature of {key}", remedy=remedy):
-        public = library.PublicKey.from_bytes(read_text(key, _LARGEST).encode())
-        signature = library.Signature.from_bytes(read_bytes(path, _LARGEST, links=False))
+    with explained(f"{bundle.folder} does not have the signature of {name}", remedy=remedy):
+        public = library.PublicKey.from_bytes(key.encode())
+        signature = library.Signature.from_bytes(read_bytes(path, LARGEST, links=False))
         public.verify(_manifest(bundle), signature)
 
 

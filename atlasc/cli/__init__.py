@@ -34,7 +34,13 @@ SECTIONS = {
         "sign:sign",
         "sign:verify",
     ),
-    "Serve, and ask a service": ("serve:serve", "serve:tokens", "query:query", "demo:demo"),
+    "Serve, and ask a service": (
+        "serve:serve",
+        "serve:tokens",
+        "serve:keys",
+        "query:query",
+        "demo:demo",
+    ),
     "Deploy without Python": ("emit:emit", "emit:embed"),
     "What does it cost?": (
         "inspect:depth",

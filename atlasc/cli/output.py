@@ -60,6 +60,13 @@ def print_product(text: str, end: str = "\n") -> None:
     print(text, end=end, file=_product.get() or sys.stdout, flush=True)
 
 
+@contextmanager
+def product() -> Iterator[None]:
+    """What the block prints is what the command is run for: shown also with ``--quiet``."""
+    with redirect_stdout(_product.get() or sys.stdout):
+        yield
+
+
 def print_json(record: Mapping[str, Any]) -> None:
     """Print one JSON object; numpy scalars and arrays become numbers and lists.
 

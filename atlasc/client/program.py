@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.client.checks import Answers, Reach, faults, functions_of, require_finite
+from atlasc.client.in_clear import public_inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
@@ -101,7 +102,7 @@ class ClientProgram:
     @property
     def public_inputs(self) -> list[Op]:
         """The ops of these inputs."""
-        return [op for op in self.interface.ops if op.name == "ckks.public_input"]
+        return public_inputs(self.interface)
 
     def check_count(self, count: int) -> None:
         """Raise AtlasError unless one run can answer ``count`` inputs."""

@@ -28,7 +28,8 @@ from atlasc.loading.images.processor import PIXELS, load_image_processor
 from atlasc.loading.images.reading import read_image
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.tokens import special_of
-from atlasc.remote.connection import Connection, RemoteAnswers
+from atlasc.remote.answers import RemoteAnswers
+from atlasc.remote.connection import Connection
 from atlasc.remote.keys import EVALUATION
 from atlasc.remote.link import Refused
 
@@ -121,7 +122,7 @@ class Visit:
         given = self._read(asked).tell(note)
         tell({"input": self._shown(given)})
         try:
-            found = self._service.ask(given, note=note, steps=_waiting(tell), saw=saw)
+            found = self._service.ask(given, note=note, steps=_waiting(tell), saw=saw, keep=False)
         except Refused as refused:
             if refused.status != 401:
                 raise

@@ -14,11 +14,13 @@ from atlasc.demo.invitation import Invitation
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.remote.wire import FINISHED
+from atlasc.service.edge.door import address_of
+from atlasc.service.edge.rates import Rates
 from atlasc.service.endpoints import cancel, delete_key
 from atlasc.service.faults import Refusal
 from atlasc.service.jobs import Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Rates, Service
+from atlasc.service.requests import Service
 from atlasc.service.tokens import (
     DAY,
     DEFAULT_SCOPES,
@@ -32,6 +34,8 @@ MOST = 32
 """Visitors at once, if the disk has room for their keys."""
 STAY = 2 * 3600.0
 """Seconds that a token is valid."""
+PER_ADDRESS = 4
+"""Visitors of one address at once, and of one network of IPv6."""
 EMPTY = 600.0
 """Seconds after which a visitor who sent nothing of any keys makes room for others."""
 JOBS = 2
@@ -68,7 +72,12 @@ class Visitors:
         Raises:
             AtlasError: the disk holds the keys of none.
         """
-        self._service, self._lock, self._rates = service, Lock(), Rates(rate=1.0)
+        self._service, self._lock = service, Lock()
+        self._rates, self._all = (
+            Rates(rate=1.0, who="an address"),
+            Rates(rate=10.0, who="all visitors"),
+        )
+        self._from: dict[str, str] = {}  # tenant -> address
         folder, quota = service.store.folder, service.uploads.quota
         free = shutil.disk_usage(folder).free
         # What visitors of an earlier start left is still on the disk, and counts as theirs.
@@ -87,27 +96,30 @@ class Visitors:
         """The tokens of visitors whose keys and jobs were not removed yet."""
         return [one for one in all_tokens(self._service.store) if _VISITOR.fullmatch(one.tenant)]
 
-    def welcome(self) -> Invitation:
+    def welcome(self, host: str) -> Invitation:
         """A token for a new visitor.
+
+        Args:
+            host: address of the visitor's machine.
 
         Raises:
             Refusal: too many came at once, or are here.
         """
         with self._lock:
-            self._rates.take("visitors")
+            address = address_of(host)
+            self._rates.take(address)
+            self._all.take("visitors")
             self._remove()
             here = self.here()
+            self._from = {one.tenant: self._from.get(one.tenant, "") for one in here}
+            mine = [one for one in here if self._from[one.tenant] == address]
+            if len(mine) >= PER_ADDRESS:
+                raise _no_room(mine, f"{len(mine)} visitors of your address are here")
             if len(here) >= self.most:
-                ends = min(one.expires or 0.0 for one in here)
-                raise Refusal(
-                    429,
-                    "this demonstration has no room for one more visitor",
-                    why=f"{len(here)} are here",
-                    remedy="come back later",
-                    retry_after=max(1.0, ends - time.time()),
-                )
+                raise _no_room(here, f"{len(here)} are here")
             tenant = f"visitor-{secrets.token_hex(8)}"
-            token = add_token(self._service.store, tenant, DEFAULT_SCOPES, STAY / DAY)
+            self._from[tenant], store = address, self._service.store
+            token = add_token(store, tenant, DEFAULT_SCOPES, STAY / DAY, by="visitor")
             return Invitation(token=token, seconds=STAY)
 
     def _remove(self) -> None:
@@ -128,3 +140,14 @@ class Visitors:
                 service.store.key_path(one.tenant, "").parent.rmdir()
             with service.store.writing() as db:
                 db.execute("delete from tokens where tenant = ?", (one.tenant,))
+
+
+def _no_room(here: list[TokenFacts], why: str) -> Refusal:
+    ends = min(one.expires or 0.0 for one in here)
+    return Refusal(
+        429,
+        "this demonstration has no room for one more visitor",
+        why=why,
+        remedy="come back later",
+        retry_after=max(1.0, ends - time.time()),
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
+import time
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
@@ -12,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from atlasc.demo.invitation import Invitation
 from atlasc.demo.visitors import JOBS, STAY, Visitors, tight
 from atlasc.report.pages import page
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.jobs import Limits
 from atlasc.service.programs import Programs
@@ -19,6 +22,9 @@ from atlasc.service.requests import Here, Service
 from atlasc.targets import find_target
 
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
+FRESH, PAGES = 1.0, 8
+"""Seconds for which a page is shown again, and pages that are kept: one for each name of the
+service."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
@@ -49,6 +55,8 @@ class Demonstration:
             AtlasError: the disk has no room for a visitor.
         """
         visitors, router = Visitors(service), APIRouter()
+        made: dict[str, tuple[float, str]] = {}
+        renders = Rates(5.0, who="all visitors")
 
         @router.get("/", response_class=HTMLResponse)
         def front(service: Here, request: Request) -> HTMLResponse:
@@ -56,11 +64,18 @@ class Demonstration:
             if not _HOST.fullmatch(host):
                 raise Refusal(400, "the header Host is no name or address")
             url = f"{'https' if self.secure else 'http'}://{host}"
-            return HTMLResponse(welcome(service, visitors, url), headers=HEADERS)
+            since, text = made.get(url, (-math.inf, ""))
+            if time.monotonic() - since > FRESH:  # anybody may ask, and a page takes a while
+                renders.take("all")
+                text = welcome(service, visitors, url)
+                if len(made) >= PAGES:
+                    made.clear()
+                made[url] = (time.monotonic(), text)
+            return HTMLResponse(text, headers=HEADERS)
 
         @router.post("/demo/visitors", status_code=201)
-        def invite() -> Invitation:
-            return visitors.welcome()
+        def invite(request: Request) -> Invitation:
+            return visitors.welcome(request.client.host if request.client else "")
 
         return router
 
@@ -73,6 +88,8 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
     """
     programs = list(service.programs)
     several = len({one.model for one in programs}) > 1
+    simulated = not all(find_target(one.bundle.target).encrypted for one in programs)
+    words = ["atlasc", "demo", url, *(["--allow-simulation"] if simulated else [])]
     jobs = service.jobs
     return page(
         "welcome.html",
@@ -80,7 +97,7 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
         url=url,
         programs=[one.facts(jobs.seconds(one.program)) for one in programs],
         commands=[
-            shlex.join(["atlasc", "demo", url, *(["--model", one.model] if several else [])])
+            shlex.join([*words, *(["--model", one.model] if several else [])])
             for one in {one.model: one for one in programs}.values()
         ],
         visitors=len(visitors.here()),
@@ -90,5 +107,5 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
         waiting=jobs.waiting(),
         wait=jobs.wait_seconds(),
         keep=jobs.limits.keep,
-        simulated=not all(find_target(one.bundle.target).encrypted for one in programs),
+        simulated=simulated,
     )

@@ -10,6 +10,10 @@ The folder of a text has::
 
 A query is written down before it leaves, and sent again as it is until its answer was read. So the
 server answers each token once, whatever interrupts the two.
+
+The server sees when the queries end. Where the model ends the text is something about decrypted
+numbers, so by default a fixed number of tokens is asked for: behind the end of the text their
+answers are not decrypted. A text that ends where its queries do is counted in the ledger.
 """
 
 from __future__ import annotations
@@ -22,18 +26,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
-from atlasc.files import new_folder, write_private
-from atlasc.generation.record import RECORD, REQUEST, Record
+from atlasc.generation.record import Kept, Record
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.steps import TextBundles, name_of, public_at, seconds_of, window_of
 from atlasc.ir.errors import AtlasError, counted
-from atlasc.ir.files import MIB, read_json
 from atlasc.loading import IDS
 from atlasc.loading.texts.lengths import joined
 from atlasc.loading.texts.public_prefix import ids_after
 from atlasc.runtime.engine import RoleEngine
+
+DEFAULT_STEPS = 32
+"""Tokens after a prompt that are asked for, if there is room for so many."""
 
 
 class Client(Protocol):
@@ -41,6 +47,7 @@ class Client(Protocol):
 
     bundle: Bundle
     engine: RoleEngine[Any]
+    ledger: Ledger
 
     def query(self, arrays: Mapping[str, np.ndarray], *, name: str = "") -> Message:
         """Encrypt raw inputs."""
@@ -98,9 +105,12 @@ class TextClient:
     Args:
         programs: the programs of the text.
         role: gives the role of a program; all have the same keys.
-        folder: a new folder, or that of a text.
+        folder: a new folder, or that of a text; None: memory alone.
         prompt: a text or ids after the public prefix; may be left out for a text that goes on.
         sampling: how tokens are chosen; None: greedily, or as the text began.
+        steps: tokens after the prompt that are asked for; None: ``DEFAULT_STEPS``, or as the text
+            began.
+        until_end: ask for no token behind the end of the text, although the server sees it then.
 
     Raises:
         AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
@@ -112,11 +122,14 @@ class TextClient:
         self,
         programs: TextBundles,
         role: Callable[[Bundle], Client],
-        folder: Path,
+        folder: Path | None,
         prompt: str | Sequence[int] | None = None,
         sampling: Sampling | None = None,
+        *,
+        steps: int | None = None,
+        until_end: bool = False,
     ) -> None:
-        self._programs, self._step, self._folder = programs, programs.step, folder
+        self._programs, self._step, self._kept = programs, programs.step, Kept(folder)
         self._role, self._keys = role, role(programs.step).engine.identity
         self._window = window_of(self._step)
         prefix = self._step.public_prefix
@@ -124,17 +137,29 @@ class TextClient:
         self._digest = "" if prefix is None else prefix.digest
         given = None if prompt is None else [*self._public, *prompt_ids(self._step, prompt)]
         self.record = (
-            self._opened(given, sampling)
-            if folder.exists()
-            else self._begun(given, sampling or Sampling())
+            self._opened(given, sampling, steps, until_end)
+            if self._kept.known
+            else self._begun(given, sampling or Sampling(), steps, until_end)
         )
 
     @property
     def ended(self) -> bool:
         """Whether the model has ended the text."""
+        return self._end(self.record.ids) is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether no further token is asked for."""
+        if self.record.steps is None:
+            return self.ended
+        return len(self.record.ids) - self.record.prompt >= self.record.steps
+
+    def _end(self, ids: Sequence[int]) -> int | None:
+        """The place behind the token with which the model ends the text; None before that."""
         ends = getattr(self._step.model.config, "eos_token_id", None)
-        last = self.record.ids[self.record.prompt :][-1:]
-        return bool(last) and last[0] in (ends if isinstance(ends, list) else [ends])
+        known = ends if isinstance(ends, list) else [ends]
+        places = range(self.record.prompt, len(ids))
+        return next((place + 1 for place in places if ids[place] in known), None)
 
     @property
     def public(self) -> int:
@@ -166,10 +191,16 @@ class TextClient:
         )
 
     @property
+    def spent(self) -> int:
+        """Answers that told the server something, of those that its keys allow."""
+        ledger = self._role(self._step).ledger
+        return ledger.refusals() + ledger.ended()
+
+    @property
     def result(self) -> Generated:
         """The text so far."""
         known, end = self.record.ids, self.record.prompt
-        prompt, ids = known[len(self._public) : end], known[end:]
+        prompt, ids = known[len(self._public) : end], known[end : self._end(known)]
         tokenizer = self._step.model.tokenizer
         text = None if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=True)
         return Generated(prompt, ids, text)
@@ -180,12 +211,16 @@ class TextClient:
         Raises:
             AtlasError: so many tokens do not fit.
         """
-        needed = self.record.prompt + tokens - 1  # the last token is not computed with
+        return self._needed(self.record.prompt, tokens)
+
+    def _needed(self, prompt: int, tokens: int) -> int:
+        """The same for a prompt of so many tokens."""
+        needed = prompt + tokens - 1  # the last token is not computed with
         if needed > self._window:
-            most = self._window - self.record.prompt + 1
+            most = self._window - prompt + 1
             public = f" with {len(self._public)} public ones" if self._public else ""
             raise AtlasError(
-                f"{tokens} tokens after a prompt of {self.record.prompt}{public} do not fit",
+                f"{tokens} tokens after a prompt of {prompt}{public} do not fit",
                 why=f"the program was compiled for {self._window} tokens",
                 remedy=f"ask for at most {most}, or compile with a larger --sequence-length",
             )
@@ -196,14 +231,17 @@ class TextClient:
         read.
 
         Raises:
-            AtlasError: the text has ended, or fills the program; a token is unknown.
+            AtlasError: the text has ended, or all its tokens were asked for, or it fills the
+                program; a token is unknown.
         """
-        if self.ended:
-            raise AtlasError("the model has ended the text", remedy="begin a new session")
+        if self.finished:
+            what, steps = "the model has ended the text", self.record.steps
+            what = what if steps is None else f"all {steps} tokens of the session were asked for"
+            raise AtlasError(what, remedy="begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
-        program, pending = self._program(), self._folder / REQUEST
+        program, pending = self._program(), self._kept.request
         name = self._name(self.record.done)
-        if pending.exists():
+        if pending is not None:
             found = Message.read(pending, "query", self._programs.of_message(pending))
             if found.query == name:
                 return found.to_bytes()
@@ -213,12 +251,13 @@ class TextClient:
         padded = joined([known], self._window, [IDS], program.model)
         query = self._role(program).query(padded | public_at(program, last), name=name)
         made = query.to_bytes()
-        write_private(pending, lambda draft: draft.write_bytes(made))
+        self._kept.hold(made)
         return made
 
     def receive(self, answer: bytes | Path) -> None:
         """Read the answer to the query that waits for one. The answer at the last known token is
-        decrypted, and the next token is chosen; answers at earlier tokens are not needed.
+        decrypted, and the next token is chosen; answers at earlier tokens, and behind the end of
+        the text, are not needed.
 
         Raises:
             AtlasError: it answers another query; its numbers cannot be right; as
@@ -226,23 +265,28 @@ class TextClient:
         """
         record, program = self.record, self._programs.of_message(answer)
         message = Message.read(answer, "answer", program)
-        place, pending = record.done, self._folder / REQUEST
+        place, waiting = record.done, self._kept.request is not None
         asked = program is self._program() and message.query == self._name(place)
-        if not (asked and pending.exists()):
+        if not (asked and waiting):
             first = record.prefill and place == record.prompt
             before = 0 if first else place - 1
             read = place > len(self._public) and message.query == self._name(before)
             raise AtlasError(
                 "this is not the answer that the session waits for",
-                where=str(self._folder),
+                where=str(self._kept),
                 why="it was read before" if read else f"the next answer is that at token {place}",
                 remedy="ask, and give the answer to this query",
             )
         done = self._last + 1
-        is_last = done == len(record.ids)
-        ids = [*record.ids, self._choice(message)] if is_last else record.ids
+        ids = record.ids
+        if done == len(ids):
+            # Behind the end stands what programs are calibrated for: the text again.
+            chosen = ids[done % record.prompt] if self.ended else self._choice(message)
+            ids = [*ids, chosen]
+            if record.steps is None and self._end(ids) is not None:
+                self._role(program).ledger.end(message.entry)
         self._save(record.model_copy(update={"ids": ids, "done": done}))
-        pending.unlink()
+        self._kept.release()
 
     @property
     def _last(self) -> int:
@@ -255,7 +299,7 @@ class TextClient:
             return self._step
         if self._programs.prefill is None:
             raise AtlasError(
-                f"{self._folder} is a session that begins with a prefill",
+                f"{self._kept} is a session that begins with a prefill",
                 why=f"{self._step.folder} is the step alone",
                 remedy="give the whole bundle, or the client's part of it",
             )
@@ -277,43 +321,53 @@ class TextClient:
         (logits,) = found.outputs.values()
         return self.record.sampling.choose(logits[0], place)
 
-    def _begun(self, prompt: list[int] | None, sampling: Sampling) -> Record:
+    def _begun(
+        self, prompt: list[int] | None, sampling: Sampling, steps: int | None, until_end: bool
+    ) -> Record:
         if prompt is None:
             raise AtlasError("a new session needs a prompt", remedy="give one")
+        if steps is None and not until_end:
+            steps = min(DEFAULT_STEPS, self._window - len(prompt) + 1)
+        self._needed(len(prompt), steps or 1)
         record = Record(
             program=self._step.manifest.program, keys=self._keys,
             session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
             prefill=self._programs.prefill_pays(len(prompt)), done=len(self._public),
-            sampling=sampling,
+            sampling=sampling.begun(), steps=steps,
         )  # fmt: skip
-        with new_folder(self._folder, private=True) as draft:
-            (draft / RECORD).write_text(record.model_dump_json() + "\n", encoding="utf-8")
+        self._kept.begin(record)
         return record
 
-    def _opened(self, prompt: list[int] | None, sampling: Sampling | None) -> Record:
-        place, remedy = self._folder / RECORD, "begin a new session"
-        record = read_json(place, Record, "the session", 64 * MIB, remedy=remedy, links=False)
+    def _opened(
+        self,
+        prompt: list[int] | None,
+        sampling: Sampling | None,
+        steps: int | None,
+        until_end: bool,
+    ) -> Record:
+        record = self._kept.read()
         checks = {
             "another public prefix": record.public == self._digest,
             "another program": record.program == self._step.manifest.program,
             "other keys": record.keys == self._keys,
             "another prompt": prompt in (None, record.ids[: record.prompt]),
-            "another way to choose tokens": sampling in (None, record.sampling),
+            "another way to choose tokens": sampling is None or sampling.fits(record.sampling),
+            "another number of tokens": steps in (None, record.steps)
+            and not (until_end and record.steps is not None),
         }
         for what, holds in checks.items():
             if not holds:
                 raise AtlasError(
-                    f"{self._folder} is a session of {what}",
+                    f"{self._kept} is a session of {what}",
                     remedy="go on with what it began with, or give a new folder",
                 )
         most, least = len(record.ids), len(self._public)
         begins = record.ids[:least] == self._public and least < record.prompt <= most
         whole = not (record.prefill and 0 < record.done < record.prompt)
         if not (begins and whole and least <= record.done < most):
-            raise AtlasError(f"{place} is damaged", remedy=remedy)
+            raise AtlasError(f"the session {self._kept} is damaged", remedy="begin a new session")
         return record
 
     def _save(self, record: Record) -> None:
-        text = record.model_dump_json() + "\n"
-        write_private(self._folder / RECORD, lambda draft: draft.write_text(text, encoding="utf-8"))
+        self._kept.save(record)
         self.record = record

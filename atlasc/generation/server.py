@@ -18,7 +18,7 @@ from atlasc.compilation.steps import ProgressCallback
 from atlasc.files import write_private_arrays
 from atlasc.generation.steps import TextBundles, name_of, public_at, public_tokens, window_of
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import GIB, read_npz
+from atlasc.ir.files import GIB, arrays_digest, read_npz
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.generation.token_program import POSITION
@@ -30,6 +30,15 @@ CACHE = "cache.npz"
 LARGEST = 256 * GIB
 """Greatest size in bytes of a file of keys and values."""
 _TEXTS = ("program", "session", "request")
+_SEAL = "sha256"
+
+
+def with_seal(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The members of a file, and the SHA-256 of all others. It tells a damaged file from a whole
+    one; a damaged ciphertext decrypts to numbers as any other.
+    """
+    whole = {name: array for name, array in arrays.items() if name != _SEAL}
+    return {**whole, _SEAL: np.frombuffer(bytes.fromhex(arrays_digest(whole)), np.uint8)}
 
 
 class Server(Protocol):
@@ -248,7 +257,7 @@ class StepServer:
                 arrays[name] = np.frombuffer(text.encode(), np.uint8)
             arrays["answer"] = np.frombuffer(kept.answer, np.uint8)
             arrays["tokens"] = np.asarray(kept.tokens)
-            write_private_arrays(self._place, arrays)
+            write_private_arrays(self._place, with_seal(arrays))
         self._kept, self._states, self._held = kept, states, {}
 
     @property
@@ -265,8 +274,10 @@ class StepServer:
                 f"{self._place} has the keys and values of another program",
                 remedy="give the folder of this program, or begin a new session",
             )
-        if held.keys() != {*_TEXTS, "answer", "tokens", *self._members()}:
+        if held.keys() != {*_TEXTS, "answer", "tokens", _SEAL, *self._members()}:
             raise self._damaged()
+        if not np.array_equal(with_seal(held)[_SEAL], held[_SEAL]):
+            raise self._damaged("its SHA-256 is not the one that it has")
         return held
 
     def _members(self) -> dict[str, tuple[str, int]]:
@@ -281,7 +292,8 @@ class StepServer:
         held = self._held = self._file()
         session, request = (held[name].tobytes().decode("ascii", "replace") for name in _TEXTS[1:])
         tokens = held["tokens"]
-        if not request or tokens.shape != () or not self._first < tokens <= self._capacity:
+        whole = tokens.shape == () and tokens.dtype.kind in "iu"
+        if not request or not whole or not self._first < tokens <= self._capacity:
             raise self._damaged()
         return _Kept(int(tokens), session, request, held["answer"].tobytes())
 

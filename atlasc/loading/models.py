@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
 from atlasc.loading import IDS, MASK, SEGMENTS
+from atlasc.loading.bounded_tokenizer import BoundedTokenizer
 from atlasc.loading.model_files.adapters import check_adapter
 from atlasc.loading.model_files.directories import GGUF, ONNX, gguf_file, model_directory
 from atlasc.loading.model_files.gguf_files import load_gguf
 from atlasc.loading.model_files.huggingface import (
     SAVE_REMEDY,
     build,
+    has_tokenizer,
     load_tokenizer,
     quiet_transformers,
     read_as_sentences,
@@ -50,6 +52,8 @@ FAMILIES = {
     "vit": ("vit", "deit"),
     "llama": ("llama", "mistral", "qwen2"),
 }
+CLIENT = "client"
+"""The kind of a model as the client of a bundle knows it."""
 Note = Callable[[str, str], object]
 _GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
 _TEMPORARY = re.compile(r"te?mp|tmp[a-z0-9_]{8}|tmp\.\w+|atlasc-model-\w+")
@@ -169,8 +173,12 @@ class LoadedModel:
         return self.size("num_channels"), _size("image_size", height), _size("image_size", width)
 
     @cached_property
-    def tokenizer(self) -> PreTrainedTokenizerBase | ProgramTokenizer | None:
-        """The tokenizer beside the model, loaded at first use; see `load_tokenizer`."""
+    def tokenizer(self) -> PreTrainedTokenizerBase | ProgramTokenizer | BoundedTokenizer | None:
+        """The tokenizer beside the model, loaded at first use; see `load_tokenizer`. That of a
+        bundle has bounds.
+        """
+        if self.kind == CLIENT:
+            return BoundedTokenizer(self.directory) if has_tokenizer(self.directory) else None
         found = load_tokenizer(self.directory)
         if found is not None and self.sentences is not None:
             read_as_sentences(found, self.sentences)
@@ -372,7 +380,7 @@ def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
     }
     if IDS in shapes:  # lengths of texts are checked when they are padded
         shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])
-    return LoadedModel(None, "client", config, folder, shapes=shapes)
+    return LoadedModel(None, CLIENT, config, folder, shapes=shapes)
 
 
 def _kind(config: Any) -> str:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-
-import numpy as np
 
 from atlasc.api.admission import admit
 from atlasc.api.errors import atlas_errors
@@ -19,83 +15,35 @@ from atlasc.api.progress import steps_for
 from atlasc.api.roles import Client, check_target, note_simulation
 from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
-from atlasc.bundle.messages import Message
-from atlasc.client.checks import Answers
-from atlasc.compilation.steps import Note, ProgressCallback, Step, Steps, silent
-from atlasc.ir.errors import AtlasError, counted
+from atlasc.client.in_clear import told
+from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
+from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.labels import class_names, names_of_classes
+from atlasc.remote.answers import RemoteAnswers, classes_of, together
+from atlasc.remote.asking import Asking, NoAnswer, Saw
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
-from atlasc.remote.programs import chosen_program, client_part, write_record
-from atlasc.remote.wire import FINISHED, Config, JobStatus, ProgramFacts
-from atlasc.run.session import joined, placed
+from atlasc.remote.programs import chosen_program, client_part
+from atlasc.remote.runs import Run, left_runs, new_run
+from atlasc.remote.trust import Trust, write_record
+from atlasc.remote.wire import FINISHED, Config, JobStatus, KeyStatus, ProgramFacts
 
 TOKEN_VARIABLE = "ATLASC_TOKEN"
-DAY = 86400.0
-"""Seconds for which a queue that is full is asked again."""
-LONGEST_POLL = 5.0
-"""Most seconds between two looks at a job."""
-Saw = Callable[[str, bytes], None]
-"""``saw("query" or "answer", content)``: what the service sees of a job."""
+RUNS = "open"
+"""Folder of what was asked and not read yet."""
 
 
 def unseen(kind: str, content: bytes) -> None:
     """Show what the service sees to nobody."""
 
 
-@dataclass(frozen=True, repr=False)
-class RemoteAnswers:
-    """Answers of a service.
+Took = Callable[[RemoteAnswers], None]
 
-    Attributes:
-        inputs: all given inputs.
-        rows: numbers of the inputs that were encrypted.
-        answers: their answers, in the order of ``rows``.
-        left_out: number of an input that was not encrypted -> why.
-        classes: names of the classes, if the model has names; else empty.
-    """
 
-    inputs: Inputs
-    rows: tuple[int, ...]
-    answers: Answers
-    left_out: Mapping[int, str]
-    classes: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        """Numbers of inputs alone: inputs and answers are private."""
-        return f"<RemoteAnswers: {counted(len(self.rows), 'input', 'inputs')} answered>"
-
-    @property
-    def refused(self) -> dict[int, float]:
-        """Number of an input whose answer cannot be right -> share of its numbers outside."""
-        return {self.rows[row]: share for row, share in self.answers.refused.items()}
-
-    @property
-    def outputs(self) -> dict[str, np.ndarray]:
-        """Output name -> answers ``[inputs, ...]``; NaN in rows without an answer."""
-        return self.shown()
-
-    def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
-        """As ``outputs``; ``unchecked`` also shows answers that cannot be right."""
-        shown = self.answers.shown(unchecked)
-        return {name: placed(y, self.rows, len(self.inputs)) for name, y in shown.items()}
-
-    @property
-    def labels(self) -> list[str | None]:
-        """The name of the best class of each input; None without an answer. Empty if the model has
-        no classes with names.
-        """
-        if not self.classes:
-            return []
-        (scores,) = self.outputs.values()
-        missing = np.isnan(scores).any(axis=1)
-        return [
-            None if lost else self.classes[int(row.argmax())]
-            for row, lost in zip(np.nan_to_num(scores), missing, strict=True)
-        ]
+def kept(found: RemoteAnswers) -> None:
+    """The caller has the answers, and needs no file of them."""
 
 
 class Connection:
@@ -109,10 +57,16 @@ class Connection:
     """
 
     def __init__(
-        self, link: Link, facts: ProgramFacts, bundle: Bundle, client: Client, keys: str
+        self,
+        link: Link,
+        facts: ProgramFacts,
+        bundle: Bundle,
+        client: Client,
+        keys: str,
+        folder: Path,
     ) -> None:
         self._link, self.facts, self.bundle = link, facts, bundle
-        self.client, self.keys = client, keys
+        self.client, self.keys, self._runs = client, keys, folder / RUNS
 
     def query(
         self,
@@ -126,7 +80,8 @@ class Connection:
     ) -> RemoteAnswers:
         """Encrypt inputs, have them answered, and decrypt the answers.
 
-        The numbers are for the client's own use, as those of :meth:`Client.decrypt`.
+        The numbers are for the client's own use, as those of :meth:`Client.decrypt`. Inputs whose
+        jobs failed have none: ``lost`` says why. What was asked and not read, :meth:`fetch` takes.
 
         Args:
             inputs: texts, arrays, tensors or a path; inputs beyond one batch become further jobs.
@@ -137,8 +92,8 @@ class Connection:
             progress: see :func:`atlasc.compile`.
 
         Raises:
-            AtlasError: no input is fit; the service refuses, or cannot be reached; or as
-                :meth:`Client.decrypt`.
+            AtlasError: no input is fit, or none has an answer; the service refuses, or cannot be
+                reached.
         """
         with atlas_errors():
             given = self.bundle.load_inputs(inputs, long, partial=True).tell(note)
@@ -155,47 +110,130 @@ class Connection:
         note: Note,
         steps: Steps = silent,
         saw: Saw = unseen,
+        took: Took = kept,
+        keep: bool = True,
     ) -> RemoteAnswers:
-        """As :meth:`query`, with inputs that were read already; ``saw`` is called with each query
-        before it is sent, and with each answer before it is decrypted.
+        """As :meth:`query`, with inputs that were read already.
+
+        Args:
+            saw: called with each query before it is sent, and with each answer before it is
+                decrypted.
+            took: called with the answers. If it fails, or this process is killed meanwhile, the
+                answers stay in the folder (:meth:`fetch`).
+            keep: whether answers wait for :meth:`fetch` if this call fails; else it cancels them.
         """
         note_simulation(check_target(self.bundle), note)
         admitted = admit(self.bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
-        jobs: list[JobStatus] = []
-        batch, count = self.bundle.batch, len(admitted.inputs)
-        try:
-            with steps("encrypting and sending", total=count) as step:
-                for start in range(0, count, batch):
-                    part = admitted.inputs.take(list(range(start, min(start + batch, count))))
-                    query = self.client.query(
-                        part.arrays, unchecked=unchecked, doubt=admitted.doubt
+        program, batch, count = self.facts.program, self.bundle.batch, len(admitted.inputs)
+        with new_run(self._runs, program, inputs.names, admitted.left_out) as run:
+            asking = Asking(self._link, self.bundle, self.keys, run, note, saw)
+            with _not_lost(run) if keep else _cancelled(asking):
+                with steps("encrypting and sending", total=count) as step:
+                    for start in range(0, count, batch):
+                        chosen = range(start, min(start + batch, count))
+                        arrays = admitted.inputs.take(chosen).arrays
+                        query = self.client.query(arrays, unchecked=unchecked, doubt=admitted.doubt)
+                        asking.send(query, [admitted.rows[row] for row in chosen])
+                        step.report("", chosen.stop, count)
+                found = self._answers(asking, inputs, admitted.left_out, steps)
+                took(found)
+                if not asking.unread:
+                    run.remove()
+                return found
+
+    def fetch(
+        self,
+        *,
+        note: Note = warned,
+        took: Took = kept,
+        steps: Steps = silent,
+    ) -> RemoteAnswers | None:
+        """Answers to what was asked before, and not read: a process was killed, or the service was
+        away. Inputs of several calls of :meth:`query` follow each other, without their arrays.
+        None if there is nothing.
+
+        Raises:
+            AtlasError: the service refuses, or cannot be reached; answers cannot be decrypted.
+        """
+        found: list[RemoteAnswers] = []
+        taken: list[Run] = []
+        with atlas_errors(), left_runs(self._runs) as runs:
+            for run in runs:
+                if run.asked.program != self.facts.program:
+                    note(
+                        f"{counted(len(run.parts), 'query', 'queries')} to another version of the "
+                        "program stay in the folder",
+                        "  what to do: fetch them where that version is served, or --forget them",
                     )
-                    content = query.to_bytes()
-                    saw("query", content)
-                    jobs.append(self._submit(content))
-                    step.report("", min(start + batch, count), count)
-            label = f"waiting for {counted(len(jobs), 'answer', 'answers')}"
-            with steps(label, total=100 * len(jobs)) as step:
-                contents = [
-                    self._content(job, step, 100 * number, saw) for number, job in enumerate(jobs)
-                ]
-        except BaseException:
-            for job in jobs:
-                with suppress(AtlasError):
-                    self._delete(job)
-            raise
+                    continue
+                asking = Asking(self._link, self.bundle, self.keys, run, note, unseen)
+                asking.find_jobs()
+                left_out = {int(number): why for number, why in run.asked.left_out.items()}
+                try:
+                    found.append(
+                        self._answers(asking, Inputs({}, run.asked.names), left_out, steps)
+                    )
+                except NoAnswer as lost:
+                    note(lost.what, "  why: " + listed(run.asked.names))
+                if not asking.unread:
+                    taken.append(run)
+            whole = together(found) if found else None
+            if whole is not None:
+                took(whole)
+            for run in taken:
+                run.remove()
+        return whole
+
+    def forget(self) -> tuple[int, int]:
+        """Have the service forget this client: its jobs and keys; and forget here what was asked
+        and not read. The client's own keys stay, and are uploaded again by the next connection.
+
+        Returns:
+            The numbers of jobs and of sets of keys that the service had.
+
+        Raises:
+            AtlasError: the service refuses, or cannot be reached.
+        """
+        with atlas_errors(), left_runs(self._runs) as runs:
+            jobs = 0
+            while known := [
+                job
+                for job in self._link.get(address("jobs"), list[JobStatus])
+                if job.state not in FINISHED or job.answer_bytes
+            ]:
+                for job in known:
+                    self._link.fetch("DELETE", address("jobs", job.id), limit=MIB)
+                jobs += len(known)
+            keys = self._link.get(address("keys"), list[KeyStatus])
+            for key in keys:
+                self._link.fetch("DELETE", address("keys", key.id), limit=MIB)
+            for run in runs:
+                run.remove()
+        return jobs, len(keys)
+
+    def _answers(
+        self,
+        asking: Asking,
+        inputs: Inputs,
+        left_out: Mapping[int, str],
+        steps: Steps,
+    ) -> RemoteAnswers:
+        """Wait for the answers of a run, and decrypt them."""
+        count = len(asking.run.parts)
+        label = f"waiting for {counted(count, 'answer', 'answers')}"
+        with steps(label, total=100 * count) as step:
+            asking.wait(step)
         # The service has no part in what comes now, whatever its answers are.
-        with steps("decrypting"):
-            answers = [self.client.decrypt(content) for content in contents]
-        outputs = joined([one.outputs for one in answers])
-        refused = {
-            start + row: share
-            for start, one in zip(range(0, count, batch), answers, strict=True)
-            for row, share in one.refused.items()
-        }
-        whole = Answers(outputs, refused, functions=answers[0].functions)
-        classes = classes_of(self.bundle, outputs)
-        return RemoteAnswers(inputs, admitted.rows, whole, admitted.left_out, classes)
+        with steps("decrypting", total=count) as step:
+            rows, answers = asking.decrypt(self.client.decrypt, step)
+        classes = classes_of(self.bundle, answers.outputs)
+        lost = asking.lost_rows
+        if lost:
+            asking.note(
+                f"{counted(len(lost), 'input has', 'inputs have')} no answer",
+                "  why: " + listed([f"{inputs.names[row]}: {why}" for row, why in lost.items()]),
+            )
+        return RemoteAnswers(inputs, rows, answers, left_out, classes, lost)
 
     def close(self) -> None:
         """Close the connection; jobs that wait go on."""
@@ -212,41 +250,28 @@ class Connection:
     ) -> None:
         self.close()
 
-    def _submit(self, query: bytes) -> JobStatus:
-        place = address("jobs", keys=self.keys, program=self.facts.program)
-        headers = {"Content-Type": "application/octet-stream"}
-        return self._link.send("POST", place, JobStatus, query, headers=headers, queue=DAY)
 
-    def _content(self, job: JobStatus, step: Step, before: int, saw: Saw) -> bytes:
-        """Wait for an answer, fetch it, and have the service delete it.
+@contextmanager
+def _not_lost(run: Run) -> Iterator[None]:
+    """Say in an error that answers are not lost."""
+    try:
+        yield
+    except AtlasError as error:
+        if sent := sum(bool(part.job) for part in run.parts):
+            last = f"atlasc query --fetch takes {counted(sent, 'answer', 'answers')} later"
+            error.remedy = "; ".join(filter(None, (error.remedy, last)))
+            error.reword(str)
+        raise
 
-        All answers are deleted before one is decrypted: what the client asks of the service must
-        not depend on what it read. ``before`` is the progress of earlier jobs.
-        """
-        place, pause = address("jobs", job.id), 0.1
-        while job.state not in FINISHED:
-            time.sleep(pause)
-            pause = min(1.5 * pause, LONGEST_POLL)
-            job = self._link.get(place, JobStatus)
-            waiting = counted(job.ahead, "job ahead", "jobs ahead") if job.ahead else job.state
-            step.report(waiting, before + min(job.done, 99), step.total)
-        if job.state != "done":
-            fault = job.fault
-            raise AtlasError(
-                f"the service has no answer: {fault.error if fault else job.state}",
-                why=fault.why if fault else "",
-                remedy=(fault.remedy if fault else "") or "ask again",
-            )
-        limit = Message.largest("answer", self.bundle)
-        content = self._link.fetch("GET", f"{place}/answer", limit=limit)
-        with suppress(AtlasError):
-            self._delete(job)
-        saw("answer", content)
-        step.report("", before + 100, step.total)
-        return content
 
-    def _delete(self, job: JobStatus) -> None:
-        self._link.fetch("DELETE", address("jobs", job.id), limit=MIB, patience=0.0)
+@contextmanager
+def _cancelled(asking: Asking) -> Iterator[None]:
+    """Cancel jobs if the block fails."""
+    try:
+        yield
+    except BaseException:
+        asking.cancel()
+        raise
 
 
 def connect(
@@ -257,33 +282,41 @@ def connect(
     model: str | None = None,
     signed_by: str | Path | None = None,
     update: bool = False,
+    allow_simulation: bool = False,
     authority: str | Path | None = None,
+    note: Note = warned,
     progress: ProgressCallback | bool | None = None,
 ) -> Connection:
     """Connect to a service that ``atlasc serve`` runs.
 
     The first time, the client's part of the program is downloaded and checked, keys are made, and
     the evaluation keys are uploaded. The secret key stays in the folder. From then on the folder is
-    for this program: another one is refused, with all differences, unless ``update`` is set.
+    for this program: another one is refused, with all differences, unless ``update`` is set. The
+    target stays, and so does the key of ``signed_by``.
 
     Args:
         url: such as ``https://host:8000``.
         token: of the tenant; by default the environment variable ``ATLASC_TOKEN``.
         folder: folder for the program and the keys; by default one of the user's data folder.
         model: needed the first time, if the service answers several.
-        signed_by: public key of the maker, whose signature the bundle must have.
+        signed_by: public key of the maker, whose signature the bundle must have; the folder
+            remembers it.
         update: take another program than the folder has.
+        allow_simulation: take a program whose target encrypts nothing, to rehearse.
         authority: certificates (PEM) that are trusted in place of the system's.
+        note: called with what the server sees in the clear, when a program is first met.
         progress: see :func:`atlasc.compile`.
 
     Raises:
-        AtlasError: the service cannot be reached or refuses; its program is damaged, not signed, or
-            not the one of the folder; or as :func:`keygen`.
+        AtlasError: the service cannot be reached or refuses; its program is damaged, not signed,
+            not the one of the folder, encrypts nothing, or asks for a private input in the clear;
+            or as :func:`keygen`.
     """
     with atlas_errors():
         return connected(
-            url, token=token, folder=_path(folder), model=model, signed_by=_path(signed_by),
-            update=update, authority=_path(authority), steps=steps_for(progress),
+            url, token=token, folder=_path(folder), model=model,
+            trust=Trust(_path(signed_by), update, allow_simulation),
+            authority=_path(authority), note=note, steps=steps_for(progress),
         )  # fmt: skip
 
 
@@ -297,12 +330,13 @@ def connected(
     token: str | None,
     folder: Path | None,
     model: str | None,
-    signed_by: Path | None,
-    update: bool,
+    trust: Trust,
     authority: Path | None,
+    note: Note,
+    upload: bool = True,
     steps: Steps,
 ) -> Connection:
-    """As :func:`connect`, with progress by steps."""
+    """As :func:`connect`, with progress by steps; ``upload``: have the service take the keys."""
     given = token or os.environ.get(TOKEN_VARIABLE, "")
     if not given:
         raise AtlasError(
@@ -314,17 +348,17 @@ def connected(
     place = folder or default_folder(link.url, model or _only_model(config, link.url))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts, record = chosen_program(config, place, link.url, model)
-    if update:
+    if trust.update:
         facts = next(one for one in config.programs if one.model == facts.model)
-    bundle = client_part(
-        link, facts, place, record, signed_by=signed_by, update=update, steps=steps
-    )
+    bundle = client_part(link, facts, place, record, trust=trust, steps=steps)
+    if record is None or record.program != facts.program:
+        note(told(bundle.client.interface), "")
     keys = own_keys(bundle, facts, place, steps)
-    write_record(place, link.url, facts)
+    write_record(place, link.url, facts, bundle.target, trust.key(place, record))
     with steps("loading keys"):
         client = Client(bundle, keys)
-    name = upload_keys(link, config, facts, bundle, keys, steps)
-    return Connection(link, facts, bundle, client, name)
+    name = upload_keys(link, config, facts, bundle, keys, steps) if upload else ""
+    return Connection(link, facts, bundle, client, name, place)
 
 
 def default_folder(url: str, model: str) -> Path:
@@ -352,12 +386,3 @@ def _only_model(config: Config, url: str) -> str:
             remedy="choose one of them with --model",
         )
     return models.pop()
-
-
-def classes_of(bundle: Bundle, outputs: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """Names of the classes, where one output has a number for each class that the model names."""
-    shapes = [values.shape for values in outputs.values()]
-    known = class_names(bundle.model.config)
-    if len(shapes) != 1 or len(shapes[0]) != 2 or len(set(known.values())) != shapes[0][1]:
-        return ()
-    return tuple(names_of_classes(bundle.model.config, shapes[0][1]))

@@ -13,7 +13,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, open_plain
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.remote.link import Link, Refused, address
-from atlasc.remote.wire import Config, KeyStatus, NewKey, ProgramFacts
+from atlasc.remote.wire import CHUNK, Config, KeyStatus, NewKey, ProgramFacts
 from atlasc.targets.key_folders import LARGEST, configuration_of, read_index
 
 EVALUATION = "evaluation.key"
@@ -60,21 +60,29 @@ def upload_keys(
     with open_plain(path, LARGEST, links=False) as file:
         size = file.seek(0, 2)
         new = NewKey(configuration=facts.configuration, size=size, sha256=digest)
-        body, failures = new.model_dump_json().encode(), 0
+        body, failures, kept = new.model_dump_json().encode(), 0, 0
         with steps("uploading keys (MiB)", total=-(-size // MIB)) as step:
             now = link.send("POST", address("keys"), KeyStatus, body)
             while not now.ready:
-                step.report("", now.received // MIB, -(-size // MIB))
-                file.seek(now.received)
-                chunk = file.read(config.chunk_bytes)
+                at = now.received
+                step.report("", at // MIB, -(-size // MIB))
+                file.seek(min(at, size))
+                chunk = file.read(min(config.chunk_bytes, CHUNK))
                 try:
-                    now, failures = _send_chunk(link, digest, now.received, chunk), 0
+                    now = _send_chunk(link, digest, at, chunk)
                 except Refused as refused:
-                    failures += 1
-                    if refused.status not in _AGAIN or failures == TRIES:
+                    if refused.status not in _AGAIN or failures == TRIES - 1:
                         raise
                     # A chunk arrived whose answer was lost, or arrived damaged.
                     now = link.send("POST", address("keys"), KeyStatus, body)
+                more = now.received >= at + len(chunk) > kept
+                kept, failures = max(kept, at + len(chunk)), 0 if more else failures + 1
+                if failures == TRIES and not now.ready:
+                    raise AtlasError(
+                        "the service does not keep the keys that it is sent",
+                        why=f"it has {now.received} of {size} bytes after {TRIES} tries",
+                        remedy="ask whoever runs the service",
+                    )
     return digest
 
 

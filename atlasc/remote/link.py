@@ -9,13 +9,17 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import shutil
+import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Timer
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from atlasc.api.errors import FULL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import parse_json, read_text, require_private
 from atlasc.remote.wire import MAX_JSON, Fault
@@ -23,11 +27,16 @@ from atlasc.remote.wire import MAX_JSON, Fault
 Read = TypeVar("Read")
 TIMEOUT = 120.0
 """Seconds without a byte after which a connection counts as lost."""
+SLOWEST = 1 << 16
+"""Bytes a second that a way to a service must carry, beside ``TIMEOUT`` for each exchange."""
 PATIENCE = 60.0
 """Seconds for which a service that cannot be reached is asked again."""
 LONGEST_WAIT = 60.0
 """Most seconds between two tries, whatever the service asks for."""
-_AGAIN = (429, 503)
+BUSY = 600.0
+"""Seconds for which a service that says "later" is asked again."""
+_AGAIN = (429, 502, 503, 504)
+"""Full, or, of a proxy, a service that is starting; others ask for patience by ``Retry-After``."""
 
 
 class Refused(AtlasError):
@@ -35,11 +44,12 @@ class Refused(AtlasError):
 
     Attributes:
         status: the HTTP status.
+        wait: seconds after which the same request may succeed; None if it will not.
     """
 
-    def __init__(self, status: int, fault: Fault) -> None:
+    def __init__(self, status: int, fault: Fault, wait: float | None = None) -> None:
         super().__init__(fault.error, why=fault.why, remedy=fault.remedy)
-        self.status = status
+        self.status, self.wait = status, wait
 
 
 class Link:
@@ -93,14 +103,14 @@ class Link:
         *,
         headers: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
-        queue: float = 0.0,
+        queue: float = BUSY,
     ) -> Read:
         """Send a request, and read its JSON answer.
 
         Args:
             body, headers: of the request.
             patience: seconds for which a service that cannot be reached is asked again.
-            queue: seconds for which a service that is full is asked again.
+            queue: seconds for which a service that says "later" is asked again.
 
         Raises:
             Refused: the service refused the request.
@@ -126,29 +136,13 @@ class Link:
         *,
         headers: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
-        queue: float = 0.0,
+        queue: float = BUSY,
         limit: int,
     ) -> bytes:
         """As :meth:`send`; the answer is at most ``limit`` bytes."""
-        lost, full = time.monotonic() + patience, time.monotonic() + queue
-        pause = 0.1
-        while True:
-            try:
-                status, found, wait = self._once(method, path, body, headers or {}, limit)
-            except (OSError, http.client.HTTPException) as error:
-                self._connection.close()
-                if isinstance(error, ssl.SSLCertVerificationError) or time.monotonic() > lost:
-                    raise self._unreachable(error) from None
-                time.sleep(pause)
-                pause = min(2 * pause, 5.0)
-                continue
-            if status < 300:
-                return found
-            fault = _fault(status, found)
-            ends = full if status in _AGAIN else 0.0
-            if time.monotonic() + wait > ends:
-                raise Refused(status, fault)
-            time.sleep(wait)
+        return self._patient(
+            lambda: self._once(method, path, body, headers or {}, limit), patience, queue
+        )
 
     def download(self, path: str, place: Path, limit: int) -> None:
         """Write a file of the service to a new place; the caller checks its digest.
@@ -157,23 +151,44 @@ class Link:
             Refused: there is no such file.
             AtlasError: it is larger than ``limit`` bytes, or the service cannot be reached.
         """
-        try:
+        self._patient(lambda: self._download(path, place, limit), PATIENCE, BUSY)
+
+    def _patient(self, attempt: Callable[[], Read], patience: float, queue: float) -> Read:
+        """What an attempt gives: made again where the way breaks, or the service says "later"."""
+        lost, full = time.monotonic() + patience, time.monotonic() + queue
+        pause = 0.1
+        while True:
+            try:
+                return attempt()
+            except Refused as refused:
+                if refused.wait is None or time.monotonic() + refused.wait > full:
+                    raise
+                time.sleep(refused.wait)
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                if getattr(error, "errno", None) in FULL:
+                    raise  # a download that has no room here
+                if isinstance(error, ssl.SSLCertVerificationError) or time.monotonic() > lost:
+                    raise self._unreachable(error) from None
+                time.sleep(pause)
+                pause = min(2 * pause, 5.0)
+
+    def _download(self, path: str, place: Path, limit: int) -> None:
+        with self._within(MAX_JSON) as held:
             self._connection.request("GET", self._base + path, headers=self._headers())
-            with self._connection.getresponse() as answer:
-                if answer.status >= 300:
-                    raise Refused(answer.status, _fault(answer.status, answer.read(MAX_JSON)))
-                told = answer.length
-                if told is None or told > limit or told > shutil.disk_usage(place.parent).free:
-                    raise AtlasError(
-                        f"{place.name} of {self.url} is too large", why=f"{told} bytes"
-                    )
-                with open(place, "xb") as file:
-                    shutil.copyfileobj(answer, file, 1 << 20)
-                if place.stat().st_size != told:
-                    raise http.client.IncompleteRead(b"")
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            raise self._unreachable(error) from None
+            answer = self._connection.getresponse()
+            refusal = answer.read(MAX_JSON) if answer.status >= 300 else b""
+        with answer:
+            if answer.status >= 300:
+                raise _refused(answer, refusal)
+            told = answer.length
+            if told is None or told > limit or told > shutil.disk_usage(place.parent).free:
+                raise AtlasError(f"{place.name} of {self.url} is too large", why=f"{told} bytes")
+            place.unlink(missing_ok=True)  # of an attempt that was cut
+            with self._within(told, held), open(place, "xb") as file:
+                shutil.copyfileobj(answer, file, 1 << 20)
+            if place.stat().st_size != told:
+                raise http.client.IncompleteRead(b"")
 
     def close(self) -> None:
         """Close the connection."""
@@ -181,20 +196,52 @@ class Link:
 
     def _once(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit: int
-    ) -> tuple[int, bytes, float]:
-        """Status, content, and the seconds after which the service wants to be asked again."""
+    ) -> bytes:
+        """The content of an answer."""
         told = {**self._headers(), **headers}
-        self._connection.request(method, self._base + path, body or None, told)
-        with self._connection.getresponse() as answer:
+        with self._within(len(body) + limit):
+            self._connection.request(method, self._base + path, body or None, told)
+            answer = self._connection.getresponse()
             content = answer.read(limit + 1)
+        with answer:
             if len(content) > limit:
                 self._connection.close()
                 raise AtlasError(f"the answer of {self.url} is too large", why=f"above {limit}")
             if answer.length:
                 raise http.client.IncompleteRead(content)
-            wait = answer.headers.get("retry-after", "1")
-            seconds = float(wait) if wait.isdecimal() else 1.0
-            return answer.status, content, min(max(seconds, 0.5), LONGEST_WAIT)
+            if answer.status >= 300:
+                raise _refused(answer, content)
+            return content
+
+    @contextmanager
+    def _within(self, size: int, held: socket.socket | None = None) -> Iterator[socket.socket]:
+        """Cut the connection when an exchange of so many bytes takes too long. A limit for each
+        read is not enough: a byte now and then would hold the client for ever. The rest of an
+        exchange is on ``held``, which the connection may have let go.
+        """
+        if held is None:
+            if self._connection.sock is None:
+                self._connection.connect()
+            held = self._connection.sock
+        late = Event()
+
+        def cut() -> None:
+            late.set()
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+
+        timer = Timer(TIMEOUT + size / SLOWEST, cut)
+        timer.daemon = True
+        timer.start()
+        slow = f"it sends fewer than {SLOWEST >> 10} KiB a second"
+        try:
+            yield held
+        except (OSError, http.client.HTTPException) as error:
+            raise TimeoutError(slow) if late.is_set() else error from None
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise TimeoutError(slow)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -219,11 +266,15 @@ def read_token(path: Path) -> str:
     return read_text(path, 4096).strip()
 
 
-def _fault(status: int, content: bytes) -> Fault:
+def _refused(answer: http.client.HTTPResponse, content: bytes) -> Refused:
     try:
-        return parse_json(content, Fault)
+        fault = parse_json(content, Fault)
     except ValueError:
-        return Fault(error=f"the service answered with status {status}")
+        fault = Fault(error=f"the service answered with status {answer.status}")
+    told, wait = answer.headers.get("retry-after", ""), None
+    if told.isdecimal() or answer.status in _AGAIN:
+        wait = min(max(float(told if told.isdecimal() else 1), 0.5), LONGEST_WAIT)
+    return Refused(answer.status, fault, wait)
 
 
 def _trusting(authority: Path | None) -> ssl.SSLContext:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from atlasc.bundle import signing
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, Manifest, read_manifest
+from atlasc.client.in_clear import in_clear
 from atlasc.compilation.steps import Steps
-from atlasc.files import new_folder, write_text
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, printable
-from atlasc.ir.files import GIB, KIB, Schema, Sha256, read_json
+from atlasc.ir.files import GIB, KIB, read_json
+from atlasc.ir.text.storage import load_module
 from atlasc.remote.link import Link, Refused, address
-from atlasc.remote.wire import Config, Name, ProgramFacts
+from atlasc.remote.trust import RECORD, Record, Trust, require_encrypted, require_pinned
+from atlasc.remote.wire import Config, ProgramFacts
 
-RECORD = "service.json"
 LARGEST = 16 * GIB
 """Most bytes of one file of a client's part: embeddings of a large vocabulary."""
 MOST_LINES = 100
@@ -32,12 +35,7 @@ _COMPARED = (
 """Members of the manifest that a person compares."""
 
 
-class Record(Schema):
-    """What a folder is for: the service, the model, and the program that was taken last."""
-
-    url: Name
-    model: Name
-    program: Sha256
+INTERFACE = "client/interface"
 
 
 def chosen_program(
@@ -53,7 +51,7 @@ def chosen_program(
     """
     record = None
     if (folder / RECORD).exists():
-        record = read_json(folder / RECORD, Record, "the record of the service", KIB * 4)
+        record = read_json(folder / RECORD, Record, "the record of the service", KIB * 16)
         if record.url != url or model not in (None, record.model):
             raise AtlasError(
                 f"{folder} belongs to the model {record.model} of {record.url}",
@@ -76,42 +74,39 @@ def chosen_program(
     return (kept or versions)[0], record
 
 
-def write_record(folder: Path, url: str, facts: ProgramFacts) -> None:
-    """Remember the program that a folder is for."""
-    record = Record(url=url, model=facts.model, program=facts.program)
-    write_text(folder / RECORD, record.model_dump_json(indent=1) + "\n")
-
-
 def client_part(
     link: Link,
     facts: ProgramFacts,
     folder: Path,
     record: Record | None,
     *,
-    signed_by: Path | None,
-    update: bool,
+    trust: Trust,
     steps: Steps,
 ) -> Bundle:
     """The client's part of a program, from the folder or the service.
 
     Args:
         record: what the folder was used for before.
-        signed_by: public key whose signature the bundle must have.
-        update: take another program than before.
+        trust: what the user allows.
 
     Raises:
         AtlasError: the service has another program than before; the part is damaged, not signed by
-            the key, or not what the service says.
+            the key, or not what the service says; or its target does not encrypt, or is another
+            one than before.
     """
-    place = program_folder(folder, facts.program)
+    place, key = program_folder(folder, facts.program), trust.key(folder, record)
+    if record is not None:
+        require_pinned(folder, record, facts)
     changed = record is not None and record.program != facts.program
-    if changed and record is not None and not update:
+    if changed and record is not None and not trust.update:
         raise _changed(link, facts, program_folder(folder, record.program))
     if not place.is_dir():
         with steps("downloading the client's part"), new_folder(place, private=True) as draft:
-            _download(link, facts, draft)
-            _checked(draft, facts, signed_by)
-    return _checked(place, facts, signed_by)
+            _download(link, facts, draft, trust)
+            _checked(draft, facts, key)
+    bundle = _checked(place, facts, key)
+    require_encrypted(bundle.manifest, trust)
+    return bundle
 
 
 def program_folder(folder: Path, program: str) -> Path:
@@ -119,7 +114,7 @@ def program_folder(folder: Path, program: str) -> Path:
     return folder / "programs" / program[:16]
 
 
-def _download(link: Link, facts: ProgramFacts, draft: Path) -> None:
+def _download(link: Link, facts: ProgramFacts, draft: Path, trust: Trust) -> None:
     link.download(_file(facts, MANIFEST), draft / MANIFEST, MAX_MANIFEST)
     try:
         link.download(_file(facts, SIGNATURE), draft / SIGNATURE, 16 * KIB)
@@ -127,6 +122,7 @@ def _download(link: Link, facts: ProgramFacts, draft: Path) -> None:
         if refused.status != 404:
             raise
     manifest, _ = read_manifest(draft)
+    require_encrypted(manifest, trust)
     for name in manifest.files:  # the schema allows no name that leaves the folder
         if name.startswith("client/"):
             (draft / name).parent.mkdir(parents=True, exist_ok=True)
@@ -139,36 +135,57 @@ def _file(facts: ProgramFacts, name: str) -> str:
     return address(*base, *name.split("/"))
 
 
-def _checked(folder: Path, facts: ProgramFacts, signed_by: Path | None) -> Bundle:
+def _checked(folder: Path, facts: ProgramFacts, key: str) -> Bundle:
     bundle = load_bundle(folder, "client")
-    if (bundle.identity, bundle.manifest.program) != (facts.bundle, facts.program):
+    found = bundle.manifest
+    if (bundle.identity, found.program) != (facts.bundle, facts.program):
         raise AtlasError(
             "the client's part is not that of the program that the service names",
             where=str(folder),
-            why=f"it is {bundle.manifest.program[:8]}, of the bundle {bundle.identity[:8]}; the "
+            why=f"it is {found.program[:8]}, of the bundle {bundle.identity[:8]}; the "
             f"service names {facts.program[:8]}, of {facts.bundle[:8]}",
             remedy="ask whoever runs the service",
         )
-    if signed_by is not None:
-        signing.verify(bundle, signed_by)
+    for name in ("target", "batch", "sequence_length"):
+        here, there = getattr(found, name), getattr(facts, name)
+        if here != there:
+            raise AtlasError(
+                f"the service says another {name} of its program than the program itself",
+                where=str(folder),
+                why=f"{printable(str(there))}, where the program has {printable(str(here))}",
+                remedy="ask whoever runs the service",
+            )
+    if key:
+        signing.verify_by(bundle, key, "the public key that was given for it")
+    _ = bundle.client  # refuses inputs that would leave in the clear, before keys are made
     return bundle
 
 
 def _changed(link: Link, facts: ProgramFacts, old: Path) -> AtlasError:
     """The service answers another program than the folder's: every difference, field by field."""
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory() as scratch:
-        link.download(_file(facts, MANIFEST), Path(scratch) / MANIFEST, MAX_MANIFEST)
-        new, _ = read_manifest(Path(scratch))
-    before, _ = read_manifest(old)
-    lines = [f"{name}: here {one}, there {other}" for name, one, other in differences(before, new)]
+        new = Path(scratch)
+        link.download(_file(facts, MANIFEST), new / MANIFEST, MAX_MANIFEST)
+        (new / "client").mkdir()
+        for name in (f"{INTERFACE}.air", f"{INTERFACE}.safetensors"):
+            link.download(_file(facts, name), new / name, LARGEST)
+        found = [*differences(read_manifest(old)[0], read_manifest(new)[0])]
+        here, there = _in_clear(old), _in_clear(new)
+    if here != there:
+        found.insert(0, ("in the clear", here, there))
+    lines = [f"{name}: here {one}, there {other}" for name, one, other in found]
     return AtlasError(
         f"{link.url} answers another program of {facts.model} than this folder is for",
         why="\n".join(lines[:MOST_LINES]) or "nothing but the identity differs",
         remedy="if you expect a new version, accept it with --update; otherwise ask whoever runs "
         "the service",
     )
+
+
+def _in_clear(folder: Path) -> str:
+    """What a program's client sends in the clear."""
+    module = load_module(folder / f"{INTERFACE}.air", folder / f"{INTERFACE}.safetensors")
+    return ", ".join(in_clear(module)) or "nothing"
 
 
 def differences(before: Manifest, new: Manifest) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,8 @@ MAX_JSON = 16 * MIB
 """Most bytes of a JSON object."""
 CHUNK = 8 * MIB
 """Most bytes of one chunk of an upload."""
+LEAST_CHUNK = 1 << 16
+"""Least bytes that a service may ask for: with fewer an upload would never end."""
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 FINISHED: tuple[JobState, ...] = ("done", "failed", "cancelled")
 Name = Annotated[str, Field(max_length=200)]
@@ -86,7 +88,7 @@ class Config(Schema):
 
     Attributes:
         atlasc: version of the service.
-        chunk_bytes: most bytes of a chunk.
+        chunk_bytes: most bytes of a chunk; the client sends at most ``CHUNK``.
         programs: all programs; of several versions of a model, the current one first.
         keys: the caller's keys.
         queued: jobs that wait, of all tenants.
@@ -94,7 +96,7 @@ class Config(Schema):
     """
 
     atlasc: Name
-    chunk_bytes: Count
+    chunk_bytes: Annotated[int, Field(ge=LEAST_CHUNK, le=2**53)]
     programs: tuple[ProgramFacts, ...]
     keys: tuple[KeyStatus, ...]
     queued: Count

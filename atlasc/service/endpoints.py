@@ -49,7 +49,8 @@ def keys(service: Here, caller: Keeping) -> tuple[KeyStatus, ...]:
 @router.post("/keys", status_code=201)
 async def begin_upload(service: Here, caller: Keeping, request: Request) -> KeyStatus:
     """Announce an upload of evaluation keys, or find one that was begun."""
-    new = await json_body(request, NewKey)
+    with service.at_once("bodies", caller.tenant):
+        new = await json_body(request, NewKey)
     return await run_in_threadpool(service.uploads.begin, caller.tenant, new)
 
 
@@ -66,7 +67,7 @@ async def add_chunk(
     """Add the next chunk, whose SHA-256 is in the header ``Content-Digest`` (RFC 9530)."""
     require_length(request, CHUNK)
     digest = _digest(request.headers.get("content-digest", ""))
-    with service.at_once("bodies", caller.tenant):
+    with service.at_once("chunks", caller.tenant):
         chunk = await whole_body(request, CHUNK)
         add = service.uploads.add
         return await run_in_threadpool(add, caller.tenant, key, offset, chunk, digest)

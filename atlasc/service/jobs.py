@@ -26,6 +26,8 @@ CRASHES = 2
 QUERY = "query"
 FORGOTTEN = 10
 """A finished job is forgotten after so many times the time that its answer is kept."""
+MOST_ENDED = 1000
+"""Jobs of one tenant that have ended, without an answer, and are remembered."""
 _PLACES = ", ".join(f"'{state}'" for state in FINISHED)
 
 
@@ -146,6 +148,8 @@ class Jobs:
                     "values (?, ?, ?, ?, ?, ?, ?, 'queued', ?, 0, 0)",
                     (folder.name, tenant, program, key, query, digest, size, time.time()),
                 )
+                use = "update keys set used = ? where tenant = ? and id = ?"
+                db.execute(use, (time.time(), tenant, key))
                 return self.status(tenant, folder.name)
         shutil.rmtree(folder)
         if old["digest"] != digest:
@@ -265,6 +269,7 @@ class Jobs:
                 self.measured[row["program"]] = (before + seconds) / 2
                 self.progress.pop(row["id"], None)
                 return True
+        self.progress.pop(row["id"], None)
         (folder / answer).unlink(missing_ok=True)
         with suppress(OSError):  # a cancelled job has no other files
             folder.rmdir()
@@ -312,6 +317,12 @@ class Jobs:
             db.execute(
                 f"delete from jobs where state in ({_PLACES}) and finished < ?",
                 (now - FORGOTTEN * keep,),
+            )
+            db.execute(
+                "delete from jobs where number in (select number from (select number, row_number() "
+                "over (partition by tenant order by number desc) place from jobs "
+                f"where state in ({_PLACES}) and answer is null) where place > ?)",
+                (MOST_ENDED,),
             )
         for row in old:
             self._forget_files(row["id"])

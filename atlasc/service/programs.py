@@ -68,6 +68,12 @@ class Served:
         listed = name.startswith("client/") and name in self.bundle.manifest.files
         path = self.bundle.folder / name
         if not (listed or name in (MANIFEST, SIGNATURE)) or not path.is_file():
+            if not (self.bundle.folder / "client").is_dir():
+                raise Refusal(
+                    404,
+                    f"this service has only the server's part of {self.model}",
+                    remedy="get the client's part from whoever runs the service",
+                )
             raise Refusal(404, f"the client's part of {self.model} has no such file")
         return path
 
@@ -75,16 +81,19 @@ class Served:
 class Programs:
     """All programs of a service, by model and by identity."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], *, alone: bool = False) -> None:
         """Open bundles. Of several versions of a model, the first given is the current one.
+
+        Args:
+            alone: take a bundle that has the server's part alone, which gives no client its part.
 
         Raises:
             AtlasError: a bundle is damaged or was changed, cannot be executed here, is given twice,
-                or a secret key lies in its folder.
+                lacks the client's part, or a secret key lies in its folder.
         """
         self._by_program: dict[str, Served] = {}
         for folder in folders:
-            served = _opened(folder)
+            served = _opened(folder, alone)
             if served.program in self._by_program:
                 raise AtlasError(f"{folder} is given twice", remedy="give each program once")
             self._by_program[served.program] = served
@@ -133,10 +142,17 @@ class Programs:
         return found
 
 
-def _opened(folder: Path) -> Served:
+def _opened(folder: Path, alone: bool) -> Served:
     bundle = load_bundle(folder, "server")
     if (bundle.folder / "client").is_dir():  # handed out, so checked as well
         load_bundle(folder, "client")
+    elif not alone:
+        raise AtlasError(
+            f"{folder} has the server's part alone",
+            why="the service hands the client's part out: atlasc query gets it from here",
+            remedy="serve the whole bundle, which holds no key; or, if all clients have their part "
+            "from elsewhere, give --server-part-alone",
+        )
     require_no_secret(bundle.folder)
     target = check_target(bundle)
     plan = key_plan(bundle.program)

@@ -1,69 +1,47 @@
-"""What every request goes through: who sent it, how often, and how much of a body is taken."""
+"""What every request goes through: how often, how much at once, and how much of a body is taken."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock, Semaphore
+from threading import Semaphore
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
-from atlasc.ir.files import parse_json
-from atlasc.remote.wire import MAX_JSON
-from atlasc.service.faults import Refusal
+from atlasc.ir.files import KIB, parse_json
+from atlasc.service.edge.rates import Rates
+from atlasc.service.faults import Refusal, fault_of
 from atlasc.service.jobs import Jobs
 from atlasc.service.programs import Programs
 from atlasc.service.runner import Runner
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics
-from atlasc.service.tokens import Caller, find_caller
+from atlasc.service.tokens import Caller
 from atlasc.service.uploads import Uploads
 
 Read = TypeVar("Read")
 BODY_SECONDS = 60.0
 """A client that sends nothing for so long is gone."""
-AT_ONCE = {"bodies": 4, "infer": 16}
-"""What one tenant may do at once: send bodies, and wait for answers. Nobody can take the
-connections and the memory of all."""
+LEAST_SPEED = 16 * KIB
+"""Bytes a second that a body has after its first minute."""
+AT_ONCE = {"requests": 24, "bodies": 4, "chunks": 2, "infer": 16}
+"""What one tenant may do at once: all requests; bodies that go to the disk; chunks of keys, which
+are in memory; and queries that wait for answers. Nobody can take the connections and the memory of
+all."""
+ALL_AT_ONCE = {"chunks": 8}
+"""What all tenants together may do at once."""
+MAX_REQUEST = 64 * KIB
+"""Most bytes of the JSON of a request."""
 CHECKS = 2
 """Whole queries that are in memory at once, to be checked."""
-
-
-@dataclass
-class Rates:
-    """How often each tenant asks.
-
-    Attributes:
-        rate: requests a second that a tenant may send for long; twice as many at once.
-    """
-
-    rate: float
-    _left: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def take(self, tenant: str) -> None:
-        """Count a request.
-
-        Raises:
-            Refusal: the tenant sent too many.
-        """
-        with self._lock:
-            now = time.monotonic()
-            left, since = self._left.get(tenant, (2 * self.rate, now))
-            left = min(2 * self.rate, left + (now - since) * self.rate)
-            self._left[tenant] = (left - (left >= 1), now)
-        if left < 1:
-            raise Refusal(
-                429,
-                "too many requests",
-                why=f"a tenant may send {self.rate:g} a second",
-                retry_after=1 / self.rate,
-            )
 
 
 @dataclass
@@ -89,43 +67,56 @@ class Service:
         Raises:
             Refusal: it is too much.
         """
-        if self._now[what, tenant] >= AT_ONCE[what]:
+        mine, whole = (what, tenant), (what, "")
+        why = ""
+        if self._now[mine] >= AT_ONCE[what]:
             why = f"a tenant may have {AT_ONCE[what]} of this kind"
+        elif self._now[whole] >= ALL_AT_ONCE.get(what, math.inf):
+            why = f"all tenants together may have {ALL_AT_ONCE[what]} of this kind"
+        if why:
             raise Refusal(429, "too many requests at once", why=why, retry_after=1)
-        self._now[what, tenant] += 1
+        self._now.update((mine, whole))
         try:
             yield
         finally:
-            self._now[what, tenant] -= 1
+            for one in (mine, whole):
+                self._now[one] -= 1
+                if not self._now[one]:
+                    del self._now[one]
+
+    @property
+    def ready(self) -> bool:
+        """Whether jobs are taken and computed."""
+        return self.runner.ready and not self.stopping
 
 
-def service_of(request: Request) -> Service:
+def response_of(refusal: Refusal) -> JSONResponse:
+    """The answer to a request that is refused."""
+    headers = {}
+    if refusal.retry_after is not None:
+        headers["retry-after"] = str(math.ceil(refusal.retry_after))
+    if refusal.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(fault_of(refusal).model_dump(), refusal.status, headers)
+
+
+async def service_of(request: Request) -> Service:  # async: others take a thread each
     """The service that got a request."""
     found: Service = request.app.state.service
     return found
 
 
-def _allowed(scope: str | None) -> Callable[[Request], Caller]:
-    def caller(request: Request) -> Caller:
-        service = service_of(request)
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        found = find_caller(service.store, token.strip()) if kind.lower() == "bearer" else None
+def _allowed(scope: str | None) -> Callable[[Request], Awaitable[Caller]]:
+    async def caller(request: Request) -> Caller:
+        found: Caller | None = getattr(request.state, "caller", None)
         if found is None:
-            raise Refusal(
-                401,
-                "this service needs a valid token",
-                why="the token is missing, unknown, expired or revoked",
-                remedy="send the header Authorization: Bearer TOKEN; whoever runs the service "
-                "makes tokens with atlasc tokens",
-            )
-        request.state.tenant = found.tenant
+            raise Refusal(401, "this service needs a valid token")  # the gate has refused it before
         if scope is not None and scope not in found.scopes:
             raise Refusal(
                 403,
                 f"this token does not allow {scope}",
                 why=f"its scopes are {', '.join(sorted(found.scopes))}",
             )
-        service.rates.take(found.tenant)
         return found
 
     return caller
@@ -143,19 +134,25 @@ async def body_parts(request: Request) -> AsyncIterator[bytes]:
     """The parts of a body as they arrive.
 
     Raises:
-        Refusal: nothing arrives for too long.
+        Refusal: the client has gone, or sends nothing or little for too long.
     """
     parts = request.stream().__aiter__()
-    while True:
+    started, size = time.monotonic(), 0
+    while time.monotonic() - started < BODY_SECONDS + size / LEAST_SPEED:
         try:
-            yield await asyncio.wait_for(parts.__anext__(), BODY_SECONDS)
+            part = await asyncio.wait_for(parts.__anext__(), BODY_SECONDS)
         except StopAsyncIteration:
             return
         except asyncio.TimeoutError:
-            raise Refusal(408, "the request did not end") from None
+            break
+        except ClientDisconnect:
+            raise Refusal(400, "the request ended before its end") from None
+        size += len(part)
+        yield part
+    raise Refusal(408, "the request did not end", why=f"{size} bytes came")
 
 
-async def whole_body(request: Request, limit: int) -> bytes:
+async def whole_body(request: Request, limit: int) -> bytearray:
     """A body of at most ``limit`` bytes.
 
     Raises:
@@ -167,7 +164,7 @@ async def whole_body(request: Request, limit: int) -> bytes:
         content += part
         if len(content) > limit:
             raise too_large(limit)
-    return bytes(content)
+    return content
 
 
 async def json_body(request: Request, schema: type[Read]) -> Read:
@@ -176,9 +173,9 @@ async def json_body(request: Request, schema: type[Read]) -> Read:
     Raises:
         Refusal: it is not.
     """
-    content = await whole_body(request, MAX_JSON)
+    content = await whole_body(request, MAX_REQUEST)
     try:
-        return parse_json(content, schema)
+        return parse_json(bytes(content), schema)
     except ValueError as error:
         raise Refusal(400, "the request is not what is expected here", why=str(error)) from None
 

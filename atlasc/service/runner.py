@@ -17,6 +17,7 @@ from secrets import token_hex
 
 from atlasc.remote.wire import Fault
 from atlasc.service.jobs import QUERY, Jobs
+from atlasc.service.records.housekeeping import Rules, prune, unknown_keys
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics, log
 from atlasc.service.workers.base import Order, Record, Worker
@@ -59,8 +60,14 @@ class Runner:
     """
 
     def __init__(
-        self, store: Store, jobs: Jobs, metrics: Metrics, workers: Sequence[Worker]
+        self,
+        store: Store,
+        jobs: Jobs,
+        metrics: Metrics,
+        workers: Sequence[Worker],
+        rules: Rules | None = None,
     ) -> None:
+        self._rules = rules or Rules()
         self._store, self._jobs, self._metrics = store, jobs, metrics
         self._seats = [_Seat(worker) for worker in workers]
         self._told: queue.SimpleQueue[tuple[_Seat, Record] | None] = queue.SimpleQueue()
@@ -116,6 +123,7 @@ class Runner:
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._jobs.sweep()
+                    self._prune()
                 self._metrics.waiting.set(self._jobs.waiting())
                 if not self._stop.is_set():
                     self._start()
@@ -124,6 +132,14 @@ class Runner:
             except (OSError, sqlite3.Error) as error:  # a full disk: nothing is lost, try again
                 log("error", "runner", error=type(error).__name__, why=str(error))
                 self._stop.wait(1.0)
+
+    def _prune(self) -> None:
+        """Remove keys of no use, and free the memory of those that anybody removed."""
+        for key, why in prune(self._store, self._rules, "service"):
+            log("info", "keys removed", tenant=key.tenant, key=key.id[:8], why=why)
+        loaded = {key for seat in self._seats for _, key in seat.keys}
+        for gone in unknown_keys(self._store, iter(loaded)):
+            self.forget(gone)
 
     @property
     def _running(self) -> list[_Seat]:

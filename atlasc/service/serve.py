@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -19,10 +20,15 @@ from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import require_private
 from atlasc.remote.link import is_loopback
-from atlasc.service.app import App, make_app
+from atlasc.service.app import make_app
+from atlasc.service.edge.door import IDLE_SECONDS, Door, Listener, address_of
+from atlasc.service.edge.gate import App
+from atlasc.service.edge.protocol import HttpConnection
+from atlasc.service.edge.rates import Rates
 from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Rates, Service
+from atlasc.service.records.housekeeping import Rules
+from atlasc.service.requests import Service
 from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
 from atlasc.service.telemetry import Metrics, log, start_logging
@@ -32,8 +38,9 @@ from atlasc.service.workers.cluster import Cluster, ray_workers
 from atlasc.service.workers.executor import memory_budget
 from atlasc.service.workers.local import LocalWorker
 
-CONNECTIONS = 200
-"""Requests at once; more get 503."""
+SWEEP_SECONDS = 1
+BACKLOG = 1024
+"""Connections that the kernel holds until they are looked at."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +52,15 @@ class Settings:
         host, port: address; port 0 takes a free one.
         certificate, private_key: files for TLS.
         plain: serve other machines without TLS, because a proxy in front has it.
+        proxies: addresses of such proxies, whose ``X-Forwarded-For`` is believed.
         limits: see :class:`atlasc.service.jobs.Limits`.
         memory: bytes that the loaded keys of a worker may take; None: half of what is free.
         rate: requests a second of one tenant.
         infer_seconds: how long ``infer`` waits for an answer.
         grace: seconds that the jobs that run get at the end.
         cluster: a Ray cluster that computes; None: a process of this machine.
+        alone: serve bundles that have the server's part alone.
+        unused: seconds after which keys without a query are removed; None: never.
     """
 
     state: Path
@@ -60,11 +70,14 @@ class Settings:
     certificate: Path | None = None
     private_key: Path | None = None
     plain: bool = False
+    proxies: tuple[str, ...] = ()
     memory: int | None = None
     rate: float = 100.0
     infer_seconds: float = 600.0
     grace: float = 30.0
     cluster: Cluster | None = None
+    unused: float | None = None
+    alone: bool = False
 
 
 class Front(Protocol):
@@ -72,11 +85,9 @@ class Front(Protocol):
 
     def limits(self, limits: Limits, programs: Programs) -> Limits:
         """The limits of all tenants."""
-        ...
 
     def router(self, service: Service) -> APIRouter:
         """The endpoints that need no token."""
-        ...
 
 
 def serve(
@@ -99,7 +110,7 @@ def serve(
     """
     os.umask(0o077)
     require_transport(settings)
-    programs = Programs(folders)
+    programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store
     store = Store(settings.state)
     with ExitStack() as stack:
@@ -113,11 +124,14 @@ def serve(
         uploads = Uploads.of(store, programs, limits.quota)
         metrics = Metrics()
         service = Service(
-            store, programs, uploads, jobs, Runner(store, jobs, metrics, workers), metrics,
+            store, programs, uploads, jobs,
+            Runner(store, jobs, metrics, workers, Rules(unused=settings.unused)), metrics,
             Rates(settings.rate), settings.infer_seconds,
         )  # fmt: skip
         routers = [] if front is None else [front.router(service)]
         start_logging()
+        if faults := store.audit.faults():
+            log("warning", "the audit was changed", lines=faults[:100], file=str(store.audit.path))
         if again:
             log("info", "jobs queued again", jobs=again)
         app = make_app(service, settings.grace, routers)
@@ -178,7 +192,7 @@ def bound(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         raise AtlasError(
             f"port {port} of {host} cannot be used",
@@ -195,11 +209,19 @@ def _run(
     listener: socket.socket,
     started: Callable[[str], None],
 ) -> None:
+    door = Door(frozenset(map(address_of, settings.proxies)))
+
+    async def sweep() -> None:
+        door.sweep()
+
+    # The limits of the edge are of one protocol and one loop, whatever else is installed.
     config = uvicorn.Config(
         app,
+        loop="asyncio", http=partial(HttpConnection, door=door), ws="none",  # type: ignore[arg-type]
         log_config=None, access_log=False, server_header=False, date_header=False,
-        lifespan="on", limit_concurrency=CONNECTIONS, timeout_keep_alive=30, proxy_headers=False,
-        timeout_graceful_shutdown=10,
+        lifespan="on", timeout_keep_alive=int(IDLE_SECONDS), backlog=BACKLOG,
+        proxy_headers=bool(settings.proxies), forwarded_allow_ips=list(settings.proxies),
+        timeout_graceful_shutdown=10, callback_notify=sweep, timeout_notify=SWEEP_SECONDS,
         ssl_certfile=settings.certificate, ssl_keyfile=settings.private_key,
     )  # fmt: skip
     server = uvicorn.Server(config)
@@ -216,7 +238,7 @@ def _run(
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     started(f"{scheme}://{host}:{place[1]}")
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=[Listener.of(listener, door)])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

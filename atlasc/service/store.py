@@ -19,9 +19,10 @@ from typing import Any
 from atlasc.files import locked
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import require_private
+from atlasc.service.records.audit import Audit
 
 DATABASE = "service.sqlite"
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 create table tokens(
     id text primary key, tenant text not null, scopes text not null, salt blob not null,
@@ -29,7 +30,7 @@ create table tokens(
 ) strict;
 create table keys(
     tenant text not null, id text not null, configuration text not null, size integer not null,
-    received integer not null, ready integer not null, created real not null,
+    received integer not null, ready integer not null, created real not null, used real,
     primary key (tenant, id)
 ) strict;
 create table jobs(
@@ -49,6 +50,7 @@ class Store:
 
     Attributes:
         folder: folder of all state, mode 0700.
+        audit: who changed tokens and keys.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +59,7 @@ class Store:
         Raises:
             AtlasError: it cannot be written, is open to others, or is of another version.
         """
-        self.folder, self._lock = folder, Lock()
+        self.folder, self._lock, self.audit = folder, Lock(), Audit(folder)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("keys", "jobs"):
@@ -85,7 +87,7 @@ class Store:
             ) from None
 
     def _open(self, path: Path) -> None:
-        self._db, self._reader = _connected(path), _connected(path)
+        self._db, self._reader, self._gate = (_connected(path) for _ in range(3))
         self._writer: int | None = None
         self._reading = Lock()
         with self.writing() as db:
@@ -93,6 +95,9 @@ class Store:
             if version == 0:
                 for statement in SCHEMA.split(";\n"):
                     db.execute(statement)
+                db.execute(f"pragma user_version = {VERSION}")
+            elif version == 1:  # before keys had an age
+                db.execute("alter table keys add column used real")
                 db.execute(f"pragma user_version = {VERSION}")
             elif version != VERSION:
                 raise AtlasError(
@@ -124,6 +129,13 @@ class Store:
         with self._reading:  # readers wait for no disk
             return self._reader.execute(sql, values).fetchall()
 
+    def at_the_gate(self, sql: str, *values: Any) -> sqlite3.Row | None:
+        """The first row of a query, by a connection of its own: for the event loop's thread alone,
+        which waits for no other reader.
+        """
+        row: sqlite3.Row | None = self._gate.execute(sql, values).fetchone()
+        return row
+
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """The first row of a query; None if there is none."""
         return next(iter(self.rows(sql, *values)), None)
@@ -152,6 +164,7 @@ class Store:
         with self._lock, self._reading:
             self._db.close()
             self._reader.close()
+            self._gate.close()
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -19,9 +19,40 @@ _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
 _FAST = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.3, 1, 3, 10, 30)
 
 
-def log(level: str, event: str, **facts: object) -> None:
-    """Write a line; ``level`` is ``info``, ``warning`` or ``error``."""
-    _LOGGER.log(getattr(logging, level.upper()), event, extra={"facts": facts})
+BUDGETS = {"strangers": (1.0, 20.0), "tenants": (20.0, 200.0), "server": (1.0, 20.0)}
+"""Lines a second, and at once, of requests without a token, of other requests, and of the HTTP
+server. What exceeds them is counted in the next line."""
+
+
+def log(level: str, event: str, *, budget: str = "", **facts: object) -> None:
+    """Write a line; ``level`` is ``info``, ``warning`` or ``error``, ``budget`` one of ``BUDGETS``
+    for lines that others cause.
+    """
+    _LOGGER.log(getattr(logging, level.upper()), event, extra={"facts": facts, "budget": budget})
+
+
+class Budgets(logging.Filter):
+    """Lets only so many lines through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = {name: (burst, time.time()) for name, (_, burst) in BUDGETS.items()}
+        self._hidden = dict.fromkeys(BUDGETS, 0)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written; it tells how many before it were not."""
+        name = getattr(record, "budget", "server")
+        if not name:
+            return True
+        (rate, burst), (left, since) = BUDGETS[name], self._left[name]
+        left = min(burst, left + (record.created - since) * rate)
+        self._left[name] = (left - (left >= 1), record.created)
+        if left < 1:
+            self._hidden[name] += 1
+        elif self._hidden[name]:
+            record.facts = {**getattr(record, "facts", {}), "not_shown": self._hidden[name]}
+            self._hidden[name] = 0
+        return left >= 1
 
 
 class Lines(logging.Formatter):
@@ -49,10 +80,15 @@ class Lines(logging.Formatter):
 
 
 def start_logging() -> None:
-    """Send the lines of the service, and warnings of the HTTP server, to standard error."""
+    """Send the lines of the service, and faults of the HTTP server, to standard error.
+
+    Warnings of the HTTP server are of requests that are no HTTP: who sends them gets 400.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines())
-    for name, level in (("atlasc.service", logging.INFO), ("uvicorn", logging.WARNING)):
+    handler.addFilter(Budgets())
+    levels = {"atlasc.service": logging.INFO, "uvicorn": logging.ERROR, "asyncio": logging.ERROR}
+    for name, level in levels.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
@@ -94,7 +130,7 @@ class Metrics:
             self._job_seconds.observe(seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request; ``route`` has no names or numbers of its own."""
+        """Count a request; ``method`` and ``route`` are of short lists, whatever was asked."""
         self._requests.labels(method, route, str(status)).observe(seconds)
 
     def text(self) -> bytes:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
+from atlasc.service.records.audit import operator
 from atlasc.service.store import Store
 
 SCOPES = ("infer", "keys", "metrics")
@@ -62,8 +64,12 @@ def add_token(
     tenant: str,
     scopes: Sequence[str] = DEFAULT_SCOPES,
     days: float | None = None,
+    by: str = "",
 ) -> str:
     """A new token of a tenant; only its digest is kept.
+
+    Args:
+        by: who makes it, for the audit; by default the user of this process.
 
     Raises:
         AtlasError: the tenant's name or a scope is not allowed.
@@ -83,6 +89,9 @@ def add_token(
     row = (name, tenant, " ".join(scopes), salt, _digest(salt, secret), now, expires, None)
     with store.writing() as db:
         db.execute("insert into tokens values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        store.audit.note(
+            "token added", by or operator(), tenant=tenant, token=name, scopes=list(scopes)
+        )
     return f"atlasc_{name}_{secret}"
 
 
@@ -110,12 +119,20 @@ def revoke_token(store: Store, token: str) -> None:
         )
         if not found.rowcount:
             raise AtlasError(f"there is no token {name[:16]!r}", remedy="atlasc tokens lists them")
+        store.audit.note("token revoked", operator(), token=name)
 
 
-def find_caller(store: Store, token: str) -> Caller | None:
-    """The caller with this token; None if it is unknown, expired or revoked."""
+Row = Callable[..., sqlite3.Row | None]
+
+
+def find_caller(store: Store, token: str, row_of: Row | None = None) -> Caller | None:
+    """The caller with this token; None if it is unknown, expired or revoked.
+
+    Args:
+        row_of: reads a row in place of :meth:`Store.row`.
+    """
     given = _TOKEN.fullmatch(token)
-    row = given and store.row("select * from tokens where id = ?", given[1])
+    row = given and (row_of or store.row)("select * from tokens where id = ?", given[1])
     if not given or not row:
         return None
     right = secrets.compare_digest(_digest(row["salt"], given[2]), row["digest"])

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 import time
-from collections import defaultdict
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
@@ -21,9 +21,18 @@ from atlasc.files import sync_entry
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain, sha256_of
 from atlasc.remote.wire import CHUNK, KeyStatus, NewKey
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.programs import Programs
+from atlasc.service.records.housekeeping import remove_keys
 from atlasc.service.store import Store
+
+STRIPES = 64
+"""Locks of all keys together."""
+NEW, NEW_AT_ONCE = 1 / 60, 64.0
+"""Uploads that a tenant begins, a second and at once."""
+MOST_KEYS, MOST_BEGUN = 64, 4
+"""Keys of one tenant, and uploads that are not whole."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,8 @@ class Uploads:
     store: Store
     programs: Programs
     quota: int
-    _locks: defaultdict[tuple[str, str], Lock]
+    _begun: Rates = field(default_factory=lambda: Rates(NEW, NEW_AT_ONCE))
+    _locks: Sequence[Lock] = field(default_factory=lambda: [Lock() for _ in range(STRIPES)])
 
     @classmethod
     def of(cls, store: Store, programs: Programs, quota: int) -> Uploads:
@@ -49,7 +59,7 @@ class Uploads:
         for path in (store.folder / "keys").glob("*/*"):
             if path not in known:
                 path.unlink()
-        return cls(store, programs, quota, defaultdict(Lock))
+        return cls(store, programs, quota)
 
     def all(self, tenant: str) -> tuple[KeyStatus, ...]:
         """The keys of a tenant, the oldest first."""
@@ -92,18 +102,23 @@ class Uploads:
             row = (tenant, new.sha256)
             found = db.execute("select * from keys where tenant = ? and id = ?", row).fetchone()
             if found is None:
+                self._begun.take(tenant)
+                _require_few(db, tenant)
                 used = self.store.used_bytes(tenant)
                 if used + new.size > self.quota:
                     raise quota_spent(used, new.size, self.quota)
                 db.execute(
-                    "insert into keys values (?, ?, ?, ?, 0, 0, ?)",
+                    "insert into keys (tenant, id, configuration, size, received, ready, created) "
+                    "values (?, ?, ?, ?, 0, 0, ?)",
                     (tenant, new.sha256, new.configuration, new.size, time.time()),
                 )
             elif (found["size"], found["configuration"]) != (new.size, new.configuration):
                 raise Refusal(409, "an upload of this digest has another size or configuration")
         return self.one(tenant, new.sha256)
 
-    def add(self, tenant: str, key: str, offset: int, chunk: bytes, digest: bytes) -> KeyStatus:
+    def add(
+        self, tenant: str, key: str, offset: int, chunk: bytes | bytearray, digest: bytes
+    ) -> KeyStatus:
         """Add a chunk at the place where the upload stands, and check the whole after the last.
 
         Args:
@@ -114,7 +129,7 @@ class Uploads:
             Refusal: the chunk is damaged, at another place, or too large; the file is no evaluation
                 keys; or the whole file is not the one announced, and the upload starts again.
         """
-        with self._locks[tenant, key]:
+        with self._lock(tenant, key):
             now = self.one(tenant, key)
             if now.ready:
                 return now
@@ -136,7 +151,8 @@ class Uploads:
                 raise Refusal(422, "this chunk was damaged on its way", remedy="send it again")
             path = self.store.key_path(tenant, key, ready=False)
             if offset < HEAD:
-                _require_evaluation_keys(_head(path, offset) + chunk, whole=end == now.size)
+                start = _head(path, offset) + bytes(chunk[:HEAD])
+                _require_evaluation_keys(start, whole=end == now.size)
             _write_at(path, offset, chunk)
             ready = end == now.size
             if ready and sha256_of(path) != key:
@@ -151,7 +167,12 @@ class Uploads:
                 path.replace(self.store.key_path(tenant, key))
                 sync_entry(path.parent)
             self._set(tenant, key, end, ready=ready)
-            return self.one(tenant, key)
+            try:
+                return self.one(tenant, key)
+            except Refusal:  # atlasc tokens --remove, or keys prune, came in between
+                for place in (path, self.store.key_path(tenant, key)):
+                    place.unlink(missing_ok=True)
+                raise
 
     def delete(self, tenant: str, key: str) -> None:
         """Remove keys, or an upload that was not finished.
@@ -159,28 +180,38 @@ class Uploads:
         Raises:
             Refusal: there are no such keys, or a job still needs them.
         """
-        with self._locks[tenant, key]:
+        with self._lock(tenant, key):
             self.one(tenant, key)
-            with self.store.writing() as db:
-                open_jobs = (
-                    "select count(*) from jobs where tenant = ? and key = ? "
-                    "and state in ('queued', 'running')"
+            if not remove_keys(self.store, tenant, key, f"tenant {tenant}"):
+                raise Refusal(
+                    409, "jobs still need these keys", remedy="wait for them, or cancel them"
                 )
-                if db.execute(open_jobs, (tenant, key)).fetchone()[0]:
-                    raise Refusal(
-                        409, "jobs still need these keys", remedy="wait for them, or cancel them"
-                    )
-                db.execute("delete from keys where tenant = ? and id = ?", (tenant, key))
-            for ready in (True, False):
-                with suppress(FileNotFoundError):
-                    self.store.key_path(tenant, key, ready=ready).unlink()
+
+    def _lock(self, tenant: str, key: str) -> Lock:
+        """The lock of some keys, which exist or not: there are a few for all names."""
+        return self._locks[hash((tenant, key)) % len(self._locks)]
 
     def _set(self, tenant: str, key: str, received: int, *, ready: bool) -> None:
         with self.store.writing() as db:
             db.execute(
-                "update keys set received = ?, ready = ? where tenant = ? and id = ?",
-                (received, ready, tenant, key),
+                "update keys set received = ?, ready = ?, used = ? where tenant = ? and id = ?",
+                (received, ready, time.time(), tenant, key),
             )
+            if ready:
+                self.store.audit.note("keys uploaded", f"tenant {tenant}", tenant=tenant, key=key)
+
+
+def _require_few(db: sqlite3.Connection, tenant: str) -> None:
+    sql = "select count(*), coalesce(sum(not ready), 0) from keys where tenant = ?"
+    count, begun = db.execute(sql, (tenant,)).fetchone()
+    if count >= MOST_KEYS or begun >= MOST_BEGUN:
+        raise Refusal(
+            507,
+            "you have too many keys here",
+            why=f"{count} of at most {MOST_KEYS}, of which {begun} of at most {MOST_BEGUN} uploads "
+            "are not whole",
+            remedy="end uploads that you have begun, or delete keys that you do not need",
+        )
 
 
 def quota_spent(used: int, more: int, quota: int) -> Refusal:
@@ -226,7 +257,7 @@ def _require_evaluation_keys(start: bytes, *, whole: bool) -> None:
         )
 
 
-def _write_at(path: Path, offset: int, chunk: bytes) -> None:
+def _write_at(path: Path, offset: int, chunk: bytes | bytearray) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
         file.truncate(offset)

@@ -30,7 +30,7 @@ from atlasc.version import __version__
 router = APIRouter(prefix="/v2")
 HEADER = "inference-header-content-length"
 MAX_HEADER = 64 * KIB
-POLL_SECONDS = 0.05
+POLL_SECONDS, SLOWEST_POLL = 0.05, 1.0
 
 
 class Tensor(BaseModel):
@@ -65,7 +65,7 @@ def live() -> dict[str, bool]:
 @router.get("/health/ready")
 def ready(service: Here) -> JSONResponse:
     """Whether jobs are taken and computed; needs no token."""
-    good = service.runner.ready and not service.stopping
+    good = service.ready  # the gate answers before this
     return JSONResponse({"ready": good}, 200 if good else 503)
 
 
@@ -148,7 +148,7 @@ async def _header(request: Request, parts: AsyncIterator[bytes]) -> tuple[Infere
 async def _answer(service: Service, caller: Caller, job: JobStatus) -> bytes:
     """The answer to a job, once it is there."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + service.infer_seconds
+    end, pause = loop.time() + service.infer_seconds, POLL_SECONDS
     while job.state not in FINISHED:
         if service.stopping or loop.time() > end:
             raise Refusal(
@@ -158,7 +158,8 @@ async def _answer(service: Service, caller: Caller, job: JobStatus) -> bytes:
                 remedy=f"ask for it at /jobs/{job.id}, or send the same query again",
                 retry_after=max(1.0, job.wait_seconds or 0.0),
             )
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(pause)
+        pause = min(1.2 * pause, SLOWEST_POLL)
         job = await run_in_threadpool(service.jobs.status, caller.tenant, job.id)
     path = await run_in_threadpool(service.jobs.answer, caller.tenant, job.id)
     return await run_in_threadpool(path.read_bytes)

@@ -77,6 +77,7 @@ void define_client(py::module_& module) {
     module.attr("LARGE") = large_factor;
     module.attr("LARGE_REMEDY") = large_remedy;
     module.attr("NOT_FINITE_REMEDY") = not_finite_remedy;
+    module.attr("PUBLIC_NAMES") = py::make_tuple(mask_name, position_name);
     module.def("reach_text", reach_text, py::arg("reached"));
     module.def(
         "reaches",
@@ -272,6 +273,9 @@ void define_ledger(py::module_& module) {
         .def("refuse",
              [](OpenLedger& one, const py::tuple& answer) { one.open().refuse(entry_of(answer)); })
         .def("refusals", [](OpenLedger& one) { return one.open().refusals(); })
+        .def("end",
+             [](OpenLedger& one, const py::tuple& answer) { one.open().end(entry_of(answer)); })
+        .def("ended", [](OpenLedger& one) { return one.open().ended(); })
         .def("require_shareable",
              [](OpenLedger& one, const py::tuple& answer, int bits, std::size_t shares) {
                  one.open().require_shareable(entry_of(answer), bits, shares);

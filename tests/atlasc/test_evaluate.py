@@ -158,6 +158,7 @@ def test_labels_that_do_not_match(biased: tuple[Any, atlasc.Program]) -> None:
     assert "the inputs have no labels, so only agreement" in bare.notes[0]
 
 
+@pytest.mark.deep("search")
 def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:
     model = classifier()
     texts = rows(40, seed=4)
@@ -231,6 +232,7 @@ def test_an_embedding_is_compared_by_its_values() -> None:
     assert "how answers vary" in found.promise
 
 
+@pytest.mark.deep("search")
 def test_a_decoder_is_compared_by_its_tokens() -> None:
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**SIZES, num_key_value_heads=2)
@@ -243,6 +245,7 @@ def test_a_decoder_is_compared_by_its_tokens() -> None:
     assert not found.unsafe
 
 
+@pytest.mark.deep("search")
 def test_the_measure_may_be_chosen() -> None:
     model = classifier()
     settings: Any = compiled(model, measure="values").bundle.manifest.settings

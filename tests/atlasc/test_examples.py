@@ -107,6 +107,7 @@ def test_minilm_texts_are_real_distinct_and_fit() -> None:
     assert lengths.max() == 64
 
 
+@pytest.mark.deep("benchmarks")
 def test_minilm_windows_are_distinct_and_of_one_length() -> None:
     script = import_script(EXAMPLES / "minilm" / "texts.py")
     if importlib.util.find_spec(script.PACKAGE) is None:
@@ -142,6 +143,7 @@ def test_llama_is_a_small_decoder_with_its_tokenizer(llama: LoadedModel) -> None
     assert llama.tokenizer.decode(ids, skip_special_tokens=True).strip() == text
 
 
+@pytest.mark.deep("benchmarks")
 def test_llama_texts_are_apart_from_those_of_training(
     paragraphs: tuple[list[str], list[str]],
     tmp_path: Path,
@@ -161,6 +163,7 @@ def test_llama_texts_are_apart_from_those_of_training(
     assert Path(capsys.readouterr().out.strip()) == LLAMA / "model"
 
 
+@pytest.mark.deep("benchmarks")
 def test_llama_predicts_texts_that_it_never_saw(
     llama: LoadedModel, paragraphs: tuple[list[str], list[str]]
 ) -> None:
@@ -202,6 +205,7 @@ def test_llama_is_what_the_compiler_traces(
     np.testing.assert_allclose(logits, expected, atol=1e-3, rtol=0)
 
 
+@pytest.mark.deep("benchmarks")
 def test_llama_training_learns_and_gives_the_same_files_again(tmp_path: Path) -> None:
     """The whole script, on a small text."""
     script = import_script(LLAMA / "train.py")
@@ -217,6 +221,7 @@ def test_llama_training_learns_and_gives_the_same_files_again(tmp_path: Path) ->
         assert (tmp_path / "model" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+@pytest.mark.deep("search")
 def test_each_point_of_the_reactions_fronts_is_measured(tmp_path: Path) -> None:
     """With a tiny model in place of the fine-tuned one."""
     script = import_script(REACTIONS / "fronts.py")

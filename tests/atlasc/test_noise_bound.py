@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.sharing import BITS, floods
@@ -52,8 +52,8 @@ def test_the_bound_holds_without_bootstraps_and_is_no_idle_one(tiny: Tiny) -> No
     assert seen.max() < bound(bundle) < 10 * seen.max()
 
 
-def test_the_bound_holds_with_bootstraps(tmp_path: Path) -> None:
-    bundle = load_bundle(make_text_bundle(tmp_path))
+def test_the_bound_holds_with_bootstraps(texts: Path, tmp_path: Path) -> None:
+    bundle = load_bundle(texts / "bundle")
     assert any(op.name == "ckks.bootstrap" for op in bundle.program.ops)
     write_ids(tmp_path / "ids.jsonl", [LENGTH] * 6)
     seen = errors(bundle, tmp_path / "ids.jsonl", 6)

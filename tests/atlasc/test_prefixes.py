@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, write_ids
 
 import atlasc
 from atlasc.compilation import search
@@ -31,10 +32,9 @@ MEASURED = Parametrisation(softmax_ranges="measured")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny text model, its bundle, and texts that all have the greatest length."""
-    root = tmp_path_factory.mktemp("prefixes")
-    make_text_bundle(root)
+    root = Path(shutil.copytree(texts, tmp_path_factory.mktemp("prefixes") / "texts"))
     write_ids(root / "long.jsonl", [LENGTH] * TEXTS)
     return root
 

@@ -73,7 +73,9 @@ def check(recipe: str, log_ring_degree: int, result: Comparison) -> None:
             assert predicted < 3 * op.deviation, op
 
 
-@pytest.mark.parametrize("log_ring_degree", [13, 14])
+@pytest.mark.parametrize(
+    "log_ring_degree", [13, pytest.param(14, marks=pytest.mark.deep("recipes"))]
+)
 @pytest.mark.parametrize("recipe", LOUD)
 def test_on_the_simulator(recipe: str, log_ring_degree: int) -> None:
     program, parameters, query = case(recipe, log_ring_degree)
@@ -96,6 +98,7 @@ def engine() -> CpuEngine:
     return CpuEngine.fresh(parameters, KeyPlan(rotations, top, top), no_progress)
 
 
+@pytest.mark.deep("recipes")
 @pytest.mark.large
 @pytest.mark.parametrize("recipe", LOUD)
 def test_on_ciphertexts(recipe: str, engine: CpuEngine) -> None:

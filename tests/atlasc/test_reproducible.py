@@ -49,6 +49,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.deep("search")
 def test_threads_change_nothing(built: list[dict[str, str]]) -> None:
     one, two = built
     assert one == two and "manifest.json" in one

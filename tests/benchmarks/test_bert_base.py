@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import Tiny, make_tiny
+from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.ir.errors import AtlasError
@@ -34,14 +34,9 @@ LARGEST_ERROR = 1e-6
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"), "cpu")
-
-
-@pytest.fixture(scope="module")
-def done(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Options:
+def done(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Options:
     """A run that nobody disturbed."""
-    options = Options(str(tmp_path_factory.mktemp("run")), str(tiny.bundle), str(tiny.data))
+    options = Options(str(tmp_path_factory.mktemp("run")), str(tiny_cpu.bundle), str(tiny_cpu.data))
     with started(options) as process:
         assert process.wait() == 0
     return options
@@ -73,6 +68,7 @@ def position(state: Path) -> int:
         return int(json.loads(archive.read(FACTS))["position"])
 
 
+@pytest.mark.deep("benchmarks")
 def test_a_run_that_was_killed_goes_on_to_the_same_answer(done: Options, tmp_path: Path) -> None:
     again = Options(str(tmp_path / "run"), done.bundle, done.data)
     shutil.copytree(done.folder, again.folder)
@@ -112,6 +108,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_answer(done: Options, tmp_pat
     assert read(again, "answer")["errors"]["the polynomials"]["greatest"] <= LARGEST_ERROR
 
 
+@pytest.mark.deep("benchmarks")
 def test_figures_stand_beside_predictions(done: Options, capsys: Any) -> None:
     found = figures(done)
     assert found["steps"].keys() == STEPS.keys()
@@ -166,8 +163,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tiny: Tiny) -> Bench:
-    return Bench(load_bundle(tiny.bundle))
+def bench(tiny_cpu: Tiny) -> Bench:
+    return Bench(load_bundle(tiny_cpu.bundle))
 
 
 def test_a_state_is_all_that_the_rest_of_an_execution_needs(bench: Bench, tmp_path: Path) -> None:

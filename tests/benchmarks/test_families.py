@@ -49,6 +49,7 @@ def test_an_outcome_has_the_stages_and_the_reason(capsys: pytest.CaptureFixture[
     assert "\nbroken: " in printed
 
 
+@pytest.mark.deep("recipes")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_is_traced_or_refused_as_the_page_says(name: str) -> None:
     found, said = attempt(FAMILIES[name], "trace"), measured()["tiny"][name]

@@ -53,6 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
     return folder, record
 
 
+@pytest.mark.deep("benchmarks")
 def test_the_record_has_what_the_harness_writes(run: tuple[Path, dict[str, Any]]) -> None:
     _, record = run
     assert {
@@ -70,6 +71,7 @@ def test_the_record_has_what_the_harness_writes(run: tuple[Path, dict[str, Any]]
     assert record["Peak Memory"].keys() == record["Timing"].keys() - {"Total"}
 
 
+@pytest.mark.deep("benchmarks")
 def test_the_classes_are_the_models(run: tuple[Path, dict[str, Any]]) -> None:
     folder, record = run
     places = Places.of(sequence.SIZE, folder)
@@ -81,6 +83,7 @@ def test_the_classes_are_the_models(run: tuple[Path, dict[str, Any]]) -> None:
     assert len(list((places.io / "ciphertexts_upload").iterdir())) == 2  # batches
 
 
+@pytest.mark.deep("benchmarks")
 def test_the_server_has_its_part_alone(run: tuple[Path, dict[str, Any]]) -> None:
     places = Places.of(sequence.SIZE, run[0])
     assert not (places.server / "client").exists()

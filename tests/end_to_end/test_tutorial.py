@@ -46,6 +46,7 @@ def _same(stored: str, given: str) -> bool:
     )
 
 
+@pytest.mark.deep("pages")
 def test_the_first_tutorial_gives_its_stored_outputs() -> None:
     found, names = run(TUTORIALS[0])
     assert differences(shown(read(TUTORIALS[0])), shown(found)) == []

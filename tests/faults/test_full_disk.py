@@ -38,6 +38,7 @@ def no_faults(outcomes: dict[tuple[str, str], dict[str, Any]], name: str, shorta
     assert one["faults"] == [], one["said"]
 
 
+@pytest.mark.deep("faults")
 @pytest.mark.parametrize("name", ALL)
 def test_a_file_that_cannot_be_written(
     outcomes: dict[tuple[str, str], dict[str, Any]], name: str
@@ -46,11 +47,13 @@ def test_a_file_that_cannot_be_written(
     assert ("exit", outcomes[name, "limit"]["code"]) == ("exit", 2)
 
 
+@pytest.mark.deep("faults")
 @pytest.mark.parametrize("name", ALL)
 def test_a_full_file_system(outcomes: dict[tuple[str, str], dict[str, Any]], name: str) -> None:
     no_faults(outcomes, name, "full")
 
 
+@pytest.mark.deep("faults")
 @pytest.mark.parametrize("name", HUNGRY)
 def test_too_little_memory(outcomes: dict[tuple[str, str], dict[str, Any]], name: str) -> None:
     no_faults(outcomes, name, "memory")

@@ -18,6 +18,7 @@ from tests.faults.workspace import ROOT, Workspace
 KILLED = ["keygen", "encrypt", "execute", "decrypt", "emit", "search", "compile", "keygen"]
 
 
+@pytest.mark.deep("faults")
 def test_a_killed_command_can_be_given_again(workspace: Workspace, open_folder: Path) -> None:
     found = kills(workspace, KILLED, 1, open_folder)
     assert [str(one) for one in found if one.faults] == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from tests.fuzz.reader import all_readers
 
 ROOT = Path(__file__).parents[2]
-INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "3000"))
+INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
 
 
 Results = dict[tuple[str, bool], dict[str, Any]]
@@ -30,9 +31,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     It has a process of its own: forks want one without threads.
     """
     place = tmp_path_factory.mktemp("fuzz") / "report.json"
-    command = [sys.executable, "-m", "tests.fuzz", "--corpus", "--inputs", INPUTS, "--seed", 1]
-    words = [*map(str, command), "--report", str(place)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return fuzzed(place, "--corpus", "--inputs", INPUTS, "--seed", 1)
+
+
+def fuzzed(place: Path, *options: object) -> Results:
+    """What ``python -m tests.fuzz`` reports into a file."""
+    words = ["-m", "tests.fuzz", *map(str, options), "--report", str(place)]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert place.exists(), done.stderr
     return {(one["reader"], one["corpus"]): one for one in json.loads(place.read_text())}
 
@@ -47,6 +52,14 @@ def test_mutated_inputs_are_accepted_or_refused(results: Results, name: str) -> 
 @pytest.mark.parametrize("name", sorted(all_readers()))
 def test_cases_that_were_found_before(results: Results, name: str) -> None:
     assert [shown(found) for found in results[name, True]["found"]] == []
+
+
+@pytest.mark.deep("examples")
+def test_fresh_mutated_inputs_are_accepted_or_refused(tmp_path: Path) -> None:
+    seed = secrets.randbelow(2**31)
+    results = fuzzed(tmp_path / "report.json", "--inputs", 10 * INPUTS, "--seed", seed)
+    found = [shown(one) for result in results.values() for one in result["found"]]
+    assert found == [], f"seed {seed}"
 
 
 def shown(found: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ SECONDS = 900
 """After which a compiler or a program is taken for stuck."""
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-OPTIMISED = ("-O2", *WARNINGS, "-Wpedantic", "-fPIC", "-std=gnu++17")
+OPTIMISED = ("-O1", *WARNINGS, "-Wpedantic", "-fPIC", "-std=gnu++17")
 """Flags of everything whose numbers are tested; the dialect is the one that CMake chooses,
 and with ``-fPIC`` the objects serve Python modules too."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

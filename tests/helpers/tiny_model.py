@@ -39,6 +39,11 @@ class Tiny:
     data: Path
     bundle: Path
 
+    @classmethod
+    def of(cls, folder: Path) -> Tiny:
+        """What :func:`make_tiny` left in a folder."""
+        return cls(folder / "tiny.pt2", folder / "images.npz", folder / "bundle")
+
 
 def make_tiny(folder: Path, target: str, *, deep: bool = False) -> Tiny:
     """Four patches of an image, one attention of two heads, three classes; 15 levels, or 7 more."""
@@ -48,18 +53,18 @@ def make_tiny(folder: Path, target: str, *, deep: bool = False) -> Tiny:
     from atlasc.compilation.prepare import calibrate_source, trace_model
     from atlasc.compilation.source import load_source
 
-    archive, data = folder / "tiny.pt2", folder / "images.npz"
-    export_model(archive)
+    tiny = Tiny.of(folder)
+    export_model(tiny.archive)
     pixels = np.random.default_rng(0).random((IMAGES, 1, 8, 8)).astype(np.float32)
-    np.savez(data, pixel_values=pixels)
-    source = load_source(str(archive), data)
+    np.savez(tiny.data, pixel_values=pixels)
+    source = load_source(str(tiny.archive), tiny.data)
     module = trace_model(source.model, BATCH)
     calibration = calibrate_source(module, source, margin=0.3)
     approximate(module, calibration, deep=deep)
     options = TargetOptions(target=target)
     lowered = lower_module(module, source.inputs.arrays, options)
-    write_program(folder / "bundle", source, Chosen(module, {}), calibration, lowered, options)
-    return Tiny(archive, data, folder / "bundle")
+    write_program(tiny.bundle, source, Chosen(module, {}), calibration, lowered, options)
+    return tiny
 
 
 def approximate(module: Module, calibration: Calibration, *, deep: bool = False) -> None:

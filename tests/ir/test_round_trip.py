@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from random_modules import modules
 
 from atlasc.ir.errors import AtlasError
@@ -37,7 +37,6 @@ def assert_equal(one: Module, other: Module) -> None:
             assert (a.result.name, a.result.type) == (b.result.name, b.result.type)
 
 
-@settings(max_examples=300)
 @given(modules())
 def test_print_then_parse_gives_the_module_back(module: Module) -> None:
     verify(module)
@@ -49,7 +48,6 @@ def test_print_then_parse_gives_the_module_back(module: Module) -> None:
         assert np.array_equal(again.symbols[name], module.symbols[name])
 
 
-@settings(max_examples=50)
 @given(modules())
 def test_a_module_survives_pickling(module: Module) -> None:
     again = pickle.loads(pickle.dumps(module))
@@ -58,7 +56,6 @@ def test_a_module_survives_pickling(module: Module) -> None:
     assert again.symbols.keys() == module.arrays_used().keys()
 
 
-@settings(max_examples=50)
 @given(modules())
 def test_a_text_is_complete_without_its_arrays(module: Module) -> None:
     text = print_module(module)

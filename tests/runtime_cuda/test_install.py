@@ -45,6 +45,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
     return copy / "build"
 
 
+@pytest.mark.deep("projects")
 def test_client_and_server_exchange_files(examples: Path, tmp_path: Path) -> None:
     options = {"cwd": tmp_path, "env": {}}
     succeed(examples / "client", "keygen", "keys", **options)
@@ -59,6 +60,7 @@ def test_client_and_server_exchange_files(examples: Path, tmp_path: Path) -> Non
     assert done.returncode == 2 and "is no answer" in done.stderr
 
 
+@pytest.mark.deep("projects")
 @pytest.mark.large
 def test_the_carried_parameters_bootstrap(examples: Path) -> None:
     found = succeed(examples / "bootstrap", env={})

@@ -21,7 +21,7 @@ TEMPERATURE = option(
     minimum=0,
 )
 TOP_K = option("Draw among so many of the likeliest tokens.", minimum=1)
-SEED = option("Seed of the draw.", minimum=0)
+SEED = option("Seed of the draw [default: a new one for each text].", minimum=0)
 
 
 def generate(
@@ -43,8 +43,8 @@ def generate(
     where that is predicted to take less time than a step for each of them. The keys and values of
     earlier tokens stay encrypted. The command is client and server in one process. With --session,
     the same command goes on after an interrupt, at the same token. The folder then holds the secret
-    key and the text in the clear. If the program was compiled with --public-prefix, the prompt is
-    the text after this prefix.
+    key and the text in the clear; without it neither text nor key stays on the disk. If the program
+    was compiled with --public-prefix, the prompt is the text after this prefix.
     """
     from atlasc.api.generation import generate as generated
     from atlasc.api.generation import sampling_of

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json, print_table, say, show, warn
-from atlasc.cli.parameters import JSON, STRICT, UNCHECKED, InputOptions
-from atlasc.cli.results import end_with, outputs_record
+from atlasc.cli.output import print_json, print_table, product, say, show, warn
+from atlasc.cli.parameters import INPUT_FILES, JSON, STRICT, UNCHECKED, InputOptions
+from atlasc.cli.results import NO_ANSWER, end_with, outputs_record
 from atlasc.compilation.declared import option, switch
+from atlasc.ir.errors import AtlasError, counted
 
 if TYPE_CHECKING:
-    from atlasc.remote.connection import Connection, RemoteAnswers
+    from atlasc.remote.answers import RemoteAnswers
+    from atlasc.remote.connection import Connection
 
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="Service, such as https://host:8000.")]
@@ -32,8 +35,13 @@ class ServiceOptions:
         "Folder for program and keys of this service [default: one in your data folder]."
     )
     model: str | None = option("Model, if the service answers several.")
-    signed_by: Path | None = option("Public key whose signature the program must have.")
+    signed_by: Path | None = option(
+        "Public key whose signature the program must have; the folder remembers it."
+    )
     update: bool = switch("Take the service's new version of the program.")
+    allow_simulation: bool = switch(
+        "Take a program whose target encrypts nothing, to rehearse: the service sees all inputs."
+    )
     tls_ca: Path | None = option("Certificates, PEM, to trust in place of the system's.")
 
     @property
@@ -43,21 +51,34 @@ class ServiceOptions:
 
         return None if self.token_file is None else read_token(self.token_file)
 
-    def connect(self, url: str, token: str | None) -> Connection:
+    def connect(self, url: str, token: str | None, upload: bool = True) -> Connection:
         """As :func:`atlasc.connect`, with the command line's progress."""
         from atlasc.remote.connection import connected
+        from atlasc.remote.trust import Trust
 
         return connected(
-            url, token=token, folder=self.folder, model=self.model, signed_by=self.signed_by,
-            update=self.update, authority=self.tls_ca, steps=progress,
+            url, token=token, folder=self.folder, model=self.model,
+            trust=Trust(self.signed_by, self.update, self.allow_simulation),
+            authority=self.tls_ca, upload=upload, note=partial(show, "note"), steps=progress,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(InputOptions):
+    """Inputs to ask, or none."""
+
+    data: Path | None = option(  # type: ignore[assignment]
+        f"Inputs: {INPUT_FILES} them. Not with --fetch or --forget.", "--input"
+    )
 
 
 def query(
     url: Url,
-    inputs: InputOptions,
+    inputs: Asked,
     service: ServiceOptions,
     output: Path | None = option("Write the outputs to this .npz file.", "-o"),
+    fetch: bool = switch("Take the answers to what was asked before and not read."),
+    forget: bool = switch("Have the service delete your keys and jobs."),
     strict: bool = STRICT,
     unchecked: bool = UNCHECKED,
     as_json: bool = JSON,
@@ -65,29 +86,74 @@ def query(
     """Encrypt inputs, have a service answer them, and decrypt the answers.
 
     The first time, the client's part of the program is downloaded and checked, keys are made and
-    the evaluation keys are uploaded. The secret key stays in the folder.
+    the evaluation keys are uploaded. The secret key stays in the folder. What the server sees in
+    the clear is printed. A program whose target encrypts nothing is refused. Answers that wait
+    there or on the service, because the command was killed or the service was away, are taken by
+    --fetch.
 
     Exit code 3 says that an input has no answer.
     """
-    from atlasc.files import require_file_place, save_arrays
+    from atlasc.files import require_file_place
 
+    _require_one(inputs.data, fetch, forget)
     if output is not None:
         require_file_place(output, ".npz", new=True)
-    with service.connect(url, service.token) as connection:
-        given = inputs.load(connection.bundle)
-        found = connection.ask(given, strict=strict, unchecked=unchecked, note=warn, steps=progress)
+
+    def took(found: RemoteAnswers) -> None:
+        _deliver(found, unchecked, output, as_json)
+
+    with service.connect(url, service.token, not (fetch or forget)) as connection:
+        if forget:
+            jobs, keys = connection.forget()
+            say(f"the service forgot {counted(jobs, 'job', 'jobs')} and "
+                f"{counted(keys, 'set', 'sets')} of keys; your secret key stays here")  # fmt: skip
+            return
+        if fetch:
+            found = connection.fetch(note=warn, took=took, steps=progress)
+        else:
+            given = inputs.load(connection.bundle)
+            found = connection.ask(
+                given, strict=strict, unchecked=unchecked, note=warn, steps=progress, took=took
+            )
+    if found is None:
+        say("there is nothing to fetch")
+        return
+    end_with(found.refused, found.inputs.names, unchecked)
+    if found.lost:
+        raise typer.Exit(NO_ANSWER)
+
+
+def _require_one(data: Path | None, fetch: bool, forget: bool) -> None:
+    if (data is not None) + fetch + forget != 1:
+        raise AtlasError(
+            "there is nothing to ask"
+            if data is None and not (fetch or forget)
+            else "--input, --fetch and --forget exclude each other",
+            remedy="give one of --input, --fetch and --forget",
+        )
+
+
+def _deliver(found: RemoteAnswers, unchecked: bool, output: Path | None, as_json: bool) -> None:
+    """Write and print answers; results are never quiet."""
+    from atlasc.files import save_arrays
+
     show("note", "these numbers are for your own use (docs/security.md)")
     if output is not None:
         save_arrays(output, found.shown(unchecked))
-    hidden = set(found.left_out) | (set() if unchecked else set(found.refused))
+    hidden = set(found.left_out) | set(found.lost) | (set() if unchecked else set(found.refused))
     if as_json:
         names, labels = list(found.inputs.names), found.labels or None
         outputs = outputs_record(found.shown(True), hidden)
-        refused = sorted(found.refused)
-        print_json({"inputs": names, "labels": labels, "outputs": outputs, "refused": refused})
+        refused, lost = sorted(found.refused), {str(row): why for row, why in found.lost.items()}
+        print_json(
+            {"inputs": names, "labels": labels, "outputs": outputs, "refused": refused,
+             "lost": lost}
+        )  # fmt: skip
+    elif output is None:
+        with product():
+            _print(found, unchecked, output)
     else:
         _print(found, unchecked, output)
-    end_with(found.refused, found.inputs.names, unchecked)
 
 
 def _print(found: RemoteAnswers, unchecked: bool, output: Path | None) -> None:

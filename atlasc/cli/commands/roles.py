@@ -37,19 +37,23 @@ def keygen(
     """Make a client's secret key, and the evaluation keys for its server.
 
     The client's part of the bundle is enough. The folder client holds the secret key and stays
-    where it is. The folder server goes to the server. Only the owner can read the files.
+    where it is. The folder server goes to the server. Only the owner can read the files. What a
+    server will see in the clear is printed.
     """
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
+    from atlasc.client.in_clear import in_clear, told
     from atlasc.files import require_new
 
     require_new(keys)
     loaded = load_bundle(bundle, "client")
-    chosen = roles.check_target(loaded, target)
+    chosen, interface = roles.check_target(loaded, target), loaded.client.interface
     roles.make_keys(loaded, keys, target, steps=progress)
     roles.note_simulation(chosen, warn)
+    show("note", told(interface))
     if as_json:
-        print_json({role: str(keys / role) for role in ("client", "server")})
+        places = {role: str(keys / role) for role in ("client", "server")}
+        print_json({**places, "in_clear": in_clear(interface)})
     elif chosen.encrypted:
         say(f"{keys / 'client'}: the secret key; keep it")
         say(f"{keys / 'server'}: evaluation keys; for the server")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli.output import print_json, print_table, say, show
+from atlasc.cli.output import print_json, print_product, print_table, say, show
 from atlasc.cli.parameters import JSON, required
 from atlasc.compilation.declared import choose, option, switch
 from atlasc.passes.lowering.keys.sizes import parse_size
@@ -31,6 +32,9 @@ def serve(
     tls_cert: Path | None = option("Certificate chain, PEM."),
     tls_key: Path | None = option("Key of the certificate, PEM, readable by you alone."),
     plain_http: bool = switch("Serve other machines without TLS: a proxy in front has it."),
+    proxy: str | None = option(
+        "Addresses of proxies in front, with commas; their X-Forwarded-For is believed."
+    ),
     workers: str = option(
         "Who computes: local (a process of this machine), or ray (processes here or on a cluster).",
         default="local",
@@ -54,11 +58,18 @@ def serve(
         "Jobs of one tenant that may wait [default: half of --queue].", minimum=1
     ),
     keep: float = option("Hours that an answer is kept.", default=24.0, minimum=0),
+    keep_keys: float = option(
+        "Days that keys are kept without a query; their client uploads them again.",
+        default=90.0, minimum=0,
+    ),
     rate: float = option("Requests a second of one tenant.", default=100.0, minimum=0.1),
     infer_timeout: float = option("Seconds that infer waits for its answer.", default=600.0),
     grace: float = option(
         "Seconds that jobs that run get after SIGTERM; then they are queued again.",
         default=30.0, minimum=0,
+    ),
+    server_part_alone: bool = switch(
+        "Serve bundles without the client's part, which clients then need from elsewhere."
     ),
     demo: bool = switch(
         "For anyone to try: a front page, and for each visitor a token with tight limits, for two "
@@ -78,8 +89,9 @@ def serve(
     half = max(1, queue // 2)
     limits = Limits(queue, half if tenant_queue is None else tenant_queue, quota, keep * 3600)
     settings = Settings(
-        state, host, port, limits, tls_cert, tls_key, plain_http, memory, rate, infer_timeout,
-        grace, _cluster(workers, worker_count, ray_address),
+        state, host, port, limits, tls_cert, tls_key, plain_http, _proxies(proxy), memory, rate,
+        infer_timeout, grace, _cluster(workers, worker_count, ray_address), keep_keys * 86400,
+        server_part_alone,
     )  # fmt: skip
     front = None
     if demo:
@@ -93,20 +105,27 @@ def tokens(
     state: Path = STATE,
     add: str | None = option("Make a token for this tenant, and print it once.", metavar="TENANT"),
     revoke: str | None = option("End a token, by its id.", metavar="ID"),
+    remove: str | None = option(
+        "Remove a tenant: tokens, keys and jobs, also those that run.", metavar="TENANT"
+    ),
     scopes: str = option("What the new token allows: infer, keys, metrics.", default="infer,keys"),
     days: float | None = option("Days after which the new token ends.", minimum=0),
     as_json: bool = JSON,
 ) -> None:
-    """List, make or revoke the tokens of a service, also while it runs.
+    """List, make, revoke or remove the tokens of a service, also while it runs.
 
     Only digests are kept: a token that is lost is revoked, and replaced by a new one.
     """
-    from atlasc.ir.errors import AtlasError
+    from atlasc.ir.errors import AtlasError, counted
+    from atlasc.service.records.audit import operator
+    from atlasc.service.records.housekeeping import remove_tenant
     from atlasc.service.store import Store
     from atlasc.service.tokens import add_token, all_tokens, revoke_token
 
-    if add is not None and revoke is not None:
-        raise AtlasError("--add and --revoke exclude each other", remedy="give one of them")
+    if sum(one is not None for one in (add, revoke, remove)) > 1:
+        raise AtlasError(
+            "--add, --revoke and --remove exclude each other", remedy="give one of them"
+        )
     store = Store(state)
     try:
         if add is not None:
@@ -114,11 +133,15 @@ def tokens(
             if as_json:
                 print_json({"tenant": add, "token": token})
             else:
-                print(token)
+                print_product(token)
                 show("note", "this token is shown once; give it to the tenant over a safe channel")
             return
         if revoke is not None:
             revoke_token(store, revoke)
+        if remove is not None:
+            had = remove_tenant(store, remove, operator())
+            say(f"removed {remove}: {counted(had.keys, 'set', 'sets')} of keys, "
+                f"{counted(had.jobs, 'job', 'jobs')}")  # fmt: skip
         found = all_tokens(store)
     finally:
         store.close()
@@ -132,10 +155,89 @@ def tokens(
         say("no tokens; --add TENANT makes one")
 
 
+def keys(
+    action: Annotated[str, typer.Argument(metavar="list|prune", help="What to do.")],
+    state: Path = STATE,
+    bundles: list[Path] = option(
+        "Programs that are served; prune keys of all others.", "--program", default=(),
+        metavar="BUNDLE",
+    ),
+    unused: float | None = option("Prune keys that had no query for so many days.", minimum=0),
+    dry_run: bool = switch("Say what would be pruned, and remove nothing."),
+    as_json: bool = JSON,
+) -> None:  # fmt: skip
+    """List what lies on a service's disk by tenant, or remove unused keys.
+
+    Pruned are keys of tenants without a valid token, and uploads that stopped a day ago;
+    with --program also keys for other programs, with --unused keys without a query. A client whose
+    keys are gone uploads them again. Keys that a job needs stay. The service may run.
+    """
+    from atlasc.service.records import housekeeping
+    from atlasc.service.records.audit import operator
+    from atlasc.service.store import Store
+
+    pruning = choose("list|prune", action, ("list", "prune")) == "prune"
+    wanted = None if not bundles else _configurations(bundles)
+    rules = housekeeping.Rules(None if unused is None else unused * 86400, True, wanted)
+    store = Store(state)
+    try:
+        found: list[tuple[housekeeping.KeyFacts, str]]
+        if pruning:
+            found = housekeeping.prune(store, rules, operator(), dry=dry_run)
+        else:
+            found = [(key, "") for key in housekeeping.all_keys(store)]
+        tenants = housekeeping.disk(store)
+    finally:
+        store.close()
+    if as_json:
+        print_json({
+            "keys": [{**asdict(key), "why": why} for key, why in found],
+            "tenants": [asdict(one) for one in tenants],
+        })  # fmt: skip
+        return
+    rows = [
+        [key.tenant, key.id[:16], key.size >> 20, _day(key.created), _day(key.used),
+         why or ("" if key.ready else f"{key.received >> 20} MiB are here")]
+        for key, why in found
+    ]  # fmt: skip
+    title = "would be pruned" if pruning and dry_run else "pruned" if pruning else "keys"
+    print_table(["tenant", "keys", "MiB", "sent", "used", "why"], rows, title=title)
+    if not pruning:
+        print_table(
+            ["tenant", "valid tokens", "keys", "MiB", "jobs", "MiB of jobs"],
+            [[one.tenant, one.tokens, one.keys, one.key_bytes >> 20, one.jobs, one.job_bytes >> 20]
+             for one in tenants],
+            title="disk",
+        )  # fmt: skip
+
+
+def _configurations(bundles: list[Path]) -> frozenset[str]:
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.passes.lowering.rotation_keys import key_plan
+    from atlasc.targets.key_folders import configuration_of
+
+    found = (load_bundle(folder, "server") for folder in bundles)
+    return frozenset(
+        configuration_of(one.target, one.parameters, key_plan(one.program)) for one in found
+    )
+
+
 def _day(seconds: float | None) -> str | None:
     import time
 
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _proxies(text: str | None) -> tuple[str, ...]:
+    import ipaddress
+
+    from atlasc.ir.errors import AtlasError
+
+    found = [one.strip() for one in (text or "").split(",") if one.strip()]
+    try:
+        return tuple(str(ipaddress.ip_address(one)) for one in found)
+    except ValueError as error:
+        raise AtlasError(f"--proxy: {error}", remedy="write it as 10.0.0.2,10.0.0.3") from None
 
 
 def _cluster(workers: str, count: int | None, address: str | None) -> Cluster | None:

@@ -10,6 +10,7 @@ from atlasc.cli.commands.generate import SEED, TEMPERATURE, TOP_K, Prompt
 from atlasc.cli.commands.roles import CLIENT_KEYS, SERVER_KEYS
 from atlasc.cli.output import print_json, print_product, say, show, warn
 from atlasc.cli.parameters import FILE, JSON, TARGET, BundleFolder, required
+from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:
     from atlasc.generation.client import TextClient
@@ -23,6 +24,15 @@ def ask(
     keys: Path = CLIENT_KEYS,
     session: Path = SESSION,
     query: Path = FILE,
+    tokens: int | None = option(
+        "Tokens after the prompt that are asked for, wherever the text ends [default: 32, "
+        "or as many as fit].",
+        minimum=1,
+    ),
+    until_end: bool = switch(
+        "Ask for no token behind the end of the text. The server then sees where it ends, and the "
+        "keys allow 16 such texts."
+    ),
     temperature: float | None = TEMPERATURE,
     top_k: int | None = TOP_K,
     seed: int | None = SEED,
@@ -36,30 +46,43 @@ def ask(
     program was compiled with one. The first query has all tokens of the prompt, where the prefill
     is predicted to take less time than a step for each of them. Until the answer is read, the
     command writes the same query again. The folder of the session holds the text in the clear.
+
+    The server sees how many tokens are asked for. So that it does not see where the model ends the
+    text, a session asks for a fixed number: go on until ask says that all were asked for.
     """
     from atlasc.api.generation import sampling_of, text_client
     from atlasc.api.roles import check_target, note_simulation
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import new_private_file, require_new
+    from atlasc.ir.errors import AtlasError
 
     require_new(query)
+    if until_end and tokens is not None:
+        raise AtlasError("--tokens and --until-end exclude each other", remedy="give one of them")
     sampling = sampling_of(temperature, top_k, seed)
     loaded = load_bundle(bundle, "client")
     note_simulation(check_target(loaded, target), warn)
-    with text_client(loaded, keys, session, prompt or None, sampling, target=target) as client:
+    with text_client(
+        loaded, keys, session, prompt or None, sampling,
+        steps=tokens, until_end=until_end, target=target,
+    ) as client:  # fmt: skip
         if client.choice:
             show("note", client.choice)
         with progress("encrypting"):
             made = client.request()
         new_private_file(query, made)
         first, whole = client.done, client.computes_prompt
-        known = len(client.record.ids) - client.public
+        known, steps = len(client.record.ids) - client.public, client.record.steps
+        last = None if steps is None else client.steps_for(steps) - client.public
     if as_json:
-        print_json({"query": str(query), "token": first, "whole_prompt": whole, "known": known})
-    elif whole:
-        say(f"{query}: all {known} tokens of the prompt")
+        shown = {"query": str(query), "token": first, "whole_prompt": whole, "known": known}
+        print_json({**shown, "last": last})
+        return
+    end = "until the text ends" if last is None else f"{last} will be asked for"
+    if whole:
+        say(f"{query}: all {known} tokens of the prompt; {end}")
     else:
-        say(f"{query}: token {first + 1} of {known} that are known")
+        say(f"{query}: token {first + 1} of {known} that are known; {end}")
 
 
 def answer(
@@ -111,17 +134,34 @@ def read(
     with text_client(loaded, keys, session, target=target) as client:
         with progress("decrypting"):
             client.receive(answer)
+        if client.ended and client.record.steps is None:
+            _warn_of_end(client.spent)
         _show(client, as_json)
+
+
+def _warn_of_end(spent: int) -> None:
+    from atlasc.bundle.ledger import most_refusals
+
+    warn(
+        f"the server sees that the text ends here: {spent} of {most_refusals()} such ends and "
+        "refused answers that these keys allow",
+        "  why: each may reveal something about the key to a server that sends false answers\n"
+        "  what to do: leave --until-end out, and ask for a fixed number of tokens",
+    )
 
 
 def _show(client: TextClient, as_json: bool) -> None:
     result, done = client.result, client.done
     if as_json:
-        print_json({**result._asdict(), "done": done, "ended": client.ended})
+        left = {"ended": client.ended, "finished": client.finished}
+        print_json({**result._asdict(), "done": done, **left})
         return
     if not result.ids:
         say(f"{done} of {len(result.prompt)} tokens of the prompt are answered")
         return
     print_product(" ".join(map(str, result.ids)) if result.text is None else result.text)
     if client.ended:
-        say("the model has ended the text")
+        rest = "" if client.finished else "; ask goes on, so that the server does not see it"
+        say(f"the model has ended the text{rest}")
+    if client.finished and client.record.steps is not None:
+        say("all tokens of the session were asked for")

@@ -203,12 +203,17 @@ def quiet_transformers() -> Iterator[Any]:
             logging.enable_progress_bar()
 
 
+def has_tokenizer(directory: Path) -> bool:
+    """Whether there are files of a tokenizer in a directory."""
+    return any((directory / name).is_file() for name in TOKENIZER_FILES)
+
+
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenizer | None:
     """The tokenizer of a directory, or of the client of a compiled program; None if there is none.
 
     Raises AtlasError if its files cannot be read.
     """
-    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+    if not has_tokenizer(directory):
         return None
     if (compiled := read_tokenizer(directory)) is not None:
         return compiled

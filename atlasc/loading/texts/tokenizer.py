@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,6 +93,21 @@ class ProgramTokenizer:
         return found
 
 
+def require_library() -> None:
+    """Raise AtlasError unless the library ``tokenizers`` is installed; it is not imported."""
+    why = "it is on no path of this Python"
+    try:
+        found = find_spec("tokenizers")
+    except ImportError as error:
+        found, why = None, str(error)
+    if found is None:
+        raise AtlasError(
+            "the model reads texts, but the library tokenizers is not installed",
+            why=why,
+            remedy="pip install tokenizers, or give token ids",
+        )
+
+
 def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
     """The tokenizer that :func:`write_tokenizer` wrote; None if there is none.
 
@@ -103,18 +119,15 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
     facts = read_json(
         folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MIB, remedy=_REMEDY, links=False
     )
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise AtlasError(
-            "the model reads texts, but the library tokenizers is not installed",
-            why=str(error),
-            remedy="pip install tokenizers, or give token ids",
-        ) from None
+    require_library()
+    from tokenizers import Tokenizer
+
     with open_plain(folder / BACKEND, MAX_TOKENIZER, links=False) as file:
         content = file.read()
     with explained("the model's tokenizer cannot be read", folder, _REMEDY):
-        return ProgramTokenizer(Tokenizer.from_buffer(content), facts)
+        backend = Tokenizer.from_buffer(content)
+        backend.no_padding()
+        return ProgramTokenizer(backend, facts)
 
 
 def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
@@ -128,9 +141,20 @@ def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         return False
-    text = backend.to_str()
+    facts, copy = facts_of(tokenizer), Tokenizer.from_str(backend.to_str())
+    copy.no_padding()
+    copy.no_truncation()
+    if not _agree(tokenizer, ProgramTokenizer(copy, facts)):
+        return False
+    (folder / BACKEND).write_text(copy.to_str(), encoding="utf-8")
+    (folder / FACTS).write_text(facts.model_dump_json() + "\n", encoding="utf-8")
+    return True
+
+
+def facts_of(tokenizer: Any) -> TokenizerFacts:
+    """The facts of a tokenizer of transformers."""
     most = tokenizer.model_max_length
-    facts = TokenizerFacts(
+    return TokenizerFacts(
         names=[name for name in (IDS, SEGMENTS) if name in tokenizer([""], verbose=False)],
         splits_special=bool(tokenizer.split_special_tokens),
         truncation_side=tokenizer.truncation_side,
@@ -139,14 +163,6 @@ def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
         pad_token_type_id=tokenizer.pad_token_type_id,
         model_max_length=most if type(most) is int and most < 1 << 31 else None,
     )
-    copy = Tokenizer.from_str(text)
-    copy.no_padding()
-    copy.no_truncation()
-    if not _agree(tokenizer, ProgramTokenizer(copy, facts)):
-        return False
-    (folder / BACKEND).write_text(copy.to_str(), encoding="utf-8")
-    (folder / FACTS).write_text(facts.model_dump_json() + "\n", encoding="utf-8")
-    return True
 
 
 def _agree(first: Any, second: ProgramTokenizer) -> bool:

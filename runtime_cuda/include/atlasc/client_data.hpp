@@ -35,6 +35,11 @@ constexpr double large_factor = 1.05;
 /// Greatest difference between two copies of a number, as a share of that magnitude.
 constexpr double copies_factor = 1.0 / 16;
 
+/// The inputs that may leave a client in the clear: the mask of a text, and the place of a token of
+/// it. A program comes from whoever runs the server, and cannot add to them.
+constexpr const char* mask_name = "attention_mask";
+constexpr const char* position_name = "position";
+
 /// What a user does about an input that is far too large.
 constexpr const char* large_remedy =
     "prepare it like the calibration data, for example pixels / 255; --unchecked encrypts it anyway";
@@ -72,9 +77,14 @@ Vector reaches(const Interface& interface, const Tensors& inputs);
 /// input is no larger than those of the calibration.
 std::string reach_text(double reached);
 
-/// Slots of inputs by name, [count, ...] with 1 to batch rows. Throws Error: an input is missing,
-/// has another shape, is not finite or (unless `unchecked`) is far above the calibration; or a mask
-/// has a number other than 0 and 1, or masks everything.
+/// Throws Error for a program that asks for another input in the clear than a mask and a position of
+/// its shape, [batch, places]; or for one that is encrypted, too.
+void require_closed(const Interface& interface);
+
+/// Slots of inputs by name, [count, ...] with 1 to batch rows. Throws Error: as `require_closed`; an
+/// input is missing, has another shape, is not finite or (unless `unchecked`) is far above the
+/// calibration; a mask has a number other than 0 and 1, or masks everything; or a position is not
+/// one place.
 Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked);
 
 /// Answers to `count` inputs from the slots of whole batches.

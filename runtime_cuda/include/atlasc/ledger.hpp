@@ -2,13 +2,15 @@
 //
 // A server can send anything back. With the ledger a client accepts one answer to each of its own
 // queries, and no other answer. A dishonest server learns one bit from each answer: whether the
-// client showed it or refused it. So a key has a budget of refused answers, after which the key is
-// not used any more (docs/security.md).
+// client showed it or refused it, and of a text whether it ended there. So a key has a budget of
+// answers that were refused or ended a text, after which the key is not used any more
+// (docs/security.md).
 //
 // The file has one JSON object per line and only grows:
 //     {"event": "query", "query": ID, "program": ID, "count": N, "doubt": WHY}   by encrypt
 //     {"event": "answer", ..., "answer": SHA256}    by decrypt, before anything is decrypted
 //     {"event": "refused", ..., "answer": SHA256}   by decrypt, before it says that it refuses
+//     {"event": "ended", ..., "answer": SHA256}     before a text ends where the server sees it
 //     {"event": "share", ..., "answer": SHA256, "spent": S}   before its numbers are passed on
 #pragma once
 
@@ -24,7 +26,8 @@ namespace atlasc {
 
 class Ledger {
 public:
-    /// Number of refused answers after which a key is not used any more.
+    /// Number of answers, refused or the visible end of a text, after which a key is not used any
+    /// more.
     static constexpr std::size_t most_refusals = 16;
 
     /// Greatest length of the reason for a doubt, in characters.
@@ -60,6 +63,12 @@ public:
 
     std::size_t refusals() const { return refusals_; }
 
+    /// Note once, before the server can see it, that a text ends with a decrypted answer.
+    void end(const Entry& answer);
+
+    /// Number of texts whose end the server could see.
+    std::size_t ended() const { return ended_; }
+
     /// Throws Error, before anything is decrypted, for an answer that `share` would refuse.
     void require_shareable(const Entry& answer, int bits, std::size_t shares) const;
 
@@ -76,6 +85,7 @@ private:
         Entry entry;  ///< with the digest of the first answer
         std::optional<std::string> doubt{};
         bool refused = false;
+        bool ended = false;
     };
 
     void read();
@@ -88,6 +98,7 @@ private:
     Descriptor file_;
     std::map<std::string, Asked> asked_;
     std::size_t refusals_ = 0;
+    std::size_t ended_ = 0;
     std::vector<double> spent_;  ///< by each shared answer
 };
 

@@ -10,6 +10,7 @@ namespace {
 
 /// The client's engine, in a process that leaves no core dump of its key.
 std::unique_ptr<Engine> guarded_engine(const Interface& interface, const std::string& key) {
+    require_closed(interface);
     forbid_core_dumps();
     return built_backend().client_engine(interface, key);
 }
@@ -22,6 +23,7 @@ std::string budget_text(std::size_t refusals) {
 }
 
 void make_keys(const Interface& interface, const std::string& folder) {
+    require_closed(interface);
     forbid_core_dumps();
     Draft draft(folder, Draft::Kind::folder, Access::secret);
     const std::string secret = draft.place() + "/secret.key";

@@ -94,7 +94,8 @@ std::string doubt_of(const Vector& reached, bool unchecked) {
     return doubt;
 }
 
-void require_mask(const Tensor& tensor, const std::string& name) {
+/// Refuse (Error) a public input that is not what its name says.
+void require_public(const Tensor& tensor, const std::string& name) {
     const std::size_t row = tensor.values.size() / tensor.shape[0];
     for (std::size_t at = 0; at < tensor.shape[0]; ++at) {
         const auto first = tensor.values.begin() + static_cast<std::ptrdiff_t>(at * row);
@@ -104,8 +105,13 @@ void require_mask(const Tensor& tensor, const std::string& name) {
             throw Error(where, "its " + name + " is no mask: it has another number than 0 and 1",
                         "make it with atlasc embed");
         }
-        if (std::all_of(first, last, [](double one) { return one == 0.0; })) {
+        const auto ones = std::count(first, last, 1.0);
+        if (ones == 0) {
             throw Error(where, "it has no token but padding", "leave it out");
+        }
+        if (name == position_name && ones != 1) {
+            throw Error(where, "its " + name + " is not one place but " + std::to_string(ones),
+                        "make it with atlasc ask");
         }
     }
 }
@@ -208,7 +214,38 @@ std::string reach_text(double reached) {
                : "";
 }
 
+void require_closed(const Interface& interface) {
+    const auto refuse = [](const std::string& why) {
+        throw Error("the program asks for an input in the clear",
+                    why + "; only the mask of a text (" + mask_name +
+                        ") and the place of a token (" + position_name + ") may leave so",
+                    "do not use this program, and ask whoever made it");
+    };
+    std::map<std::string, Shape> known;
+    for (const PublicInput& input : interface.publics) {
+        const std::string what = "it says that the server sees " + input.name;
+        if ((input.name != mask_name && input.name != position_name) ||
+            !known.emplace(input.name, input.shape).second) {
+            refuse(what);
+        }
+        for (const EncryptedInput& one : interface.inputs) {
+            if (one.name == input.name) {
+                refuse(what + ", and that it is encrypted");
+            }
+        }
+        if (input.shape.size() != 2 || interface.inputs.empty() ||
+            input.shape[0] != interface.batch()) {
+            refuse(what + ", which is not of the places of a text");
+        }
+    }
+    if (known.count(position_name) != 0 &&
+        (known.count(mask_name) == 0 || known[mask_name] != known[position_name])) {
+        refuse(std::string("its ") + position_name + " is not a place of its " + mask_name);
+    }
+}
+
 Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked) {
+    require_closed(interface);
     Packed result{{}, {}, 0};
     std::vector<Tensor> tensors;
     Vector reached;
@@ -223,7 +260,7 @@ Packed packed(const Interface& interface, const Tensors& inputs, bool unchecked)
     for (const PublicInput& input : interface.publics) {
         Tensor& mask = result.publics[input.name] =
             whole_batch(inputs, input.name, input.shape, result.count);
-        require_mask(mask, input.name);
+        require_public(mask, input.name);
     }
     for (std::size_t at = 0; at < tensors.size(); ++at) {
         const EncryptedInput& input = interface.inputs[at];

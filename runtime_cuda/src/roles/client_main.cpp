@@ -35,7 +35,14 @@ void keygen(const Options& options, const Interface& interface) {
     warn_of_simulation();
     std::cerr << folder << "/secret.key: " << secret << "\n"
               << folder << "/ledger.jsonl: what was asked with it; keep it there\n"
-              << folder << "/evaluation.key: evaluation keys; for the server\n";
+              << folder << "/evaluation.key: evaluation keys; for the server\n"
+              << "the server sees in the clear: ";
+    for (const PublicInput& input : interface.publics) {
+        std::cerr << printable(input.name) << (input.name == position_name
+                                        ? ": the place of a token; "
+                                        : ": which places of a text are tokens, and so its length; ");
+    }
+    std::cerr << "the number and time of inputs\n";
 }
 
 void encrypt(const Options& options, const Interface& interface) {

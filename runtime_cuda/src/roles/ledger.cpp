@@ -46,7 +46,7 @@ bool is_member(const std::string& name) {
 }
 
 bool is_event(const std::string& name) {
-    static const std::set<std::string> known = {"query", "answer", "refused", "share"};
+    static const std::set<std::string> known = {"query", "answer", "refused", "ended", "share"};
     return known.count(name) != 0;
 }
 
@@ -154,6 +154,10 @@ bool Ledger::read_line(const std::string& line) {
         known.refused = true;
         ++refusals_;
     }
+    if (event == "ended" && !known.ended) {
+        known.ended = true;
+        ++ended_;
+    }
     if (event == "share") {
         spent_.push_back(spent);
     }
@@ -217,6 +221,15 @@ void Ledger::refuse(const Entry& answer) {
     }
 }
 
+void Ledger::end(const Entry& answer) {
+    Asked& known = asked_.at(answer.query);
+    if (!known.ended) {
+        append("ended", answer);
+        known.ended = true;
+        ++ended_;
+    }
+}
+
 void Ledger::require_shareable(const Entry& answer, int bits, std::size_t shares) const {
     const Asked& known = expected(answer);
     const std::string why =
@@ -256,16 +269,19 @@ std::size_t Ledger::share(const Entry& answer, int bits, std::size_t shares) {
 }
 
 void Ledger::require_usable() const {
-    if (refusals_ >= most_refusals) {
+    if (refusals_ + ended_ >= most_refusals) {
+        const std::string texts =
+            ended_ == 0 ? ""
+                        : ", and " + std::to_string(ended_) + " ended a text where the server saw it";
         throw Error("these keys are used up",
                     std::to_string(refusals_) +
-                        " answers to their queries were refused after they were decrypted; each "
-                        "refusal may tell a server that sends false answers something of the "
+                        " answers to their queries were refused after they were decrypted" + texts +
+                        "; each may tell a server that sends false answers something of the "
                         "secret key",
                     "make new keys with atlasc keygen or client keygen, and give the server its part "
                     "of them. Find out first why answers were refused: inputs unlike those of "
                     "calibration (atlasc check-input tells), or a server that computes something "
-                    "else");
+                    "else. Ask for a fixed number of tokens of a text (atlasc ask --tokens)");
     }
 }
 

@@ -122,6 +122,23 @@ def test_refused_answers_use_a_key_up(tmp_path: Path) -> None:
     ledger.check(answer)  # what was read before may be read again
 
 
+def test_texts_that_end_where_the_server_sees_it_use_a_key_up(tmp_path: Path) -> None:
+    """Each is one bit about a decrypted answer, as a refusal is."""
+    ledger = Ledger(tmp_path)
+    for number in range(16):
+        name = f"{number:032x}"
+        ledger.add(replace(ASKED, query=name), "")
+        answer = replace(ANSWER, query=name)
+        ledger.answer(answer)
+        for _ in range(2):  # read again, it tells nothing new
+            ledger.end(answer) if number % 4 else ledger.refuse(answer)
+    assert (ledger.ended(), ledger.refusals()) == (12, 4)
+    with pytest.raises(AtlasError, match="these keys are used up") as caught:
+        ledger.add(ASKED)
+    assert "12 ended a text where the server saw it" in caught.value.why
+    ledger.check(answer)
+
+
 def test_other_failures_use_nothing_up(ledger: Ledger) -> None:
     """A damaged or a wrong answer is refused before the key touches it."""
     ledger.answer(ANSWER)

@@ -109,10 +109,10 @@ def exchange(tiny: Tiny, tmp_path: Path) -> Exchange:
     """With a mask among the inputs, which the tiny model has not."""
     bundle = load_bundle(tiny.bundle)
     arrays = bundle.load_inputs(tiny.data).take([0, 1]).arrays
-    public = {"name": "mask", "shape": [2, 4]}
+    public = {"name": "attention_mask", "shape": [2, 4]}
     bundle.client.interface.add("ckks.public_input", [], public)
     client = PlainClient(bundle, Ledger(tmp_path))
-    client.query({**arrays, "mask": MASK}).save(tmp_path / "query")
+    client.query({**arrays, "attention_mask": MASK}).save(tmp_path / "query")
     made = Exchange(client, tmp_path / "query", tmp_path / "answer")
     made.reply(made.answer)
     return made
@@ -155,7 +155,7 @@ def test_an_answer_to_another_query_is_refused(exchange: Exchange, tmp_path: Pat
 
 def test_an_old_answer_is_none_to_a_new_query(exchange: Exchange, tmp_path: Path) -> None:
     exchange.decrypt()
-    arrays = {"pixel_values": np.zeros((1, 1, 8, 8), dtype=np.float32), "mask": MASK[:1]}
+    arrays = {"pixel_values": np.zeros((1, 1, 8, 8), dtype=np.float32), "attention_mask": MASK[:1]}
     new = exchange.client.query(arrays).query
     edit(exchange.answer, lambda facts, _: facts.update(query=new))
     with pytest.raises(AtlasError, match="not the answer to a query of these keys") as caught:
@@ -264,7 +264,7 @@ def test_a_message_is_one_byte_string(exchange: Exchange) -> None:
     again = Message.read(query.to_bytes(), "query", exchange.bundle)
     assert (again.to_bytes(), again.entry) == (query.to_bytes(), query.entry)
     _, public = again.ciphertexts(ENGINE)
-    np.testing.assert_array_equal(public["mask"], MASK)
+    np.testing.assert_array_equal(public["attention_mask"], MASK)
     answer = Message.read(exchange.answer, "answer", exchange.bundle).to_bytes()
     found = exchange.client.decrypt(Message.read(answer, "answer", exchange.bundle))
     np.testing.assert_array_equal(found.outputs["output"], exchange.decrypt().outputs["output"])
@@ -280,21 +280,23 @@ def test_a_message_is_one_byte_string(exchange: Exchange) -> None:
     ],
 )
 def test_public_inputs_that_are_no_masks_are_refused(exchange: Exchange, mask: Array) -> None:
-    edit(exchange.query, lambda _, arrays: arrays.update(mask=mask))
+    edit(exchange.query, lambda _, arrays: arrays.update(attention_mask=mask))
     message = refused(exchange, exchange.query)
-    assert "its array mask is missing" in message or "its mask mask has" in message
+    assert (
+        "its array attention_mask is missing" in message or "its mask attention_mask has" in message
+    )
 
 
 def test_a_client_sends_no_other_public_input(exchange: Exchange, tiny: Tiny) -> None:
     arrays = exchange.bundle.load_inputs(tiny.data).take([0, 1]).arrays
     for mask, words in ((MASK / 2, "input 0 is not encrypted"), (MASK[:, :3], "has not the shape")):
         with pytest.raises(AtlasError, match=words):
-            exchange.client.query({**arrays, "mask": mask})
+            exchange.client.query({**arrays, "attention_mask": mask})
 
 
 def test_queries_have_names_of_their_own(exchange: Exchange, tiny: Tiny) -> None:
     arrays = exchange.bundle.load_inputs(tiny.data).take([0, 1]).arrays
-    first, second = (exchange.client.query({**arrays, "mask": MASK}) for _ in range(2))
+    first, second = (exchange.client.query({**arrays, "attention_mask": MASK}) for _ in range(2))
     assert first.query != second.query
     with pytest.raises(AtlasError, match="is no answer"):
         exchange.decrypt(exchange.query)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_transformers import SHAPES, Builder, Grouped, Shape, arguments, inputs_for
 
@@ -57,7 +57,6 @@ def small(causal: bool = False) -> tuple[Module, dict[str, np.ndarray]]:
     size=st.sampled_from([1e-3, 1.0, 1e3]),
     alike=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_no_input_leaves_the_bounds(name: str, seed: int, size: float, alike: bool) -> None:
     builder = {"grouped": Grouped, "without norms": WithoutNorms}.get(name, Builder)
     shape = replace(SHAPES.get(name, SHAPES["decoder"]), batch=8)

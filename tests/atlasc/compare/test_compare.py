@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import LENGTH, Tiny, make_text_bundle, write_ids
+from tiny_model import LENGTH, Tiny, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.program import Packed
@@ -109,10 +109,10 @@ def test_an_error_of_twenty_deviations_is_found(bundle: Bundle, query: Packed) -
 
 
 @pytest.fixture(scope="module")
-def bootstrapped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Packed]:
+def bootstrapped(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Packed]:
     """A program with bootstraps, and a query for it."""
     folder = tmp_path_factory.mktemp("bootstrapped")
-    bundle = load_bundle(make_text_bundle(folder))
+    bundle = load_bundle(texts / "bundle")
     write_ids(folder / "ids.jsonl", [LENGTH])
     inputs = bundle.load_inputs(folder / "ids.jsonl")
     return bundle, bundle.client.query(inputs.arrays)

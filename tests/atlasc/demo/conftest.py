@@ -60,7 +60,8 @@ def token(service: Running) -> str:
 def connection(
     service: Running, token: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
-    with connect(service.url, token=token, folder=tmp_path_factory.mktemp("visitor")) as found:
+    folder = tmp_path_factory.mktemp("visitor")
+    with connect(service.url, token=token, folder=folder, allow_simulation=True) as found:
         yield found
 
 
@@ -80,7 +81,8 @@ def text_connection(
     text_service: Running, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
     folder = tmp_path_factory.mktemp("reader")
-    with connect(text_service.url, token=invite(text_service), folder=folder) as found:
+    token = invite(text_service)
+    with connect(text_service.url, token=token, folder=folder, allow_simulation=True) as found:
         yield found
 
 

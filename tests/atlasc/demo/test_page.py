@@ -15,7 +15,7 @@ from PIL import Image, ImageStat
 from atlasc.demo.local import VisitorPage
 from atlasc.remote.connection import Connection
 from tests.atlasc.demo.conftest import CLASSES, served
-from tests.atlasc.report.browser import SIZES, THEMES, chromium, missing, serious
+from tests.atlasc.report.browser import LOOKS, SIZES, chromium, missing, serious
 from tests.atlasc.service.running import Running
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is a browser")
@@ -77,8 +77,7 @@ def model_reads(page: Any) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_a_drawing_is_answered(browser: Any, page: VisitorPage, size: str, theme: str) -> None:
     with opened(browser, page.url, size, theme) as shown:
         assert serious(shown) == []
@@ -185,8 +184,7 @@ def test_a_program_that_ended_is_said(browser: Any, page: VisitorPage) -> None:
         assert not shown.is_visible("#stop") and shown.is_enabled("#ask")
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_the_front_page_can_be_read(browser: Any, service: Running, size: str, theme: str) -> None:
     with opened(browser, service.url + "/", size, theme) as shown:
         assert shown.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]

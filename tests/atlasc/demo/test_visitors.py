@@ -20,10 +20,11 @@ from atlasc.demo.visitors import Visitors, tight
 from atlasc.demo.welcome import welcome
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.wire import Config, NewKey
+from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal
 from atlasc.service.jobs import QUERY, Jobs, Limits
 from atlasc.service.programs import Programs
-from atlasc.service.requests import Rates, Service
+from atlasc.service.requests import Service
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics
 from atlasc.service.tokens import add_token, find_caller, revoke_token
@@ -38,7 +39,7 @@ def test_the_front_page_says_how_to_come(service: Running, shown: Tiny) -> None:
     answer = service.call("GET", "/", Host="demo.example:8000")
     text = answer.content.decode()
     assert answer.status == 200 and answer.headers["content-type"].startswith("text/html")
-    assert "<pre>atlasc demo http://demo.example:8000</pre>" in text
+    assert "<pre>atlasc demo http://demo.example:8000 --allow-simulation</pre>" in text
     assert "<pre>pip install 'atlasc[demo]'</pre>" in text
     assert "a simulation, which encrypts nothing" in text
     assert load_bundle(shown.bundle).manifest.program[:16] in text
@@ -67,7 +68,7 @@ def test_what_visitors_may_not(service: Running) -> None:
 def test_a_plain_service_has_no_front(shown: Tiny, tmp_path: Path) -> None:
     service = Running(tmp_path / "state", shown.bundle)
     try:
-        assert service.call("GET", "/").status == 404
+        assert service.call("GET", "/").status == 401
         with pytest.raises(atlasc.AtlasError, match="gives no tokens to visitors"):
             with_visitor_token(service.url, tmp_path, None, lambda token: None)
         assert not list(tmp_path.glob("*.token"))
@@ -99,7 +100,7 @@ def test_a_token_is_kept_until_it_ends(service: Running, tmp_path: Path) -> None
 @pytest.fixture
 def inside(tmp_path: Path, shown: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """The parts of a service, without what computes."""
-    monkeypatch.setattr(module, "Rates", lambda rate: Rates(1000.0))
+    monkeypatch.setattr(module, "Rates", lambda rate, who="": Rates(1000.0))
     store, programs, metrics = Store(tmp_path / "state"), Programs([shown.bundle]), Metrics()
     limits = tight(WIDE, programs)
     jobs = Jobs(store, programs, limits)
@@ -131,9 +132,9 @@ def test_limits_are_tight(shown: Tiny) -> None:
 def test_room_is_bounded_and_comes_back(inside: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 2)
     visitors, store = Visitors(inside), inside.store
-    tokens = [visitors.welcome().token for _ in range(2)]
+    tokens = [visitors.welcome("192.0.2.1").token for _ in range(2)]
     with pytest.raises(Refusal, match="no room for one more visitor") as caught:
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     assert caught.value.status == 429 and 0 < (caught.value.retry_after or 0) <= module.STAY
     callers = [find_caller(store, token) for token in tokens]
     tenant, other = (caller.tenant for caller in callers if caller is not None)
@@ -142,7 +143,7 @@ def test_room_is_bounded_and_comes_back(inside: Service, monkeypatch: pytest.Mon
     friend = add_token(store, "friend", days=-1.0)  # no visitor, whatever became of the token
     with store.writing() as db:
         db.execute("update tokens set expires = created where tenant = ?", (tenant,))
-    assert visitors.welcome().token not in tokens
+    assert visitors.welcome("192.0.2.1").token not in tokens
     assert find_caller(store, tokens[0]) is None and find_caller(store, tokens[1]) is not None
     assert not inside.uploads.all(tenant) and inside.uploads.all(other)
     assert [one.state for one in inside.jobs.all(tenant)] == ["cancelled"]
@@ -166,7 +167,7 @@ def _fill(service: Service, tenant: str, *, runs: bool = False) -> None:
     path.write_bytes(b"key")
     with service.store.writing() as db:
         db.execute(
-            "insert into keys values (?, ?, ?, 3, 3, 1, 0)", (tenant, key, one.configuration)
+            "insert into keys values (?, ?, ?, 3, 3, 1, 0, null)", (tenant, key, one.configuration)
         )
     folder = service.jobs.new_folder()
     (folder / QUERY).write_bytes(b"query")
@@ -181,11 +182,11 @@ def test_a_visitor_without_keys_makes_room(
 ) -> None:
     monkeypatch.setattr(module, "MOST", 1)
     visitors = Visitors(inside)
-    first = visitors.welcome().token
+    first = visitors.welcome("192.0.2.1").token
     with pytest.raises(Refusal, match="no room"):
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     monkeypatch.setattr(module, "EMPTY", -1.0)
-    assert visitors.welcome().token != first
+    assert visitors.welcome("192.0.2.1").token != first
     assert find_caller(inside.store, first) is None
 
 
@@ -200,9 +201,9 @@ def test_many_who_come_at_once_wait(inside: Service, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "Rates", Rates)
     visitors = Visitors(inside)
     for _ in range(2):
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     with pytest.raises(Refusal, match="too many requests") as caught:
-        visitors.welcome()
+        visitors.welcome("192.0.2.1")
     assert caught.value.retry_after == 1.0
 
 
@@ -217,6 +218,6 @@ def test_several_models_are_named(inside: Service, shown: Tiny, tmp_path: Path) 
         shown_text = welcome(service, Visitors(service), "https://a.example")
         several = {one.model for one in programs} == {"tiny", "a-deep-one"}
         commands = re.findall("<pre>(atlasc demo [^<]*)</pre>", shown_text)
-        start = "atlasc demo https://a.example"
+        start = "atlasc demo https://a.example --allow-simulation"
         expected = [f"{start} --model {one}" for one in ("tiny", name)] if several else [start]
         assert commands == expected and several == (name != "tiny")

@@ -62,10 +62,15 @@ def emit_and_build(folder: Path, cpp: Builder) -> Project:
     data = DIGITS / "calibration.npz"
     options = ["--data", data, "--recipe", "is", "--batch", BATCH, "--target", "sim"]
     command_line("compile", DIGITS / "model", *options, "-o", bundle)
+    return build(bundle, project, cpp)
+
+
+def build(bundle: Path, project: Path, cpp: Builder, *options: str) -> Project:
+    """The project of a bundle, emitted and built."""
     with pytest.MonkeyPatch.context() as environment:
         for name, value in cpp.environment(OPTIMISED).items():
             environment.setenv(name, value)
-        command_line("emit", bundle, "-o", project, "--build", "--python")
+        command_line("emit", bundle, "-o", project, "--build", *options)
     built = project / "build"
     return Project(bundle, project, (str(built / "client"),), (str(built / "server"),))
 

@@ -9,6 +9,7 @@ import numpy as np
 from packed import expanded, folded, run_packed
 from small_transformers import Builder, Shape, approximate, inputs_for
 
+from atlasc.client.checks import MASK
 from atlasc.ir.module import Module, Value
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
@@ -108,6 +109,7 @@ def transformer(name: str) -> Case:
     approximate(module, inputs)
     poly = expanded(module)
     inputs["embedded"] = inputs.pop("x")
+    _name_mask(poly, inputs)
     poly = folded(poly, inputs)
     parameters = SmallParameters(least_slots(poly))
     steps = [SelectEarly()] if like in EARLY else []
@@ -115,6 +117,14 @@ def transformer(name: str) -> Case:
     program = run_passes(poly, [*steps, RotationKeys()])
     program.name = name
     return Case(program, parameters, inputs)
+
+
+def _name_mask(poly: Module, inputs: dict[str, np.ndarray]) -> None:
+    """A client sends no public input of another name."""
+    for op in poly.inputs:
+        if op.attributes["side"] == "public":
+            inputs[MASK] = inputs.pop(op.attributes["name"])
+            op.attributes["name"] = MASK
 
 
 def gathered() -> Case:

@@ -59,6 +59,7 @@ def largest_error(project: Project, folder: Path) -> float:
     return max(float(np.abs(found[n] - values).max()) for n, values in case.expected().items())
 
 
+@pytest.mark.deep("projects")
 def test_bootstraps_are_computed(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ def test_bootstraps_are_computed(
     assert COPIED < error <= COMPUTED
 
 
+@pytest.mark.deep("projects")
 def test_every_key_of_the_bootstrap_is_the_clients_to_make(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_every_key_of_the_bootstrap_is_the_clients_to_make(
     assert "lacks a rotation key that the program needs" in message
 
 
+@pytest.mark.deep("projects")
 def test_it_is_refused_where_the_algorithm_is_not_known(
     digits: Project, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

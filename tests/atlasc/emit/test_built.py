@@ -7,15 +7,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpp_build import Builder
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.ir.errors import AtlasError
 from atlasc.run.built import BuiltProgram, module_place
 from tests.atlasc.cli.command import refused, run
-from tests.atlasc.emit.cpp import BATCH, DIGITS, Project
+from tests.atlasc.emit.cpp import BATCH, DIGITS, Project, build
 
 DATA = DIGITS / "test.npz"
+
+
+pytestmark = pytest.mark.deep("projects")
+
+
+@pytest.fixture(scope="module")
+def digits(digits: Project, cpp: Builder, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project with its Python module."""
+    return build(digits.bundle, tmp_path_factory.mktemp("built") / "project", cpp, "--python")
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,7 @@ def test_a_hostile_text_is_data(texts: str) -> None:
         assert not re.search(r"\\$", content, re.MULTILINE)
 
 
+@pytest.mark.deep("projects")
 def test_hostile_texts_compile(cpp: Builder, tmp_path: Path) -> None:
     parts = []
     for number, texts in enumerate(HOSTILE):

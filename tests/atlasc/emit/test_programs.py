@@ -96,6 +96,7 @@ def harness(digits: Project, projects: Path, cpp: Builder) -> Path:
     return compiled(cpp, sources, projects / "harness", *INCLUDES)
 
 
+@pytest.mark.deep("projects")
 @pytest.mark.parametrize("name", NAMES)
 def test_small_programs(harness: Path, projects: Path, name: str, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
@@ -107,6 +108,7 @@ def test_small_programs(harness: Path, projects: Path, name: str, tmp_path: Path
         assert largest_difference(found[output], values) <= TOLERANCE
 
 
+@pytest.mark.deep("projects")
 @pytest.mark.parametrize("name", NAMES)
 def test_primitives_are_those_that_inspect_counts(
     harness: Path, projects: Path, name: str, tmp_path: Path
@@ -131,6 +133,7 @@ def test_primitives_are_those_that_inspect_counts(
     assert said == [(str(n), str(len(ops)), op) for n, op in enumerate(ops)]
 
 
+@pytest.mark.deep("projects")
 def test_noise_is_that_of_ckks(
     harness: Path, projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +176,7 @@ def test_digits(digits: Project, tmp_path: Path, count: int) -> None:
     assert largest_difference(found["logits"], expected["logits"]) <= TOLERANCE
 
 
+@pytest.mark.deep("projects")
 def test_bert(digits: Project, cpp: Builder, tmp_path: Path) -> None:
     """Two layers, texts of different lengths, bootstraps, keys composed of others."""
     import torch
@@ -224,6 +228,7 @@ def test_bert(digits: Project, cpp: Builder, tmp_path: Path) -> None:
     assert largest_difference(found["logits"], expected["logits"]) <= TOLERANCE
 
 
+@pytest.mark.deep("projects")
 def test_the_server_says_how_long_it_took(harness: Path, projects: Path, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 

@@ -25,6 +25,7 @@ def checked(sanitized: Path, cpp: Builder, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.mark.deep("sanitizers")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_are_clean(checked: Path, name: str, tmp_path: Path) -> None:
     from safetensors.numpy import save_file

@@ -163,13 +163,14 @@ def test_prompts_that_do_not_begin_the_session_are_refused(
         # A step does not begin in the middle, and a prompt's query has its own public inputs.
         client = Client(bundle.prefill, keys)
         given = public_at(bundle.prefill, 2)
-        wrong = {IDS: np.ones((1, TOKENS), np.int64), **given, "position": given["attention_mask"]}
+        earlier = public_at(bundle.prefill, 1)["position"]
+        wrong = {IDS: np.ones((1, TOKENS), np.int64), **given, "position": earlier}
         with pytest.raises(AtlasError, match="position and its mask do not belong together"):
             pair.server.answer(client.query(wrong).to_bytes())
 
 
 def test_a_session_with_a_prefill_needs_it(pair: Pair, bundle: Bundle, keys: Path) -> None:
-    place, role = pair.client._folder, partial(client_of, Client(bundle.step, keys))
+    place, role = pair.client._kept.folder, partial(client_of, Client(bundle.step, keys))
     alone = TextClient(TextBundles(bundle.step), role, place, PROMPT)
     with pytest.raises(AtlasError, match="a session that begins with a prefill"):
         alone.request()

@@ -27,7 +27,7 @@ from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.generation.client import TextClient, prompt_ids
 from atlasc.generation.record import RECORD
-from atlasc.generation.server import CACHE, StepServer
+from atlasc.generation.server import CACHE, StepServer, with_seal
 from atlasc.generation.steps import public_tokens
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
@@ -185,7 +185,7 @@ def test_sessions_and_caches_of_another_prefix_are_refused(public: Bundle, tmp_p
     record.write_text(whole)
     cache = place / SERVER / CACHE
     held = dict(np.load(cache))
-    np.savez(cache, **{**held, "tokens": np.array(len(PUBLIC))})
+    np.savez(cache, **with_seal({**held, "tokens": np.array(len(PUBLIC))}))
     with pytest.raises(AtlasError, match="damaged"):
         generate(public, None, 2, session=place)
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,13 +20,14 @@ from transformers import BertConfig, BertModel
 from atlasc.api.generation import CLIENT, KEYS, SERVER, generate, sampling_of, text_client
 from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.ledger import LEDGER
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.files import locked
 from atlasc.generation.client import Generated, TextClient
 from atlasc.generation.record import RECORD, REQUEST
 from atlasc.generation.sampling import Sampling
-from atlasc.generation.server import CACHE, StepServer
+from atlasc.generation.server import CACHE, StepServer, with_seal
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, model
@@ -211,12 +217,14 @@ def test_keys_and_values_of_something_else_are_refused(bundle: Bundle, tmp_path:
         ({"keys.0/0": others["keys.0/0"]}, "made with other keys"),
         ({"program": np.zeros(64, np.uint8)}, "another program"),
         ({"tokens": np.array([1, 2])}, "damaged"),
+        ({"tokens": np.array("4")}, "damaged"),
+        ({"tokens": np.array(4.0)}, "damaged"),
         ({"keys.9/0": np.zeros(3, np.uint8)}, "damaged"),
         ({"tokens": np.array(99)}, "damaged"),
         ({"session": np.zeros(32, np.uint8)}, "of another session"),
         ({"keys.0/0": held["keys.0/0"][:-5]}, "ciphertext"),
     ):
-        np.savez(cache, **{**held, **change})
+        np.savez(cache, **with_seal({**held, **change}))
         with pytest.raises(AtlasError, match=what):
             generate(bundle, None, 2, session=other)
     cache.write_bytes(b"no archive")
@@ -227,6 +235,28 @@ def test_keys_and_values_of_something_else_are_refused(bundle: Bundle, tmp_path:
         text_client(bundle, one / KEYS, other / CLIENT),
     ):
         pass
+
+
+def test_a_flipped_bit_of_the_keys_and_values_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    """Wherever it is: in a file as it lies there, and in one that was written anew."""
+    session = tmp_path / "s"
+    generate(bundle, PROMPT, 1, session=session)
+    cache = session / SERVER / CACHE
+    whole, random = cache.read_bytes(), np.random.default_rng(0)
+    for place in random.integers(200, len(whole) - 2000, 9).tolist():
+        changed = bytearray(whole)
+        changed[place] ^= 1 << place % 8
+        cache.write_bytes(changed)
+        with pytest.raises(AtlasError):
+            generate(bundle, None, 2, session=session)
+    cache.write_bytes(whole)
+    held = dict(np.load(cache))
+    for name, array in held.items():
+        other = np.array(array)
+        other.reshape(-1)[-1] ^= 1
+        np.savez(cache, **{**held, name: other})
+        with pytest.raises(AtlasError, match="damaged|another program"):
+            generate(bundle, None, 2, session=session)
 
 
 def test_the_step_is_the_one_that_the_bundle_lists(bundle: Bundle, tmp_path: Path) -> None:
@@ -271,3 +301,43 @@ def test_the_folder_is_private(bundle: Bundle, tmp_path: Path) -> None:
         assert place.stat().st_mode & 0o077 == 0, place
     assert {one.name for one in session.iterdir()} == {KEYS, CLIENT, SERVER}
     assert not (session / CLIENT / REQUEST).exists()
+
+
+def test_a_killed_text_leaves_neither_key_nor_prompt(bundle: Bundle, tmp_path: Path) -> None:
+    """Whoever reads the folder for temporary files later finds nothing that opens the text."""
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from atlasc.bundle.folder import load_bundle\n"
+        "from atlasc.api.generation import generate\n"
+        "from atlasc.generation.server import StepServer\n"
+        "StepServer.answer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"generate(load_bundle(Path({str(bundle.folder)!r})), {PROMPT}, 2)\n"
+    )
+    place = tmp_path / "temporary"
+    place.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(place)}, capture_output=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = {path.name for path in place.rglob("*") if path.is_file()}
+    assert "evaluation.key" in left and left <= {"evaluation.key", "keys.json", LEDGER}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(place))
+        generate(bundle, PROMPT, 1)
+    assert not list(place.iterdir())
+
+
+def test_a_draw_has_a_seed_of_its_own(bundle: Bundle, tmp_path: Path) -> None:
+    """Which nobody can guess; a session keeps it, and goes on without being told."""
+    hot, seeds = Sampling(temperature=5.0), set()
+    for name in ("one", "other"):
+        generate(bundle, PROMPT, 2, hot, session=tmp_path / name)
+        record = json.loads((tmp_path / name / CLIENT / RECORD).read_text())
+        seeds.add(record["sampling"]["seed"])
+    assert len(seeds) == 2 and 0 not in seeds
+    whole = generate(bundle, PROMPT, 4, Sampling(temperature=5.0, seed=record["sampling"]["seed"]))
+    assert generate(bundle, None, 4, hot, session=tmp_path / "other").ids == whole.ids
+    for other in (Sampling(temperature=5.0, seed=1), Sampling(temperature=4.0)):
+        with pytest.raises(AtlasError, match="another way to choose tokens"):
+            generate(bundle, None, 5, other, session=tmp_path / "other")

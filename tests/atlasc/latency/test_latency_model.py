@@ -108,7 +108,7 @@ def test_predicted_seconds_are_those_of_the_lowered_program(shape: Shape, seed: 
         assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-2)
 
 
-@pytest.mark.parametrize("degree", [7, 31])
+@pytest.mark.parametrize("degree", [7, pytest.param(31, marks=pytest.mark.deep("recipes"))])
 def test_polynomials_by_channel_are_predicted(degree: int) -> None:
     """Their coefficients are vectors, which cost more than numbers and no level more."""
     module, reference = model_of(POST_NORM, 0)
@@ -126,7 +126,16 @@ def test_polynomials_by_channel_are_predicted(degree: int) -> None:
     assert model.seconds(chosen) > model.seconds(shared)
 
 
-@pytest.mark.parametrize("recipe", ["is", "nexus", "thor", "moai", "arion", "polaris"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "is",
+        *(
+            pytest.param(name, marks=pytest.mark.deep("recipes"))
+            for name in ("nexus", "thor", "moai", "arion", "polaris")
+        ),
+    ],
+)
 def test_any_algorithm_is_predicted(recipe: str) -> None:
     """Whatever the steps of an algorithm are: the model has seen none of them before."""
     module, reference = model_of(POST_NORM, 0)

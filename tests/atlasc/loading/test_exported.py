@@ -265,6 +265,7 @@ def test_graph_that_is_no_graph(tmp_path: Path, text: str) -> None:
         load_model(archive)
 
 
+@pytest.mark.deep("recipes")
 def test_archive_of_a_huggingface_model_in_a_new_process(tmp_path: Path) -> None:
     """torch knows the outputs of transformers only where these have been imported."""
     archive = export(tmp_path / "model.pt2")
@@ -363,7 +364,7 @@ def decoder() -> Any:
 
 
 @pytest.mark.parametrize("make", [tiny_bert, decoder])
-@pytest.mark.parametrize("size", ["named", "auto"])
+@pytest.mark.parametrize("size", [pytest.param("named", marks=pytest.mark.deep("recipes")), "auto"])
 def test_dynamic_batch_and_length(tmp_path: Path, make: Callable[[], Any], size: str) -> None:
     """Of one archive, programs of several lengths and batches; each answers as the model."""
     model = Logits(make())

@@ -7,7 +7,7 @@ import importlib
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
@@ -100,7 +100,6 @@ def test_fits_cannot_be_changed_by_a_caller():
         chebyshev.fit("exp", 7, (-1.0, 0.0))[0] = 1.0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     degree=st.integers(0, 130),
     shape=st.sampled_from([(0,), (1,), (7,), (8,), (33,), (3, 5), (2, 1, 9), (), (257,)]),

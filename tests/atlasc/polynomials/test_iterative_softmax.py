@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
@@ -69,7 +69,6 @@ def test_masked_scores_take_no_room_of_a_bootstrap():
         assert np.abs(weights[:, 9:]).max() < 1e-12
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=5))
 def test_depth_formula_equals_the_count(iterations):
     approximation = SoftmaxApproximation(tuple(iterations))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_transformers import SHAPES, Builder, inputs_for
 
@@ -31,7 +31,13 @@ LAYER = {"is": 77, "nexus": 62, "thor": 61, "moai": 54, "arion": 49, "polaris": 
 """Levels of a post-norm layer by degrees alone: softmax, two norms and a GELU."""
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("is", "polaris") else pytest.param(name, marks=pytest.mark.deep("recipes"))
+        for name in recipe_names()
+    ],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("measured", [False, True])
 def test_every_recipe_consumes_the_levels_that_are_counted(
@@ -73,7 +79,6 @@ def test_a_factor_costs_a_level_where_other_readers_want_another_one() -> None:
     assert levels(lambda x: x * -1.0) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(["gelu", "silu", "tanh", "relu", "invsqrt", "inverse", "exp"]),
     degree=st.sampled_from([3, 15, 63, 255, 511]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.polynomials.linear_system import LinearSystem
@@ -28,7 +28,6 @@ def consistent(accepted: list[tuple[dict[str, float], float]]) -> bool:
     return bool(np.allclose(matrix @ solution, target, atol=1e-7))
 
 
-@settings(max_examples=200)
 @given(equations, wishes)
 def test_against_least_squares_with_constraints(
     system_of: list[tuple[dict[str, float], float]], wished: dict[str, float]

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
@@ -40,7 +40,6 @@ def errors(name: str, interval: tuple[float, float], x: np.ndarray, c: np.ndarra
     return np.abs((evaluate(x, c, interval) - exact) / scale)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 99), st.integers(2, 80), st.sampled_from([ACTIVATION, *INVERSES]))
 def test_never_worse_than_the_interpolant_on_what_was_seen_and_bounded(
     seed: int, degree: int, case: tuple[str, tuple[float, float]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packed import pack_tensor, unpack_tensor
 
@@ -182,7 +182,6 @@ def turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, width: int) -> np.nd
     return (heads * cos[:, None] + half * sin[:, None]).reshape(x.shape)
 
 
-@settings(max_examples=30)
 @given(
     batch=st.integers(1, 2), tokens=st.integers(1, 5), heads=st.integers(1, 5),
     half=st.integers(1, 3), g=st.integers(0, 3), copy=st.booleans(), low=st.booleans(),

@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.program.paterson_stockmeyer import (
@@ -126,7 +126,6 @@ def test_zero_coefficients_save_products(degree, odd, even):
     assert check(only_even).ciphertext_products == even
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     degree=st.integers(0, 140),
     density=st.sampled_from([0.0, 0.05, 0.3, 1.0]),

@@ -10,9 +10,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = "chromium", "chromium-browser", "google-chrome"
 SIZES = {"desk": (1440, 900), "phone": (390, 844)}
 THEMES = "light", "dark"
+LOOKS = [
+    (size, theme)
+    if (size, theme) in (("phone", "light"), ("desk", "dark"))
+    else pytest.param(size, theme, marks=pytest.mark.deep("looks"))
+    for size in SIZES
+    for theme in THEMES
+]
+"""Of these each size and each theme is looked at once in a quick run."""
 
 
 def missing() -> str:

@@ -23,9 +23,9 @@ from atlasc.report.summary import costs_summary
 from atlasc.search.front import Front
 from atlasc.search.points import Point
 from tests.atlasc.report.browser import (
+    LOOKS,
     OVERLAPS,
     SIZES,
-    THEMES,
     chromium,
     missing,
     opened,
@@ -129,8 +129,7 @@ def _ops() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["front", "report", "evaluation"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_a_page_can_be_read(
     browser: Any, pages: dict[str, Path], name: str, size: str, theme: str
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_model import make_text_bundle, write_ids
+from tiny_model import write_ids
 
 from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle, load_bundle
@@ -20,8 +20,8 @@ from atlasc.run.session import simulate
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return load_bundle(make_text_bundle(tmp_path_factory.mktemp("texts")))
+def bundle(texts: Path) -> Bundle:
+    return load_bundle(texts / "bundle")
 
 
 def test_texts_and_their_masks_travel_as_bytes(bundle: Bundle, tmp_path: Path) -> None:

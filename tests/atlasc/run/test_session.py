@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import Result
-from tiny_model import LENGTH, Tiny, make_text_bundle, simulated, write_ids
+from tiny_model import LENGTH, Tiny, simulated, write_ids
 from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
@@ -117,8 +117,8 @@ def test_every_polynomial_is_watched(tiny: Tiny, bundle: Bundle) -> None:
 
 
 @pytest.fixture(scope="module")
-def text_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_text_bundle(tmp_path_factory.mktemp("texts"))
+def text_bundle(texts: Path) -> Path:
+    return texts / "bundle"
 
 
 def run(bundle: Path, data: Path) -> Result:

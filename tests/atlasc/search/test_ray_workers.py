@@ -16,6 +16,7 @@ from atlasc.search.search_problem import RayWorkers, SearchProblem
 from atlasc.search.strategies.atlas import Atlas
 
 ray = pytest.importorskip("ray", reason="needs the ray extra")
+pytestmark = pytest.mark.deep("cluster")
 
 SMALL = Atlas(seed=1, population=8, generations=2, layer_population=12, layer_generations=3)
 SETTINGS = [((7, p, 0, 0, 0, 7, 7, 7), (6, 6, q, 0, 0, 6, 7, 8)) for p in (5, 6, 7) for q in (4, 5)]

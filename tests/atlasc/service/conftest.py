@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_model import Tiny, make_tiny, simulated
+from tiny_model import Tiny, simulated
 
 import atlasc
 from atlasc.service.programs import Programs, Served
@@ -51,21 +51,15 @@ def party(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
 
 
 @pytest.fixture(scope="session")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """The tiny model on real ciphertexts: two seconds a job."""
-    return make_tiny(tmp_path_factory.mktemp("encrypted"), "cpu")
+def real(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
+    return Party.of(tiny_cpu, tmp_path_factory.mktemp("real") / "keys")
 
 
 @pytest.fixture(scope="session")
-def real(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Party:
-    return Party.of(encrypted, tmp_path_factory.mktemp("real") / "keys")
-
-
-@pytest.fixture(scope="session")
-def expected(encrypted: Tiny) -> np.ndarray:
+def expected(tiny_cpu: Tiny) -> np.ndarray:
     """The answers to its first two inputs."""
-    bundle = atlasc.load(encrypted.bundle).bundle
-    return simulated(bundle, encrypted.data, [0, 1])["output"]
+    bundle = atlasc.load(tiny_cpu.bundle).bundle
+    return simulated(bundle, tiny_cpu.data, [0, 1])["output"]
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -25,13 +26,19 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import Answers
 from atlasc.files import new_private_file
 from atlasc.loading.inputs import Inputs
-from atlasc.remote.connection import RemoteAnswers, classes_of, data_folder, default_folder
+from atlasc.remote.answers import RemoteAnswers, classes_of
+from atlasc.remote.connection import data_folder, default_folder
 from atlasc.remote.link import Link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.service.conftest import Party
 from tests.atlasc.service.running import Running
 
-pytestmark = pytest.mark.filterwarnings("ignore:the target sim is a simulation")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the target sim is a simulation"),
+    pytest.mark.filterwarnings("ignore:the server sees in the clear"),
+]
+rehearse = partial(atlasc.connect, allow_simulation=True)
+"""The services here are simulations; ``tests/atlasc/remote`` refuses one."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +58,7 @@ def test_answers_as_if_it_ran_here(
 ) -> None:
     told: list[str] = []
     folder = tmp_path / "folder"
-    with atlasc.connect(
+    with rehearse(
         service.url, token=token, folder=folder, progress=lambda what, *_: told.append(what)
     ) as connection:
         found = connection.query(party.pixels[:5])  # three jobs of at most two inputs
@@ -60,7 +67,7 @@ def test_answers_as_if_it_ran_here(
         assert found.rows == (0, 1, 2, 3, 4) and not found.refused and found.labels == []
     assert any("generating keys" in one for one in told)
     told.clear()
-    with atlasc.connect(
+    with rehearse(
         service.url, token=token, folder=folder, progress=lambda what, *_: told.append(what)
     ) as connection:
         assert connection.query(party.pixels[:1]).outputs["output"].shape == (1, 3)
@@ -78,7 +85,7 @@ def test_the_command(service: Running, tiny: Tiny, tmp_path: Path) -> None:
     token.write_text(service.token("shell") + "\n")
     token.chmod(0o600)
     words = ("query", service.url, "--input", tiny.data, "--token-file", token)
-    words += ("--folder", tmp_path / "folder")
+    words += ("--folder", tmp_path / "folder", "--allow-simulation")
     done = run(*words, "--count", 3, "-o", tmp_path / "answers.npz")
     assert "images.npz[2]" in done.out and "own use" in done.err and "simulation" in done.err
     with np.load(tmp_path / "answers.npz") as file:
@@ -92,7 +99,7 @@ def test_the_command(service: Running, tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_what_an_input_must_be(service: Running, token: str, party: Party, tmp_path: Path) -> None:
-    with atlasc.connect(service.url, token=token, folder=tmp_path / "folder") as connection:
+    with rehearse(service.url, token=token, folder=tmp_path / "folder") as connection:
         jobs = len(service.call("GET", "/jobs", token).json)
         with pytest.raises(atlasc.AtlasError, match="not fit to be encrypted"):
             connection.query(party.pixels[:1] * 1e6)
@@ -133,7 +140,7 @@ def test_a_new_version_is_shown_field_by_field(
     other = make_tiny(tmp_path / "other", "sim", deep=True).bundle
     service = start(name="first")
     token = service.token("acme")
-    with atlasc.connect(service.url, token=token, folder=folder) as connection:
+    with rehearse(service.url, token=token, folder=folder) as connection:
         old = connection.facts.program
     port = service.port
     service.kill()
@@ -141,10 +148,10 @@ def test_a_new_version_is_shown_field_by_field(
     try:
         token = changed.token("acme")
         with pytest.raises(atlasc.AtlasError, match="answers another program") as caught:
-            atlasc.connect(changed.url, token=token, folder=folder)
+            rehearse(changed.url, token=token, folder=folder)
         assert f"program: here {old[:16]}" in caught.value.why
         assert "client/interface.air" in caught.value.why and "--update" in caught.value.remedy
-        with atlasc.connect(changed.url, token=token, folder=folder, update=True) as connection:
+        with rehearse(changed.url, token=token, folder=folder, update=True) as connection:
             assert connection.facts.program != old
             assert connection.query(party.pixels[:1]).outputs["output"].shape == (1, 3)
     finally:
@@ -152,7 +159,7 @@ def test_a_new_version_is_shown_field_by_field(
     both = Running(tmp_path / "third", tiny.bundle, other, port=port)
     try:
         token = both.token("acme")
-        with atlasc.connect(both.url, token=token, folder=folder) as connection:
+        with rehearse(both.url, token=token, folder=folder) as connection:
             assert connection.facts.program != old  # what the folder is for now
     finally:
         both.kill()
@@ -170,9 +177,9 @@ def test_a_program_that_was_not_signed(
     token = service.token("acme")
     folder = tmp_path / "folder"
     with pytest.raises(atlasc.AtlasError, match="does not have the signature"):
-        atlasc.connect(service.url, token=token, folder=folder, signed_by=theirs)
+        rehearse(service.url, token=token, folder=folder, signed_by=theirs)
     assert not list(folder.rglob("manifest.json")) and not list(folder.rglob("secret.key"))
-    atlasc.connect(service.url, token=token, folder=folder, signed_by=mine).close()
+    rehearse(service.url, token=token, folder=folder, signed_by=mine).close()
 
 
 def test_a_client_part_that_is_damaged_on_the_server(
@@ -186,7 +193,7 @@ def test_a_client_part_that_is_damaged_on_the_server(
         file.seek(-1, 2)
         file.write(b"x")
     with pytest.raises(atlasc.AtlasError, match="was changed after the bundle was compiled"):
-        atlasc.connect(service.url, token=token, folder=tmp_path / "folder")
+        rehearse(service.url, token=token, folder=tmp_path / "folder")
     assert not list((tmp_path / "folder").rglob("manifest.json"))
 
 
@@ -202,9 +209,9 @@ def test_a_service_that_cannot_be_reached(tmp_path: Path) -> None:
         ("127.0.0.1:8000", "not the address"),
     ):
         with pytest.raises(atlasc.AtlasError, match=words):
-            atlasc.connect(url, token="atlasc_x", folder=tmp_path)
+            rehearse(url, token="atlasc_x", folder=tmp_path)
     with pytest.raises(atlasc.AtlasError, match="there is no token"):
-        atlasc.connect(f"http://127.0.0.1:{port}", folder=tmp_path)
+        rehearse(f"http://127.0.0.1:{port}", folder=tmp_path)
     with pytest.raises(atlasc.AtlasError, match="token is damaged"):
         Link(f"http://127.0.0.1:{port}", "a\nb")
 
@@ -213,14 +220,14 @@ def test_wrong_tokens_and_folders(
     service: Running, token: str, party: Party, tmp_path: Path
 ) -> None:
     with pytest.raises(atlasc.AtlasError, match="valid token"):
-        atlasc.connect(service.url, token=token[:-1] + "x", folder=tmp_path / "a")
+        rehearse(service.url, token=token[:-1] + "x", folder=tmp_path / "a")
     with pytest.raises(atlasc.AtlasError, match="does not answer the model none"):
-        atlasc.connect(service.url, token=token, folder=tmp_path / "b", model="none")
+        rehearse(service.url, token=token, folder=tmp_path / "b", model="none")
     with pytest.raises(atlasc.AtlasError, match="does not allow keys"):
-        atlasc.connect(service.url, token=service.token("acme", "infer"), folder=tmp_path / "c")
-    atlasc.connect(service.url, token=token, folder=tmp_path / "d").close()
+        rehearse(service.url, token=service.token("acme", "infer"), folder=tmp_path / "c")
+    rehearse(service.url, token=token, folder=tmp_path / "d").close()
     with pytest.raises(atlasc.AtlasError, match="belongs to the model tiny"):
-        atlasc.connect(service.url + "/", token=token, folder=tmp_path / "d", model="none")
+        rehearse(service.url + "/", token=token, folder=tmp_path / "d", model="none")
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -264,13 +271,11 @@ def test_tls(tiny: Tiny, party: Party, tmp_path: Path) -> None:
         url = process.stdout.readline().split()[-1]
         assert url.startswith("https://")
         with pytest.raises(atlasc.AtlasError, match="cannot be reached") as caught:
-            atlasc.connect(url, token=token, folder=tmp_path / "folder")
+            rehearse(url, token=token, folder=tmp_path / "folder")
         assert "certificate" in caught.value.why.lower()
         with pytest.raises(atlasc.AtlasError, match="cannot be reached"):
-            atlasc.connect(url.replace("https", "http"), token=token, folder=tmp_path / "folder")
-        with atlasc.connect(
-            url, token=token, folder=tmp_path / "folder", authority=cert
-        ) as connection:
+            rehearse(url.replace("https", "http"), token=token, folder=tmp_path / "folder")
+        with rehearse(url, token=token, folder=tmp_path / "folder", authority=cert) as connection:
             assert connection.query(party.pixels[:1]).outputs["output"].shape == (1, 3)
     finally:
         process.kill()

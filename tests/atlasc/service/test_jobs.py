@@ -6,11 +6,9 @@ import errno
 import hashlib
 import os
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
 
 import pytest
 
@@ -31,7 +29,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found = Store(tmp_path / "state")
     with found.writing() as db:
         for tenant in ("acme", "other", "third"):
-            db.execute("insert into keys values (?, ?, ?, 100, 100, 1, 0)", (tenant, KEY, "c" * 64))
+            db.execute(
+                "insert into keys values (?, ?, ?, 100, 100, 1, 0, null)", (tenant, KEY, "c" * 64)
+            )
     yield found
     found.close()
 
@@ -177,8 +177,27 @@ def test_old_answers_are_deleted(jobs: Jobs, served: Served) -> None:
     assert not jobs.store.job_folder(job.id).exists()
 
 
+def test_few_ended_jobs_are_remembered(
+    jobs: Jobs, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends and cancels all day fills no disk; answers that wait stay."""
+    monkeypatch.setattr("atlasc.service.jobs.MOST_ENDED", 3)
+    jobs.limits = Limits(100, 100, 10_000, keep=3600)
+    answered = submit(jobs, served)
+    finish(jobs)
+    other = submit(jobs, served, "other")
+    jobs.cancel("other", other.id)
+    for _ in range(10):
+        jobs.cancel("acme", submit(jobs, served).id)
+    waits = submit(jobs, served)
+    jobs.sweep()
+    known = {one.id for one in jobs.all("acme")}
+    assert len(known) == 5 and {answered.id, waits.id} <= known
+    assert jobs.status("other", other.id).state == "cancelled"
+
+
 def test_keys_that_jobs_need_are_not_deleted(jobs: Jobs, served: Served) -> None:
-    uploads = Uploads(jobs.store, jobs.programs, 1000, defaultdict(Lock))
+    uploads = Uploads(jobs.store, jobs.programs, 1000)
     submit(jobs, served)
     with pytest.raises(Refusal, match="jobs still need these keys"):
         uploads.delete("acme", KEY)

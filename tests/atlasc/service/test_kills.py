@@ -21,8 +21,8 @@ from tests.atlasc.service.test_endpoints import wait
 
 
 @pytest.fixture(scope="module")
-def service(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    found = Running(tmp_path_factory.mktemp("service") / "state", encrypted.bundle)
+def service(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = Running(tmp_path_factory.mktemp("service") / "state", tiny_cpu.bundle)
     yield found
     found.kill()
 
@@ -80,6 +80,7 @@ def test_a_killed_service_answers_once(
     assert len(service.call("GET", "/jobs", token).json) == 3
 
 
+@pytest.mark.deep("faults")
 def test_a_killed_worker_is_replaced(
     service: Running, token: str, real: Party, expected: np.ndarray
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_query_of_other_keys_fails_with_a_reason(
     assert str(service.state) not in found.content.decode()
 
 
+@pytest.mark.deep("faults")
 def test_sigterm_lets_the_job_end(service: Running, token: str, real: Party) -> None:
     job = submit(service, token, real.client.encrypt(real.pixels[:2]))
     until(lambda: started(service, token, job))

@@ -24,13 +24,14 @@ from tests.atlasc.service.test_kills import started, submit, tenant
 from tests.atlasc.service.test_startup import refusal
 
 pytest.importorskip("ray", reason="needs the ray extra")
+pytestmark = pytest.mark.deep("cluster")
 
 
 @pytest.fixture(scope="module")
-def service(encrypted: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def service(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     state = tmp_path_factory.mktemp("service") / "state"
     found = Running(
-        state, encrypted.bundle, "--workers", "ray", "--worker-count", 2, "--ray-address", "local"
+        state, tiny_cpu.bundle, "--workers", "ray", "--worker-count", 2, "--ray-address", "local"
     )
     until(lambda: len(lines(found, "worker started")) == 2)
     yield found
@@ -116,8 +117,8 @@ def test_a_running_job_is_cancelled(service: Running, token: str, real: Party) -
     assert not (service.state / "jobs" / job).exists()
 
 
-def test_it_ends_with_all_that_it_started(encrypted: Tiny, tmp_path: Path) -> None:
-    service = Running(tmp_path / "state", encrypted.bundle, "--workers", "ray")
+def test_it_ends_with_all_that_it_started(tiny_cpu: Tiny, tmp_path: Path) -> None:
+    service = Running(tmp_path / "state", tiny_cpu.bundle, "--workers", "ray")
     until(lambda: service.call("GET", "/v2/health/ready").status == 200)
     family = descendants(service.process.pid)
     listening = {place for pid in family for place in listeners(pid)}

@@ -59,7 +59,7 @@ def jobs(tmp_path: Path, programs: Programs) -> Iterator[Jobs]:
     with store.writing() as db:
         for number, tenant in enumerate(("acme", "other")):
             row = (tenant, key(number), "c" * 64)
-            db.execute("insert into keys values (?, ?, ?, 100, 100, 1, 0)", row)
+            db.execute("insert into keys values (?, ?, ?, 100, 100, 1, 0, null)", row)
     yield Jobs(store, programs, LIMITS)
     store.close()
 
@@ -214,7 +214,7 @@ def test_a_program_that_is_not_served_any_more(
     jobs: Jobs, served: Served, workers: list[Asked]
 ) -> None:
     with jobs.store.writing() as db:
-        db.execute("insert into keys values ('third', ?, ?, 100, 100, 1, 0)", (KEY, "c" * 64))
+        db.execute("insert into keys values ('third', ?, ?, 100, 100, 1, 0, null)", (KEY, "c" * 64))
     job = submit(jobs, served, "third")
     with jobs.store.writing() as db:
         db.execute("update jobs set program = ?", ("0" * 64,))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tiny_model import Tiny
 
+import atlasc
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.service.conftest import Party
@@ -75,6 +76,20 @@ def test_a_changed_bundle(tiny: Tiny, tmp_path: Path, name: str, part: bytes | N
     message = refusal(bundle, tmp_path, "--port", 0)
     assert name.rpartition("/")[2] in message
     assert not (tmp_path / "state").exists()
+
+
+def test_the_servers_part_alone(
+    tiny: Tiny, party: Party, tmp_path: Path, start: Callable[..., Running]
+) -> None:
+    """Refused at the start, or told to whoever asks for the client's part."""
+    split = tmp_path / "server"
+    atlasc.load(tiny.bundle).save(split, part="server")
+    message = refusal(split, tmp_path, "--port", 0)
+    assert "has the server's part alone" in message and "--server-part-alone" in message
+    service = start("--server-part-alone", bundle=split)
+    token = service.token("acme")
+    with pytest.raises(AtlasError, match="has only the server's part of tiny"):
+        atlasc.connect(service.url, token=token, folder=tmp_path / "folder", allow_simulation=True)
 
 
 def test_other_machines_need_tls(tiny: Tiny, tmp_path: Path) -> None:

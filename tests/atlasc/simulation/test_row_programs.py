@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_transformers import SHAPES, Builder, inputs_for
 
@@ -55,7 +55,6 @@ def compare(
     assert np.abs(result - expected).max() <= PRECISION[dtype] * scale
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     exponents=st.lists(st.integers(3, 7), min_size=1, max_size=5),
     width=st.integers(1, 70),
@@ -74,7 +73,6 @@ def test_softmax(exponents, width, rows, masked, dtype, seed) -> None:
     compare(softmax.apply, x, keep, softmax.mask_fill, dtype)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     degree=st.sampled_from([1, 3, 7, 31, 127, 511]),
     width=st.integers(2, 400),
@@ -101,7 +99,6 @@ def test_activation(degree: int, dtype: type) -> None:
     compare(lambda term: activation.apply(term, "gelu"), x, dtype=dtype)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     degree=st.sampled_from([1, 2, 7, 31, 63]),
     width=st.integers(1, 70),

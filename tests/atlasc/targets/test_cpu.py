@@ -72,6 +72,7 @@ class TestMoreDigits(Leveled):
         return fresh(parameters)
 
 
+@pytest.mark.deep("ciphertexts")
 @pytest.mark.large
 class TestBootstrapped(Bootstrapped):
     @pytest.fixture(scope="class")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_model import Tiny, make_tiny
+from tiny_model import Tiny
 
 from atlasc.ir.errors import AtlasError
 from atlasc.targets.ckks.limits import MOST_LOG_DEGREE, MOST_PRIMES, MOST_SPECIAL
@@ -21,11 +21,6 @@ from tests.atlasc.cli.command import refused, run
 
 KINDS = (CpuParameters, CudaParameters, PhantomParameters)
 LARGEST = MOST_LOG_DEGREE, MOST_PRIMES - 1, MOST_SPECIAL
-
-
-@pytest.fixture(scope="module")
-def tiny_cpu(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny-cpu"), "cpu")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -142,6 +142,7 @@ def test_a_value_of_a_step_errs_where_that_of_the_window_does() -> None:
     assert (other == x**4).all()
 
 
+@pytest.mark.deep("benchmarks")
 def test_passages_are_those_of_the_tokenizer() -> None:
     """Words are tokens here, so that a passage of 8 tokens has 8 words."""
     for kind in KINDS:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny_model import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, write_ids
 
 from atlasc.api.program import Program
 from atlasc.bundle.folder import load_bundle
@@ -24,9 +25,8 @@ LENGTHS = [LENGTH, 3, 1, 5, 2] * 4
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("fidelity")
-    make_text_bundle(root)
+def folder(texts, tmp_path_factory):
+    root = shutil.copytree(texts, tmp_path_factory.mktemp("fidelity") / "texts")
     write_ids(root / "texts.jsonl", LENGTHS)
     return root
 
@@ -80,6 +80,7 @@ def test_summary_counts_wrong_verdicts():
     assert none["unsafe"] == 1.0 and none["error"] is None and none["false unsafe"] == 2
 
 
+@pytest.mark.deep("benchmarks")
 def test_errors_of_bootstraps_are_those_of_the_packed_simulator(folder, bundle):
     inputs = bundle.load_inputs(folder / "texts.jsonl")
     noisy = NoisyProgram(bundle)
@@ -138,6 +139,7 @@ def test_a_program_is_measured_in_parts_of_any_size(folder, bundle):
     assert all(len(values) == len(inputs) for values in found.to_dict().values())
 
 
+@pytest.mark.deep("benchmarks")
 def test_calibration_takes_as_many_of_each_source():
     found = calibration(ALL, "short", 12)
     assert len(found) == 12 and all(row[0] == 101 and row[-1] == 102 for row in found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
-from tiny_model import LENGTH, make_text_bundle, write_ids
+from tiny_model import LENGTH, write_ids
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.compilation.compile import compile_model
@@ -15,10 +17,9 @@ LENGTHS = [LENGTH, 3, 1, 5, 2] * 4
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory):
+def case(texts, tmp_path_factory):
     """A random BERT, and its program in the folder `program`."""
-    root = tmp_path_factory.mktemp("safe")
-    make_text_bundle(root)
+    root = shutil.copytree(texts, tmp_path_factory.mktemp("safe") / "texts")
     options = CompileOptions(sequence_length=LENGTH, target="sim", recipe="is")
     compile_model(str(root / "model"), root / "data.jsonl", root / "program", options)
     write_ids(root / "others.jsonl", LENGTHS)

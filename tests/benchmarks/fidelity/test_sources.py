@@ -21,6 +21,7 @@ def ids(row) -> list[int]:
     return row[1:-1]
 
 
+@pytest.mark.deep("benchmarks")
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_distinct_inputs_of_the_right_lengths(source, length):
@@ -38,11 +39,13 @@ def test_distinct_inputs_of_the_right_lengths(source, length):
         assert sizes[0] == 1 and MOST - 4 <= sizes[-1] <= MOST and 5 <= sizes[350] <= 11
 
 
+@pytest.mark.deep("benchmarks")
 @pytest.mark.parametrize("source", ["descriptions", "code"])
 def test_enough_to_calibrate_and_to_test(source):
     assert len(rows(source, "full", 900)) == 900
 
 
+@pytest.mark.deep("benchmarks")
 @pytest.mark.parametrize("source", SOURCES)
 def test_inputs_behind_the_skipped_ones_are_no_parts_of_them(source):
     unseen = rows(source, "full", 200, skip=CALIBRATION)
@@ -92,6 +95,7 @@ def test_too_many_inputs_are_refused():
         rows("licences", "full", 400, skip=700)
 
 
+@pytest.mark.deep("benchmarks")
 def test_another_process_makes_the_same():
     made = subprocess.run(
         [sys.executable, sources.__file__, "prose", "--length=mixed", "--count=5", "--skip=3"],

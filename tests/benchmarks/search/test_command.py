@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.atlasc.cli.command import DATA, MODEL, ROOT
 
 
@@ -15,6 +17,7 @@ def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.deep("benchmarks")
 def test_both_parts_print_and_write_their_results(tmp_path: Path) -> None:
     arguments = (
         "--model", MODEL, "--data", DATA, "--out", tmp_path, "--threads", 1,

@@ -45,6 +45,7 @@ def found(request, problem):
     return chosen, front, reports, np.concatenate(asked)
 
 
+@pytest.mark.deep("benchmarks")
 def test_the_budget_is_kept_and_reported(found) -> None:
     chosen, front, reports, asked = found
     assert front.strategy == chosen.name
@@ -56,6 +57,7 @@ def test_the_budget_is_kept_and_reported(found) -> None:
     assert front.complete
 
 
+@pytest.mark.deep("benchmarks")
 def test_the_front_is_real(found, problem) -> None:
     _, front, _, _ = found
     assert front.points
@@ -65,6 +67,7 @@ def test_the_front_is_real(found, problem) -> None:
         assert objective.evaluate(point.settings) == point
 
 
+@pytest.mark.deep("benchmarks")
 def test_a_seed_fixes_the_front(found, problem) -> None:
     chosen, front, _, _ = found
     assert chosen.search(problem).points == front.points
@@ -72,6 +75,7 @@ def test_a_seed_fixes_the_front(found, problem) -> None:
     assert (other.points == front.points) == (chosen.name == "grid")
 
 
+@pytest.mark.deep("benchmarks")
 def test_an_interrupt_leaves_the_front_so_far(found, problem) -> None:
     chosen, _, _, _ = found
 
@@ -84,6 +88,7 @@ def test_an_interrupt_leaves_the_front_so_far(found, problem) -> None:
     assert 30 <= front.evaluations < chosen.evaluations
 
 
+@pytest.mark.deep("benchmarks")
 def test_what_each_strategy_asks_for(found) -> None:
     chosen, _, _, asked = found
     layers = asked.reshape(-1, 2, 8)
@@ -111,6 +116,7 @@ def test_the_default_budgets_are_alike(problem) -> None:
     assert min(budgets) > 0.99 * max(budgets)
 
 
+@pytest.mark.deep("benchmarks")
 @pytest.mark.parametrize("name", ["random", "sequential", "nsga2", "grid"])
 def test_a_wide_space_can_be_searched(problem, name: str) -> None:
     wide = replace(problem, parametrisation=Parametrisation("measured", degrees="openfhe"))

@@ -11,8 +11,10 @@ from typing import Any
 from atlasc.bundle.sealed import sealed_facts
 from atlasc.demo.invitation import Invitation
 from atlasc.demo.visit import Asked
+from atlasc.generation.record import Record as TextRecord
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import parse_json
+from atlasc.remote.trust import Record
 from atlasc.remote.wire import Config, Fault, JobStatus, NewKey
 from tests.fuzz.reader import Reader
 
@@ -25,11 +27,16 @@ PROGRAM = {
 KEY = {"id": DIGEST, "configuration": DIGEST, "size": 10, "received": 5, "ready": False}
 SAMPLES: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "new-key": (NewKey, {"configuration": DIGEST, "size": 10, "sha256": DIGEST}),
-    "config": (Config, {"atlasc": "0.1.0", "chunk_bytes": 8, "programs": [PROGRAM],
+    "config": (Config, {"atlasc": "0.1.0", "chunk_bytes": 65536, "programs": [PROGRAM],
                         "keys": [KEY], "queued": 0, "wait_seconds": 0.0}),
     "job": (JobStatus, {"id": "0" * 32, "state": "failed", "program": DIGEST, "query": "1" * 32,
                         "done": 0, "ahead": 3, "wait_seconds": None, "answer_bytes": 0,
                         "fault": {"error": "no", "where": "", "why": "", "remedy": ""}}),
+    "folder": (Record, {"url": "https://a.example", "model": "tiny", "program": DIGEST,
+                        "target": "cpu", "signed_by": "untrusted comment: minisign\nRWQ=\n"}),
+    "text": (TextRecord, {"format": 2, "program": DIGEST, "keys": "0" * 32, "session": "1" * 32,
+                          "public": "", "prompt": 2, "ids": [1, 2, 3], "prefill": True, "done": 2,
+                          "sampling": {"temperature": 1.0, "top_k": 3, "seed": 5}, "steps": 32}),
     "asked": (Asked, {"image": "AAAA", "drawing": True, "texts": ["a", "b"]}),
     "invitation": (Invitation, {"token": "atlasc_0", "seconds": 7200.0}),
     "fault": (Fault, {"error": "the query is damaged", "why": "it is", "remedy": "send it again"}),

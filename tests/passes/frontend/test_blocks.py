@@ -78,6 +78,7 @@ print(len(layers), int(peak) * 1024)
 """
 
 
+@pytest.mark.deep("recipes")
 def test_llama3_8b_from_its_configuration_alone():
     command = [sys.executable, "-c", SCRIPT, str(CONFIGS / "llama3-8b")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

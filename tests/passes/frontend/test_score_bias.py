@@ -109,6 +109,16 @@ def test_meaning_of_a_mask_with_a_bias():
     np.testing.assert_array_equal(found.bias, BIAS[0])
 
 
+@pytest.mark.parametrize("low", [LOW, -1e9, -1e4])
+def test_an_additive_mask_drops_keys(low: float):
+    """-10,000 is what the first BERT and GPT-2 add."""
+
+    def masked(probe: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(1 - probe)[:, None, None, :].float() * low
+
+    assert meaning(masked, probe_masks(BATCH, TOKENS), SCORES, "here") == Meaning(True, False)
+
+
 @pytest.mark.parametrize("shape", [(1, 1, TOKENS, 1), (1, 1, 1, 1)])
 def test_what_all_keys_of_a_query_get_changes_nothing(shape):
     added = torch.rand(shape)

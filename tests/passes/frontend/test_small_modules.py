@@ -31,6 +31,7 @@ def test_equals_torch(name: str) -> None:
         assert np.abs(found - wanted).max() < 1e-5
 
 
+@pytest.mark.deep("recipes")
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_is_refused(name: str) -> None:
     with pytest.raises(AtlasError) as caught:

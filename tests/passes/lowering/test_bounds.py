@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packed import folded, run_packed
 from small_transformers import SHAPES, Builder, Shape, approximate, inputs_for
@@ -28,7 +28,6 @@ from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 from tests.passes.lowering.test_transformers import LEVELS, shapes, usable_program
 
 
-@settings(max_examples=40)
 @given(shapes(), st.integers(0, 999), st.booleans(), st.booleans(), st.floats(0.5, 1.0))
 def test_slots_hold_the_elements_of_the_recorded_value(
     shape: Shape, seed: int, gathered: bool, early: bool, share: float

@@ -93,6 +93,23 @@ def test_unseen_inputs_have_room_where_a_placement_leaves_it() -> None:
     assert where == {"one": "b", "all": "a", "least": "b"}
 
 
+@pytest.mark.parametrize(("a", "b", "place"), [(5.0, 4.0, "b"), (4.0, 5.0, "a")])
+def test_of_equal_placements_the_one_of_least_error_is_taken(
+    a: float, b: float, place: str
+) -> None:
+    """Bootstraps of %c, %d and %x err less, but allow no placement: the search for the least limit
+    on an error begins where there is none.
+    """
+    module = packed(RESIDUAL, {})
+    gains = {"a": a, "b": b, "c": 1.0, "d": 2.0, "x": 3.0}
+    for op in module.ops:
+        if (name := str(op.attributes.get("holds", ""))) in gains:
+            op.attributes["noise_gain"] = gains[name]
+    after = run_passes(module, [PlaceBootstraps(levels=2, error=1.0)])
+    (bootstrap,) = [op for op in after.ops if op.name == "ckks.bootstrap"]
+    assert bootstrap.operands[0].op.attributes["holds"] == place
+
+
 def test_where_every_place_is_outside_the_range() -> None:
     magnitudes = dict.fromkeys("xabcd", 3.0)
     with pytest.raises(AtlasError, match="would have to be bootstrapped") as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from packed import Arrays, expanded, folded, run_packed
 from small_transformers import Builder, Shape, approximate, inputs_for
@@ -89,7 +89,6 @@ def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(one - other).max() / max(1.0, np.abs(other).max()))
 
 
-@settings(max_examples=80)
 @given(shapes(layers=3), st.integers(0, 999))
 def test_folding_changes_nothing(shape: Shape, seed: int) -> None:
     poly, inputs = usable_program(shape, seed)
@@ -97,7 +96,6 @@ def test_folding_changes_nothing(shape: Shape, seed: int) -> None:
     assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-9
 
 
-@settings(max_examples=80)
 @given(shapes(layers=3), st.integers(0, 999))
 def test_selecting_early_changes_nothing(shape: Shape, seed: int) -> None:
     poly, inputs = usable_program(shape, seed)
@@ -107,7 +105,6 @@ def test_selecting_early_changes_nothing(shape: Shape, seed: int) -> None:
         assert largest_difference(result, wanted[name]) < 1e-12
 
 
-@settings(max_examples=120)
 @given(shapes(layers=4), st.integers(0, 999), st.integers(0, 4), st.booleans(), st.booleans())
 def test_packed_program_equals_the_poly_module(
     shape: Shape, seed: int, spare: int, early: bool, low: bool
@@ -123,7 +120,6 @@ def test_packed_program_equals_the_poly_module(
         assert largest_difference(result, wanted[name]) < 1e-6
 
 
-@settings(max_examples=40)
 @given(shapes(), st.integers(0, 999), st.booleans(), st.booleans(), st.booleans())
 def test_bootstrapped_program_equals_the_poly_module(
     shape: Shape, seed: int, gathered: bool, early: bool, low: bool

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from packed import expanded, folded, run_packed
 from small_transformers import Builder, Shape, inputs_for
@@ -77,7 +77,6 @@ def assigned(
     return apply_settings(module, layers, calibration, space), inputs
 
 
-@settings(max_examples=25, deadline=None)
 @given(cases(), st.integers(0, 99))
 def test_packed_equals_polynomial_and_levels_equal_the_formula(
     case: tuple[Shape, Parametrisation, list[tuple[int, ...]]], seed: int

@@ -211,7 +211,13 @@ def spread(numbers: Iterable[int]) -> float:
     return float(np.std(np.array([float(x) for x in numbers])))
 
 
-@pytest.fixture(scope="module", params=["host", "cuda", "phantom"])
+DEEP = pytest.mark.deep("engines")
+
+
+@pytest.fixture(
+    scope="module",
+    params=["host", *(pytest.param(name, marks=DEEP) for name in ("cuda", "phantom"))],
+)
 def engine(
     request: pytest.FixtureRequest, secrets: Callable[..., subprocess.CompletedProcess[bytes]]
 ) -> Engine:

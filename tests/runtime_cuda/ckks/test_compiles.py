@@ -38,6 +38,7 @@ def compile_with(headers: Path, source: Path, target: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.deep("engines")
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_compiles_against_declarations(source: Path, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from atlasc.emit.parameter_set import parameter_set
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
-DEVICES = ("host", "cuda", "phantom")
+DEEP = pytest.mark.deep("engines")
+DEVICES = ("host", *(pytest.param(name, marks=DEEP) for name in ("cuda", "phantom")))
 CONFORMANCE = HERE.parent / "conformance"
 
 
@@ -32,13 +33,15 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )
 
 
-CASES = [("host", ("leveled", "14", "6", "1")), ("host", ("leveled", "14", "3", "3"))]
 # The kernels of stand-ins run one thread after another, so they have as few primes as there can be:
 # several digits of one prime, and a whole digit with a part of one.
-CASES += [
-    (device, arguments)
-    for device in ("cuda", "phantom")
-    for arguments in (("leveled", "13", "2", "1"), ("leveled", "14", "2", "2"))
+CASES = [
+    ("host", ("leveled", "14", "3", "3")),
+    pytest.param("cuda", ("leveled", "13", "2", "1"), marks=DEEP),
+    pytest.param("host", ("leveled", "14", "6", "1"), marks=DEEP),
+    pytest.param("cuda", ("leveled", "14", "2", "2"), marks=DEEP),
+    pytest.param("phantom", ("leveled", "13", "2", "1"), marks=DEEP),
+    pytest.param("phantom", ("leveled", "14", "2", "2"), marks=DEEP),
 ]
 
 
@@ -65,7 +68,7 @@ def test_one_message_and_no_crash(
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize("threads", ["1", pytest.param("3", marks=DEEP)])
 @pytest.mark.parametrize("cpu", ["ifma", "avx2", "portable"])
 def test_transforms_and_kernels_of_the_host(
     build: Callable[..., Path], cpu: str, threads: str
@@ -80,7 +83,18 @@ def test_transforms_and_kernels_of_the_host(
 
 @pytest.mark.parametrize(
     ("device", "cpu"),
-    [("host", "ifma"), ("host", "avx2"), ("host", "portable"), ("cuda", ""), ("phantom", "")],
+    [
+        ("host", "ifma"),
+        *(
+            pytest.param(device, cpu, marks=DEEP)
+            for device, cpu in (
+                ("host", "avx2"),
+                ("host", "portable"),
+                ("cuda", ""),
+                ("phantom", ""),
+            )
+        ),
+    ],
 )
 def test_plaintexts_that_repeat(build: Callable[..., Path], device: str, cpu: str) -> None:
     sources = PROGRAMS / "repeating.cpp", CONFORMANCE / "programs.cpp"
@@ -98,6 +112,7 @@ def test_kernels_that_do_not_exist(build: Callable[..., Path]) -> None:
     assert 'ATLASC_CPU names no kernels: it is "sse"' in done.stderr
 
 
+@pytest.mark.deep("engines")
 def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
     sources = CONFORMANCE / "conformance.cpp", CONFORMANCE / "programs.cpp"
     program = build("conformance", *sources, device="cuda")
@@ -106,7 +121,10 @@ def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
     assert "no CUDA device" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "level"), [("fourteen_levels", 17), ("fifteen_levels_40", 18)])
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [pytest.param("fourteen_levels", 17, marks=DEEP), ("fifteen_levels_40", 18)],
+)
 def test_bootstrap(build: Callable[..., Path], name: str, level: int, tmp_path: Path) -> None:
     program = build("bootstrap", PROGRAMS / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
     place = tmp_path / "set"

@@ -46,6 +46,7 @@ def test_cmake_takes_them_back(engine: str, tmp_path: Path) -> None:
         assert flags.index("-ffast-math") < flags.index("-fno-fast-math"), one["file"]
 
 
+@pytest.mark.deep("projects")
 @pytest.mark.parametrize("fast", [False, True])
 def test_the_check_of_a_build_sees_wrong_kernels(cpp: Builder, fast: bool, tmp_path: Path) -> None:
     """The kernels of AVX2, compiled as a build that defeats the two guards above would."""

@@ -67,6 +67,7 @@ def total(counted: dict[str, Any], fact: str) -> float:
     return sum(one[fact] for one in counted["kernels"].values())
 
 
+@pytest.mark.deep("engines")
 def test_work_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
     launches, read = total(counted, "launches"), total(counted, "bytes")
     print(f"\nfeatures in the {counted['packing']} slot bits")

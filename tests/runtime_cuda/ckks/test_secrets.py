@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-DEVICES = ("host", "cuda", "phantom")
+DEEP = pytest.mark.deep("engines")
+DEVICES = ("host", *(pytest.param(name, marks=DEEP) for name in ("cuda", "phantom")))
 Secrets = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 

@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 
@@ -21,6 +23,7 @@ def errors_of(program: Path, *arguments: Path) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
+@pytest.mark.deep("sanitizers")
 def test_threads_share_an_engine(build_watched: Callable[..., Path]) -> None:
     errors = errors_of(
         build_watched("threads", PROGRAMS / "threads.cpp", HERE.parent / "conformance/programs.cpp")
@@ -28,6 +31,7 @@ def test_threads_share_an_engine(build_watched: Callable[..., Path]) -> None:
     assert len(errors) == 16 and 0 < max(errors) < 1e-6
 
 
+@pytest.mark.deep("sanitizers")
 def test_threads_share_a_server_and_a_record_that_grows(
     build_watched: Callable[..., Path], tmp_path: Path
 ) -> None:

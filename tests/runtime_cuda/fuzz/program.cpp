@@ -1,6 +1,9 @@
 #include "program.hpp"
 
+#include <cstdlib>
 #include <cstring>
+
+#include "atlasc/client_data.hpp"
 
 namespace small {
 namespace {
@@ -57,6 +60,12 @@ Array described(const std::string& name, const Bytes& bytes) {
     return {name, "U8", {bytes.size()}, text_of(sha256(bytes.data(), bytes.size()))};
 }
 
+/// What the server sees; a hostile program may name anything.
+std::string public_name() {
+    const char* const given = std::getenv("ATLASC_TEST_PUBLIC");
+    return given == nullptr ? mask_name : given;
+}
+
 }  // namespace
 
 const Interface& interface() {
@@ -68,7 +77,7 @@ const Interface& interface() {
             made.keys.rotations[amount] = 3;
         }
         made.inputs.push_back({"x", {2, 2, 4}, layout, 3, 1.0, false, 1.0});
-        made.publics.push_back({"mask", {2, 2}});
+        made.publics.push_back({public_name(), {2, 2}});
         made.outputs.push_back({"y", {2, 2, 4}, layout, {1.0}, {0.0}, 2, 2.0, 1e-9});
         made.weights = {described("bias", bias()), described("weight", weight())};
         for (const auto& [name, bytes] : record()) {
@@ -104,7 +113,7 @@ std::map<std::string, Tensor> inputs(std::size_t count) {
     }
     Tensor mask{{count, 2}, Vector(count * 2, 1.0)};
     mask.values.back() = 0.0;
-    return {{"x", x}, {"mask", mask}};
+    return {{"x", x}, {mask_name, mask}};
 }
 
 }  // namespace small

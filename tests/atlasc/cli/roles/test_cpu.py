@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from cpp_build import OPTIMISED, Builder
 from safetensors.numpy import load_file
-from tiny_model import Tiny, make_tiny
+from tiny_model import Tiny
 
 from atlasc.api.roles import Server
 from atlasc.bundle.folder import load_bundle
@@ -24,54 +24,55 @@ from tests.atlasc.cli.command import run
 
 
 @pytest.fixture(scope="module")
-def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("leveled"), "cpu")
-
-
-@pytest.fixture(scope="module")
-def project(leveled: Tiny, tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
+def project(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
     """The C++ client, server and Python module of the program."""
     folder = tmp_path_factory.mktemp("project") / "project"
     with pytest.MonkeyPatch.context() as environment:
         for name, value in cpp.environment(OPTIMISED).items():
             environment.setenv(name, value)
-        run("emit", leveled.bundle, "--build", "--python", "-o", folder)
+        run("emit", tiny_cpu.bundle, "--build", "--python", "-o", folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def keys(leveled: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keys(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keys") / "keys"
-    run("keygen", leveled.bundle, "--keys", folder)
+    run("keygen", tiny_cpu.bundle, "--keys", folder)
     return folder
 
 
-def simulated(leveled: Tiny) -> np.ndarray:
-    words = ("--input", leveled.data, "--index", 0, "--target", "sim", "--json")
-    return np.array(json.loads(run("run", leveled.bundle, *words).out)["outputs"]["output"])
+def answer(tiny_cpu: Tiny, *more: object) -> np.ndarray:
+    """To its first input."""
+    words = ("--input", tiny_cpu.data, "--index", 0, "--json", *more)
+    return np.array(json.loads(run("run", tiny_cpu.bundle, *words).out)["outputs"]["output"])
 
 
-def require_right(found: object, leveled: Tiny) -> None:
+def require_right(found: np.ndarray, tiny_cpu: Tiny) -> None:
     """Encrypted, and right."""
-    exact = simulated(leveled)
-    errors = np.abs(np.array(found) - exact)
+    exact = answer(tiny_cpu, "--target", "sim")
+    errors = np.abs(found - exact)
     assert 0 < errors.max() < 1e-4 * max(1.0, np.abs(exact).max())
 
 
-def test_an_answer_is_encrypted_and_right(leveled: Tiny, project: Path, tmp_path: Path) -> None:
-    words = ("--input", leveled.data, "--index", 0, "--json")
-    for more in ((), ("--project", project)):
-        found = json.loads(run("run", leveled.bundle, *words, *more).out)
-        require_right(found["outputs"]["output"], leveled)
+def test_an_answer_is_encrypted_and_right(tiny_cpu: Tiny) -> None:
+    require_right(answer(tiny_cpu), tiny_cpu)
+
+
+@pytest.mark.deep("projects")
+def test_an_answer_of_a_project_is_encrypted_and_right(
+    tiny_cpu: Tiny, project: Path, tmp_path: Path
+) -> None:
+    require_right(answer(tiny_cpu, "--project", project), tiny_cpu)
     # A process may hold the modules of several programs: here a copy stands for the second.
-    bundle = load_bundle(leveled.bundle)
+    bundle = load_bundle(tiny_cpu.bundle)
     other = shutil.copytree(project, tmp_path / "other")
     first, second = BuiltProgram(project, bundle), BuiltProgram(other, bundle)
     assert first.module is not second.module
 
 
+@pytest.mark.deep("projects")
 def test_python_and_cpp_have_the_same_files(
-    leveled: Tiny, project: Path, keys: Path, tmp_path: Path
+    tiny_cpu: Tiny, project: Path, keys: Path, tmp_path: Path
 ) -> None:
     """Keys, queries and answers of one are taken by the other."""
     build, weights = project / "build", project / "weights.safetensors"
@@ -88,28 +89,28 @@ def test_python_and_cpp_have_the_same_files(
         )  # fmt: skip
 
     run(
-        "encrypt", leveled.bundle, "--keys", keys, "--input", leveled.data, "--index", 0,
+        "encrypt", tiny_cpu.bundle, "--keys", keys, "--input", tiny_cpu.data, "--index", 0,
         "-o", tmp_path / "query",
     )  # fmt: skip
     server(tmp_path / "query", tmp_path / "answer")
     words = ("--keys", keys, "--answer", tmp_path / "answer", "--json")
-    found = json.loads(run("decrypt", leveled.bundle, *words).out)
-    require_right(found["outputs"]["output"], leveled)
+    found = json.loads(run("decrypt", tiny_cpu.bundle, *words).out)
+    require_right(np.array(found["outputs"]["output"]), tiny_cpu)
 
-    run("embed", leveled.bundle, "--input", leveled.data, "--index", 0,
+    run("embed", tiny_cpu.bundle, "--input", tiny_cpu.data, "--index", 0,
         "-o", tmp_path / "in.safetensors")  # fmt: skip
     client = (build / "client",)
     cpp(*client, "encrypt", "--key", secret, "--input", tmp_path / "in.safetensors",
         "--output", tmp_path / "cpp query")  # fmt: skip
-    run("execute", leveled.bundle, "--keys", keys, "--query", tmp_path / "cpp query",
+    run("execute", tiny_cpu.bundle, "--keys", keys, "--query", tmp_path / "cpp query",
         "-o", tmp_path / "cpp answer")  # fmt: skip
     cpp(*client, "decrypt", "--key", secret, "--answer", tmp_path / "cpp answer",
         "--output", tmp_path / "out.safetensors")  # fmt: skip
-    require_right(load_file(tmp_path / "out.safetensors")["output"], leveled)
+    require_right(load_file(tmp_path / "out.safetensors")["output"], tiny_cpu)
 
 
 def test_evaluation_keys_are_private_and_those_of_the_index(
-    leveled: Tiny, keys: Path, tmp_path: Path
+    tiny_cpu: Tiny, keys: Path, tmp_path: Path
 ) -> None:
     """A file of another key generation, which is whole, is refused; as is one without a digest."""
     folder = shutil.copytree(keys / "server", tmp_path / "server")
@@ -118,7 +119,7 @@ def test_evaluation_keys_are_private_and_those_of_the_index(
     facts = json.loads(index.read_text())
     digest = hashlib.sha256(evaluation.read_bytes()).hexdigest()
     assert facts["files"] == {"evaluation.key": digest}
-    bundle = load_bundle(leveled.bundle)
+    bundle = load_bundle(tiny_cpu.bundle)
     Server(bundle, folder)
     Server(bundle, evaluation.read_bytes())
     content = bytearray(evaluation.read_bytes())
@@ -144,12 +145,13 @@ def test_primes_are_of_50_bits_at_most() -> None:
     assert bootstrapped.residues(top) == top + 1 + 3, "three levels of EvalMod have two primes"
 
 
+@pytest.mark.deep("projects")
 def test_too_little_memory_is_told_before_keys_are_loaded(
-    leveled: Tiny, project: Path, keys: Path, tmp_path: Path
+    tiny_cpu: Tiny, project: Path, keys: Path, tmp_path: Path
 ) -> None:
     """A budget, and a process's own limit; the server says how much it needs."""
     query = tmp_path / "query"
-    run("encrypt", leveled.bundle, "--keys", keys, "--input", leveled.data, "--index", 0,
+    run("encrypt", tiny_cpu.bundle, "--keys", keys, "--input", tiny_cpu.data, "--index", 0,
         "-o", query)  # fmt: skip
     words = (
         project / "build" / "server", "--keys", keys / "server" / "evaluation.key",

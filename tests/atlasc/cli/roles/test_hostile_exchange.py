@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cpp_build import OPTIMISED, Builder
 from safetensors.numpy import load_file, save_file
-from tiny_model import Tiny, make_tiny
+from tiny_model import Tiny
 from typer.testing import CliRunner
 
 from atlasc.api.roles import Client, Server, keygen
@@ -33,6 +33,9 @@ from tests.atlasc.client.owners import COPIES, OUTSIDE, owners
 from tests.sealed_files import Array, sealed
 
 NAME = "output"
+
+
+pytestmark = pytest.mark.deep("projects")
 
 
 @dataclass(frozen=True)
@@ -69,15 +72,14 @@ class Exchange:
 
 
 @pytest.fixture(scope="module")
-def exchange(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Exchange:
-    tiny = make_tiny(tmp_path_factory.mktemp("hostile"), "cpu")
+def exchange(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Exchange:
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as environment:
         for name, value in cpp.environment(OPTIMISED).items():
             environment.setenv(name, value)
-        run("emit", tiny.bundle, "--build", "-o", folder / "project")
-    keygen(tiny.bundle, folder / "keys")
-    return Exchange(tiny, load_bundle(tiny.bundle), folder / "project", folder / "keys")
+        run("emit", tiny_cpu.bundle, "--build", "-o", folder / "project")
+    keygen(tiny_cpu.bundle, folder / "keys")
+    return Exchange(tiny_cpu, load_bundle(tiny_cpu.bundle), folder / "project", folder / "keys")
 
 
 # --- answers

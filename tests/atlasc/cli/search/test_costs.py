@@ -32,6 +32,7 @@ def test_published_depths(config: str, recipe: str, depth: int) -> None:
     assert outcome.out == f"{depth}\n"
 
 
+@pytest.mark.deep("recipes")
 def test_depth_of_eight_billion_parameters_without_them() -> None:
     # The memory of this process alone: getrusage counts what its parent held when it started it.
     code = (

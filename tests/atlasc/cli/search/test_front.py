@@ -47,7 +47,8 @@ def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], fr
     assert "disagrees with the model" in searched[1].out
     for point in (*useful, front.expert):
         assert point.unsafe == 0 and point.agreement == 1.0
-        assert point.held_back_error == pytest.approx(point.error, rel=0.5)
+        # Which points there are depends on the processor: a search follows the last bits of errors.
+        assert 0.5 < point.held_back_error / point.error < 2
     for words in ("held-back error", "unsafe", f"of {front.held_back} held-back inputs"):
         assert words in searched[1].out
     assert front.facts["seed"] == 0
@@ -141,9 +142,10 @@ def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_saf
     assert "disagrees with its model" in (bundle / "report.html").read_text()
     test = Path(DATA).parent / "test.npz"
     found = json.loads(run("evaluate", bundle, "--input", test, "--count", 200, "--json").out)
-    assert found["agreement"] < 0.9
+    assert found["agreement"] < LEAST_AGREEMENT["class"]
     safe = [one for one in found["judged"] if one["verdict"] == "safe"]
-    assert all(one["program"] == one["model"] for one in safe) and len(safe) < 10
+    assert all(one["program"] == one["model"] for one in safe)
+    assert len(safe) < len(found["judged"]) / 10
 
 
 @pytest.mark.parametrize("batch", [1, 3])

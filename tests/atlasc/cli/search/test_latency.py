@@ -24,6 +24,7 @@ def test_a_recipe_is_placed_for_the_least_seconds(tmp_path: Path) -> None:
 SEARCH = ("--strategy", "atlas", "--evaluations", 40)
 
 
+@pytest.mark.deep("search")
 def test_a_limit_of_seconds_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "front"
     run("search", MODEL, "--data", DATA, "--cost", "latency", *SEARCH, "-o", folder)

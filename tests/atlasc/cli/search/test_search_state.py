@@ -32,7 +32,9 @@ def front() -> list:
     return json.loads(run(*SEARCH).out)["front"]
 
 
-@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "way", [pytest.param(signal.SIGINT, marks=pytest.mark.deep("faults")), signal.SIGKILL]
+)
 def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Path) -> None:
     output, journal = tmp_path / "made" / "front", tmp_path / "made" / "front.journal"
     command = [sys.executable, "-m", "atlasc", *map(str, SEARCH), "-o", str(output)]
@@ -114,16 +116,21 @@ def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.Monke
     assert trials and all(b"unsafe" in trial for trial in trials)
 
 
+class Trials(list[object]):
+    """One for each trial that was made; the user loses patience at the end of one of them."""
+
+    patience = 6
+
+
 @pytest.fixture
-def trials(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """One for each trial that was made. The user loses patience at the end of the sixth."""
-    made: list[object] = []
+def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+    made = Trials()
     measure = Validator.measure
 
     def impatient(self: Validator, *arguments: Any) -> Validation:
         found = measure(self, *arguments)
         made.append(arguments[0])
-        if len(made) == 6:
+        if len(made) == made.patience:
             raise KeyboardInterrupt
         return found
 
@@ -132,7 +139,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_an_interrupted_search_goes_on_with_its_trials(
-    front: list, trials: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    front: list, trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "front"
     first = Outcome((*SEARCH, "-o", output))
@@ -146,8 +153,9 @@ def test_an_interrupted_search_goes_on_with_its_trials(
 
 
 def test_an_interrupted_compile_goes_on_with_its_trials(
-    trials: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    trials.patience = 0  # it is the lowering that is interrupted
     bundle = tmp_path / "bundle"
     command = (
         "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "atlas",
@@ -157,7 +165,7 @@ def test_an_interrupted_compile_goes_on_with_its_trials(
         patch.setattr("atlasc.compilation.compile.lower_module", _interrupt)
         assert Outcome(command).code == 130
     tried = len(trials)
-    assert 0 < tried < 6 and not bundle.exists()
+    assert tried > 0 and not bundle.exists()
     evaluate_only_is(monkeypatch)
     run(*command)
     assert len(trials) == tried, "nothing is tried again"
@@ -173,6 +181,7 @@ def test_workers_that_make_no_sense() -> None:
     assert "--ray-address needs --workers ray" in refused(*SHORT, "--ray-address", "a:1")
 
 
+@pytest.mark.deep("cluster")
 def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
     pytest.importorskip("ray", reason="needs the ray extra")
     command = [sys.executable, "-m", "atlasc", *map(str, SEARCH)]

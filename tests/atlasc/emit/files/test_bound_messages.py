@@ -138,14 +138,15 @@ def test_arrays_are_exactly_those_of_the_interface(bench: Bench) -> None:
 
 @pytest.mark.parametrize("value", [0.5, -1.0, float("nan"), float("inf")])
 def test_masks_are_masks(bench: Bench, value: float) -> None:
-    reseal(bench.folder / "query", arrays(mask=struct.pack("<4d", 1.0, value, 1.0, 1.0)))
+    changed = {"attention_mask": struct.pack("<4d", 1.0, value, 1.0, 1.0)}
+    reseal(bench.folder / "query", lambda header, data: data.update(changed))
     assert "another number than 0 and 1" in bench.refused(bench.execute(output="new"))
     tensors = load_file(bench.folder / "in")
-    tensors["mask"][1, 0] = value
+    tensors["attention_mask"][1, 0] = value
     save_file(tensors, bench.folder / "in")
     message = bench.refused(bench.encrypt(output="new"))
     assert "input 1 is not encrypted" in message
-    assert "its mask is no mask: it has another number than 0 and 1" in message
+    assert "its attention_mask is no mask: it has another number than 0 and 1" in message
 
 
 def test_the_ciphertext_of_a_query_is_no_answer(bench: Bench) -> None:
@@ -224,11 +225,24 @@ def test_answers_up_to_four_times_the_calibration_are_shown(bench: Bench) -> Non
     bench.run(bench.decrypt())
 
 
+@pytest.mark.parametrize("name", ["ids", "x", "position"])
+def test_only_a_mask_may_leave_in_the_clear(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A program that asks for more gets neither keys nor a query."""
+    monkeypatch.setenv("ATLASC_TEST_PUBLIC", name)
+    save_file({"x": np.ones((2, 2, 4)), name: np.ones((2, 2))}, bench.folder / "in")
+    keys = [bench.program, "client", "keygen", "--output", "other keys"]
+    for command in (keys, bench.encrypt(output="new")):
+        assert "the program asks for an input in the clear" in bench.refused(command)
+    assert not (bench.folder / "other keys").exists() and not (bench.folder / "new").exists()
+
+
 def test_inputs_are_no_larger_than_the_program_has_them(bench: Bench) -> None:
     """Refused by their shape: the terabyte is never read."""
     shape, size = [2**38, 1, 4], 2**43
     header = {
-        "mask": {"dtype": "F64", "shape": [2, 2], "data_offsets": [0, 32]},
+        "attention_mask": {"dtype": "F64", "shape": [2, 2], "data_offsets": [0, 32]},
         "x": {"dtype": "F64", "shape": shape, "data_offsets": [32, 32 + size]},
     }
     text = json.dumps(header).encode()

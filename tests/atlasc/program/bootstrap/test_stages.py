@@ -86,7 +86,13 @@ def test_embedding_is_the_ring_s() -> None:
     assert np.allclose(polynomial_of(slots_of(m)), m, atol=1e-14)
 
 
-@pytest.mark.parametrize(("log_slots", "stages"), SIZES)
+@pytest.mark.parametrize(
+    ("log_slots", "stages"),
+    [
+        pytest.param(*size, marks=pytest.mark.deep("examples")) if size == (9, 1) else size
+        for size in SIZES
+    ],
+)
 def test_product_of_the_stages_is_the_dense_transform(log_slots: int, stages: int) -> None:
     slots = 2**log_slots
     order, u = bit_reversal(slots), embedding(slots)

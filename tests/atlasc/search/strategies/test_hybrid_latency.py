@@ -52,6 +52,7 @@ def test_it_is_no_worse_than_a_search_by_levels(found, timed) -> None:
     assert found.hypervolume >= timed_again > 0.05
 
 
+@pytest.mark.deep("search")
 def test_a_seed_fixes_the_front_and_a_journal_goes_on(
     found, timed, tmp_path, interrupt, evaluated
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_seed_fixes_the_front_and_a_journal_goes_on(
     assert 0 < len(evaluated) < found.distinct
 
 
+@pytest.mark.deep("search")
 def test_degrees_between_powers(timed) -> None:
     any_degree = replace(timed, parametrisation=replace(WIDE, degrees="any"))
     front = SMALL.search(any_degree)

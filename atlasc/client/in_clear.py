@@ -1,0 +1,87 @@
+"""What leaves a client in the clear: a closed list, which no bundle can extend.
+
+A bundle comes from whoever runs the server, and that may be somebody hostile. It says which inputs
+are embedded and encrypted, and which the server sees. What it may say is therefore decided by what
+an input is: the mask of a text, and the place of a token of it. Every other input is private. The
+runtime library has the same list (``require_closed`` of ``atlasc/client_data.hpp``) and looks at
+the numbers: zeros and ones, and a place is a single one.
+"""
+
+from __future__ import annotations
+
+from atlasc.client.checks import MASK
+from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.module import Module, Op
+from atlasc.passes.generation.token_program import POSITION
+
+PUBLIC = {
+    MASK: "which places of a text are tokens, and so its length",
+    POSITION: "the place of a token",
+}
+"""Inputs that may leave in the clear, and what they tell."""
+TEXT_RANKS = (2, 3)
+"""Ranks of texts: ids [batch, tokens], or vectors [batch, tokens, features]."""
+
+
+def public_inputs(interface: Module) -> list[Op]:
+    """The inputs that the server sees."""
+    return [op for op in interface.ops if op.name == "ckks.public_input"]
+
+
+def require_closed(embed: Module, interface: Module) -> None:
+    """Refuse a program whose public inputs are not the mask of a text and the place of a token.
+
+    Args:
+        embed: the client's module, from raw inputs to what is encrypted.
+        interface: the inputs and outputs of the server's program.
+
+    Raises:
+        AtlasError: another input is public, or one is embedded and public; or these are not the
+            modules of a client.
+    """
+    if (embed.level, interface.level) != ("nn", "ckks"):
+        raise AtlasError(
+            "the program has no client's part",
+            why=f"its embedding is a module of {embed.level}, its interface one of "
+            f"{interface.level}",
+            remedy="do not use this bundle, and ask whoever made it",
+        )
+    public = {
+        op.attributes["name"]: list(op.attributes["shape"]) for op in public_inputs(interface)
+    }
+    private = [op for op in embed.inputs if op.attributes["side"] != "public"]
+    texts = [list(op.attributes["shape"]) for op in private]
+    texts = [shape[:2] for shape in texts if len(shape) in TEXT_RANKS]
+    both = [op.attributes["name"] for op in private if op.attributes["name"] in public]
+    why = ""
+    for name, shape in public.items():
+        what = f"it says that the server sees {printable(name)} {shape}"
+        if name not in PUBLIC:
+            why = what
+        elif name in both:
+            why = f"{what}, and that the client embeds it"
+        elif shape not in texts or shape != public.get(MASK):
+            why = f"{what}, which is not of the places of a text"
+    if why:
+        raise AtlasError(
+            "the program asks for an input in the clear",
+            why=f"{why}; only the mask of a text ({MASK}) and the place of a token ({POSITION}) "
+            "may leave so",
+            remedy="do not use this bundle, and ask whoever made it",
+        )
+
+
+def in_clear(interface: Module) -> dict[str, str]:
+    """Each input that leaves in the clear, and what it tells."""
+    return {
+        f"{op.attributes['name']} {list(op.attributes['shape'])}": PUBLIC.get(
+            op.attributes["name"], "an input that must not leave so"
+        )
+        for op in public_inputs(interface)
+    }
+
+
+def told(interface: Module) -> str:
+    """The same as a sentence, for whoever makes keys or meets a service."""
+    known = [f"{name}: {what}" for name, what in in_clear(interface).items()]
+    return "the server sees in the clear: " + "; ".join([*known, "the number and time of inputs"])

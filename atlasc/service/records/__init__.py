@@ -1,0 +1,1 @@
+"""What a service keeps, for how long, and who changed it."""

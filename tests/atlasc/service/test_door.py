@@ -1,0 +1,133 @@
+"""The parts that bound what others cost, without a service: places, rates, lines and counts."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atlasc.service.edge import door as doors
+from atlasc.service.edge.door import Door, Held, Place, address_of
+from atlasc.service.edge.rates import MOST, Rates
+from atlasc.service.faults import Refusal
+from atlasc.service.jobs import Jobs, Limits
+from atlasc.service.requests import Service
+from atlasc.service.store import Store
+from atlasc.service.telemetry import BUDGETS, Budgets, Metrics
+from atlasc.service.uploads import Uploads
+
+
+def test_a_flood_is_a_few_lines_that_count_the_others() -> None:
+    budgets, shown, hidden = Budgets(), 0, 0
+    for number in range(10_000):
+        record = logging.LogRecord("atlasc.service", logging.INFO, "", 0, "request", None, None)
+        record.budget, record.facts, record.created = "strangers", {}, time.time() + number / 1000
+        if budgets.filter(record):
+            shown += 1
+            hidden += record.facts.get("not_shown", 0)
+    rate, burst = BUDGETS["strangers"]
+    assert burst < shown <= burst + 10 * rate + 1
+    assert hidden > 9000
+    record.budget = ""  # what the service says of itself is always shown
+    assert budgets.filter(record)
+
+
+def test_names_of_keys_leave_nothing_in_memory(inside: Any) -> None:
+    uploads, before = inside.uploads, len(inside.uploads._locks)
+    for _ in range(1000):
+        with pytest.raises(Refusal, match="no such keys"):
+            uploads.add("acme", secrets.token_hex(32), 0, b"x", b"")
+        with pytest.raises(Refusal, match="no such keys"):
+            uploads.delete("acme", secrets.token_hex(32))
+    assert len(uploads._locks) == before
+    rates = Rates(10.0)
+    for number in range(2 * MOST):
+        rates.take(f"tenant-{number}")
+    assert len(rates._left) <= MOST
+    for _ in range(10):
+        with inside.at_once("infer", "acme"):
+            pass
+    assert not inside._now
+
+
+@pytest.fixture
+def inside(tmp_path: Path, programs: Any) -> Iterator[Any]:
+    """The parts of a service, without what computes."""
+
+    store = Store(tmp_path / "state")
+    limits = Limits(10, 10, 1 << 40, 10.0)
+    jobs, uploads = Jobs(store, programs, limits), Uploads.of(store, programs, 1 << 40)
+    runner: Any = None
+    yield Service(store, programs, uploads, jobs, runner, Metrics(), Rates(1.0), 1.0)
+    store.close()
+
+
+def held(door: Door, host: str) -> Held | None:
+    """A connection that was admitted; None if it was not."""
+    made = Held(socket.AF_INET, socket.SOCK_STREAM)
+    made.door = door
+    if door.admit(made, host):
+        return made
+    made.close()
+    return None
+
+
+def test_places_are_taken_back_from_who_waits_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "PLACES", 4)
+    monkeypatch.setattr(doors, "SPARE", 1)
+    door = Door()
+    idle, working, tenant, busy = (place(door, f"192.0.2.{n}") for n in range(4))
+    working.set(10, busy=True)  # a stranger's request: an answer that nobody takes, perhaps
+    tenant.known = True
+    busy.admit()
+    order = []
+    for _ in range(3):
+        before = set(door.places.values())
+        place(door, "192.0.2.9").admit()
+        order += before - set(door.places.values())
+    assert order == [idle, working, tenant]
+    spare = place(door, "192.0.2.9")
+    assert spare.spare and len(door.places) == 5  # for health alone
+    assert place(door, "192.0.2.9").spare and spare not in door.places.values()
+    spare = next(one for one in door.places.values() if one.spare)
+    spare.admit()
+    assert held(door, "192.0.2.9") is None
+    for one in [*door.places.values(), *order]:
+        one.held.close()
+    assert not door.places
+
+
+def place(door: Door, host: str) -> Place:
+    """The place of a connection that must be admitted."""
+    found = held(door, host)
+    assert found is not None and found.place is not None
+    return found.place
+
+
+def test_one_address_has_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "SHARE", 2)
+    door = Door(trusted=frozenset(["10.0.0.1"]))
+    mine = [held(door, "2001:db8::" + str(n)) for n in range(4)]  # one network of 64 bits
+    assert len(door.places) == 2 and all(mine)
+    for one in door.places.values():
+        one.admit()
+    assert held(door, "2001:db8::9") is None
+    assert held(door, "2001:db8:0:1::9") is not None  # a neighbour
+    for host in ("10.0.0.1", "127.0.0.1"):  # a proxy, and this machine
+        assert all(held(door, host) for _ in range(300))
+    assert (
+        address_of("::ffff:192.0.2.7") == "192.0.2.7" and address_of("no address") == "no address"
+    )
+
+
+def test_new_connections_of_one_address_have_a_rate() -> None:
+    door = Door()
+    admitted = [one for _ in range(300) if (one := held(door, "192.0.2.1"))]
+    assert doors.BURST <= len(admitted) < doors.BURST + 50
+    assert held(door, "192.0.2.2") is not None
