@@ -85,10 +85,10 @@ def test_transforms_and_kernels_of_the_host(
     ("device", "cpu"),
     [
         ("host", "ifma"),
+        ("host", "avx2"),
         *(
             pytest.param(device, cpu, marks=DEEP)
             for device, cpu in (
-                ("host", "avx2"),
                 ("host", "portable"),
                 ("cuda", ""),
                 ("phantom", ""),
