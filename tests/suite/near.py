@@ -196,9 +196,6 @@ def test_files() -> list[Path]:
     return [path.relative_to(ROOT) for path in sorted(ROOT.glob("tests/**/test_*.py"))]
 
 
-test_files.__test__ = False  # type: ignore[attr-defined]
-
-
 def main() -> int:
     """Say what is near, and run it; the exit code of pytest."""
     parser = argparse.ArgumentParser(prog="python -m tests.suite.near", description=__doc__)

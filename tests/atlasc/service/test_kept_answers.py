@@ -20,6 +20,7 @@ from tiny_model import Tiny
 
 import atlasc
 from atlasc.bundle.messages import Message
+from atlasc.remote.connection import Connection
 from atlasc.remote.link import Link, Refused
 from tests.atlasc.cli.command import Outcome, refused, run
 from tests.atlasc.service.conftest import Party
@@ -48,6 +49,13 @@ def words(tiny: Tiny, tmp_path: Path) -> Callable[..., list[object]]:
 @pytest.fixture
 def expected(party: Party) -> np.ndarray:
     return atlasc.load(party.bundle).run(party.pixels).outputs["output"]
+
+
+def connected(service: Running, folder: Path) -> Connection:
+    """A client of a tenant, whose files lie in a folder of the folder."""
+    return atlasc.connect(
+        service.url, token=service.token("acme"), folder=folder / "folder", allow_simulation=True
+    )
 
 
 def outputs(path: Path) -> np.ndarray:
@@ -104,11 +112,7 @@ def test_a_service_that_ends_in_the_middle(
 ) -> None:
     """It is told that answers wait, and where."""
     service = start()
-    token = service.token("acme")
-    place = tmp_path / "folder"
-    with atlasc.connect(
-        service.url, token=token, folder=place, allow_simulation=True
-    ) as connection:
+    with connected(service, tmp_path) as connection:
         link = connection._link
         fetch, calls = link.fetch, Counter[str]()
 
@@ -132,12 +136,8 @@ def test_a_clean_up_that_fails_is_a_warning(
     start: Callable[..., Running], party: Party, expected: np.ndarray, tmp_path: Path
 ) -> None:
     service = start()
-    token = service.token("acme")
     notes: list[str] = []
-    place = tmp_path / "folder"
-    with atlasc.connect(
-        service.url, token=token, folder=place, allow_simulation=True
-    ) as connection:
+    with connected(service, tmp_path) as connection:
         fetch = connection._link.fetch
 
         def failing(method: str, path: str, *rest: Any, **more: Any) -> bytes:
@@ -156,11 +156,7 @@ def test_one_answer_of_many_that_cannot_be_decrypted(
 ) -> None:
     """The others are delivered; it stays in the folder."""
     service = start()
-    token = service.token("acme")
-    place = tmp_path / "folder"
-    with atlasc.connect(
-        service.url, token=token, folder=place, allow_simulation=True
-    ) as connection:
+    with connected(service, tmp_path) as connection:
         decrypt, calls = connection.client.decrypt, Counter[str]()
 
         def failing(answer: bytes | Path | Message) -> Any:
