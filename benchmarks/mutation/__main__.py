@@ -2,7 +2,7 @@
 
 First the quick tests that ``make test-near`` would choose run, then all quick tests that depend on
 the file, then these with the deep ones. A stage that fails has found the fault. A fault whose text
-is not in its file any more is stale. The results lie in a file, so a run that was killed goes on.
+is not in its file any more ends the run. The results lie in a file, so a run that was killed goes on.
 
     python -m benchmarks.mutation build/mutation.json
     python -m benchmarks.mutation build/mutation.json --only 7 28
@@ -43,8 +43,8 @@ STAGES = (Stage("near", 180), Stage("quick", None), Stage("deep", None, ("--deep
 
 
 def main() -> int:
-    """Print a row for each fault; the exit code is 1 if the quick tests missed more than a tenth of
-    them or the deep ones missed one."""
+    """Print a row for each fault; the exit code is 1 if more than a tenth survived the quick tests,
+    or one was not found at all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutation", description=__doc__)
     parser.add_argument("results", type=Path, help="a JSON file: what was found so far")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="faults by their number")
@@ -57,18 +57,20 @@ def main() -> int:
         copy = Path(folder, "copy")
         copy_to(copy)
         for fault in faults:
-            number = str(fault["id"])
-            if number in found or (options.only and fault["id"] not in options.only):
+            if options.only and fault["id"] not in options.only:
                 continue
-            found[number] = try_one(copy, fault, stages)
+            result = found.setdefault(str(fault["id"]), {"survived": [], "found": ""})
+            left = [stage for stage in stages if stage.name not in result["survived"]]
+            if result["found"] or not left:
+                continue
+            result["found"] = try_one(copy, fault, left, result["survived"])
             options.results.parent.mkdir(parents=True, exist_ok=True)
             options.results.write_text(json.dumps(found, indent=1) + "\n")
-            print(f"{number:>3} {fault['file']}: {fault['what']}: {found[number]}", flush=True)
-    results = [found[str(fault["id"])] for fault in faults if str(fault["id"]) in found]
-    missed = sum(not word.startswith(("near", "quick")) for word in results)
-    alive = sum(word in ("missed", "stale") for word in results)
-    print(f"{len(results)} faults: quick tests missed {missed}, deep tests missed {alive}")
-    return int(missed > len(results) / 10 or alive > 0)
+            print(f"{fault['id']:>3} {fault['file']}: {fault['what']}: {result}", flush=True)
+    missed = sum("quick" in result["survived"] for result in found.values())
+    alive = sum(not result["found"] for result in found.values())
+    print(f"{len(found)} faults: {missed} survived the quick tests, {alive} are not found")
+    return int(missed > len(found) / 10 or alive > 0)
 
 
 def copy_to(copy: Path) -> None:
@@ -79,12 +81,16 @@ def copy_to(copy: Path) -> None:
         (copy / library.relative_to(ROOT)).write_bytes(library.read_bytes())
 
 
-def try_one(copy: Path, fault: dict[str, str], stages: list[Stage]) -> str:
-    """The first stage that finds a fault, with its test; ``missed``, or ``stale``."""
+def try_one(copy: Path, fault: dict[str, str], stages: list[Stage], survived: list[str]) -> str:
+    """The first stage that finds a fault, with its test; empty if none does.
+
+    Args:
+        survived: gets the names of the stages that do not find it.
+    """
     path = copy / fault["file"]
     text = path.read_text(encoding="utf-8")
     if text.count(fault["old"]) != 1:
-        return "stale"
+        sys.exit(f"the fault {fault['id']} is stale: its text does not stand once in {path.name}")
     path.write_text(text.replace(fault["old"], fault["new"]), encoding="utf-8")
     libraries = {file: file.read_bytes() for file in copy.glob("atlasc/**/_native*.so")}
     try:
@@ -93,7 +99,8 @@ def try_one(copy: Path, fault: dict[str, str], stages: list[Stage]) -> str:
         for stage in stages:
             if test := failing(copy, fault["file"], stage):
                 return f"{stage.name}: {test}"
-        return "missed"
+            survived.append(stage.name)
+        return ""
     finally:
         path.write_text(text, encoding="utf-8")
         for file, content in libraries.items():
