@@ -1,8 +1,8 @@
 """Plants each fault of ``faults.json`` in a copy of the repository and runs the tests near it.
 
-First the quick tests that ``make test-near`` would choose run, then all quick tests that depend on
+First the quick tests run that ``make test-near`` would choose, then all quick tests that depend on
 the file, then these with the deep ones. A stage that fails has found the fault. A fault whose text
-is not in its file any more ends the run. The results lie in a file, so a run that was killed goes on.
+is not in its file any more ends the run. The results lie in a file: a run that was killed goes on.
 
     python -m benchmarks.mutation build/mutation.json
     python -m benchmarks.mutation build/mutation.json --only 7 28
