@@ -1,8 +1,8 @@
 """The errors that encryption adds to the answers of small bootstrapped programs, beside the bound.
 
-    python -m benchmarks.noise_bound                       five key sets of each program
-    python -m benchmarks.noise_bound --only text --keys 1
-    python -m benchmarks.noise_bound --target sim          the simulator's errors, in two minutes
+    python -m benchmarks.fidelity.noise_bound                       five key sets of each program
+    python -m benchmarks.fidelity.noise_bound --only text --keys 1
+    python -m benchmarks.fidelity.noise_bound --target sim          the simulator's errors, in two minutes
 
 An error is the root mean square over the elements of one answer, against the same program on the
 simulator without errors. After a kill the same command goes on: the programs and each finished key
@@ -254,7 +254,7 @@ def figures(folder: Path, name: str, target: str, keys: int) -> list[list[Measur
 def main() -> int:
     """Print a line for each kind of query: over all key sets, the worst error and its bound."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.noise_bound", description=__doc__,
+        prog="python -m benchmarks.fidelity.noise_bound", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--only", action="append", choices=CASES, help="this program")
