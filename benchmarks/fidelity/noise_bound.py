@@ -1,8 +1,8 @@
 """The errors that encryption adds to the answers of small bootstrapped programs, beside the bound.
 
-    python -m benchmarks.fidelity.noise_bound                       five key sets of each program
+    python -m benchmarks.fidelity.noise_bound                five key sets of each program
     python -m benchmarks.fidelity.noise_bound --only text --keys 1
-    python -m benchmarks.fidelity.noise_bound --target sim          the simulator's errors, in two minutes
+    python -m benchmarks.fidelity.noise_bound --target sim   the simulator's errors, in minutes
 
 An error is the root mean square over the elements of one answer, against the same program on the
 simulator without errors. After a kill the same command goes on: the programs and each finished key
