@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from tests.fuzz.content import Content
 from tests.fuzz.mutate import mutated
 
-CORPUS = Path(__file__).parent / "corpus"
+CORPUS, READERS = (Path(__file__).parent / name for name in ("corpus", "readers"))
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,11 @@ class Reader:
 
 
 def all_readers() -> dict[str, Reader]:
-    """Readers by name: those of all modules in ``readers/``, each a ``READER`` or ``READERS``."""
-    from tests.fuzz import readers
-
+    """Readers by name: all modules below ``readers/`` have a ``READER`` or ``READERS``."""
     found: dict[str, Reader] = {}
-    for module in pkgutil.iter_modules(readers.__path__):
-        content = importlib.import_module(f"tests.fuzz.readers.{module.name}")
+    for path in sorted(READERS.rglob("*.py")):
+        module = ".".join(path.relative_to(READERS).with_suffix("").parts)
+        content = importlib.import_module(f"tests.fuzz.readers.{module}")
         for reader in getattr(content, "READERS", None) or [content.READER]:
             assert reader.name not in found, reader.name
             found[reader.name] = reader

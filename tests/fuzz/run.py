@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
@@ -19,12 +20,15 @@ from tests.fuzz import worker
 from tests.fuzz.content import Content
 from tests.fuzz.reader import Reader, all_readers, corpus
 from tests.fuzz.seeds import compiled, random_programs
+from tests.fuzz.sites import followed
 
 RESULTS = Path("build/fuzz")
 BATCH = 5000
 """Inputs of one process: what a reader keeps in memory does not add up over all of them."""
 INPUTS = 20_000
 """Of a run where nothing else is said."""
+LIBRARIES = ("torch", "transformers.models.auto", "torch.export", "pyarrow.parquet", "soundfile")
+"""What several readers import, which takes seconds."""
 KEPT = 3
 """Inputs that are saved of each kind of failure at each place."""
 
@@ -51,7 +55,11 @@ class Found:
 
 @dataclass
 class Result:
-    """What became of one reader's inputs, or of its cases of the corpus."""
+    """What became of one reader's inputs, or of its cases of the corpus.
+
+    Attributes:
+        places: functions that its valid samples went through.
+    """
 
     reader: str
     corpus: bool = False
@@ -60,6 +68,7 @@ class Result:
     refused: int = 0
     seconds: float = 0.0
     found: list[Found] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
 
     def add(self, failure: worker.Failure, label: str, content: Content, results: Path) -> None:
         """Count a failure, and save the first of each kind."""
@@ -113,7 +122,8 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
     try:
         paths = reader.seeds(root / "seeds")
         seeds = [Content.read(path) for path in paths]
-        meanings = [reader.read(path) for path in paths]
+        with followed() as places:
+            meanings = [reader.read(path) for path in paths]
     except Exception as error:
         found = [Found("no seeds", worker.innermost(error), repr(error), 1)]
         return [Result(reader.name, corpus, found=found) for corpus in (False, True)]
@@ -127,7 +137,15 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
 
     sources = (len(cases), case, True), (task.inputs, mutated, False)
     return [
-        _read(task, Result(reader.name, corpus), reader, meanings, root / "place", total, source)
+        _read(
+            task,
+            Result(reader.name, corpus, places=sorted(places)),
+            reader,
+            meanings,
+            root / "place",
+            total,
+            source,
+        )
         for total, source, corpus in sources
         if total or (corpus and task.corpus)
     ]
@@ -212,6 +230,9 @@ def main() -> int:
     compiled()  # once, before the forks
     if any(name.startswith("ir-") for name in readers):
         random_programs()
+    if len(readers) > 1:
+        for library in LIBRARIES:
+            importlib.import_module(library)
     begin, results = time.monotonic(), []
     with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
         for found in pool.imap_unordered(fuzz, tasks, chunksize=1):

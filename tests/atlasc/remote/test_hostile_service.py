@@ -20,7 +20,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.remote import link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.remote.conftest import SPEAKS
-from tests.atlasc.remote.hostile import Hostile, Lie, endless, forged, hostile
+from tests.atlasc.remote.hostile import RAW, Hostile, Lie, endless, forged, hostile
 
 pytestmark = pytest.mark.filterwarnings("ignore:the target sim is a simulation")
 INTERFACE, EMBED = "client/interface.air", "client/embed.air"
@@ -297,8 +297,10 @@ def test_a_service_that_keeps_nothing(
 # --- its answers
 
 ANSWERS: dict[str, tuple[tuple[str, str], Lie, str]] = {
-    "nothing": (("GET", ".*/answer"), (200, b""), "is damaged"),
-    "anything": (("GET", ".*/answer"), (200, bytes(1000)), "is damaged"),
+    **{
+        name: (("GET", ".*/answer"), (200, content), "is (damaged|no answer)")
+        for name, content in RAW.items()
+    },
     "no end": (("GET", ".*/answer"), endless(b"x"), "cannot be reached"),
     "too much": (("GET", ".*/answer"), (200, bytes(2**25)), "too large"),
     "a failure with an escape": (

@@ -15,7 +15,7 @@ from tests.fuzz.seeds import compiled
 
 
 def _seeds(folder: Path) -> list[Path]:
-    return [Path(shutil.copytree(compiled() / "desilo" / "bundle", folder / "bundle"))]
+    return [Path(shutil.copytree(compiled() / "tiny" / "bundle", folder / "bundle"))]
 
 
 def _meaning(module: Module) -> str:

@@ -44,7 +44,7 @@ def _directory(folder: Path) -> object:
 
 
 def _archives(folder: Path) -> list[Path]:
-    return [Path(shutil.copy(compiled() / "tiny.pt2", folder))]
+    return [Path(shutil.copy(compiled() / "tiny" / "tiny.pt2", folder))]
 
 
 def _archive(path: Path) -> object:
