@@ -70,7 +70,7 @@ def test_sizes_of_chunks(tiny: Tiny, size: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "Retry-After"])
-def test_numbers_in_headers(tiny: Tiny, hasty: None, name: str) -> None:
+def test_numbers_in_headers(tiny: Tiny, name: str) -> None:
     with hostile(tiny.bundle) as service:
         for text in ODD:
             lines = f"HTTP/1.1 400 Bad\r\n{name}: {text}\r\nConnection: close\r\n\r\n{{"
