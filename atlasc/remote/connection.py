@@ -33,6 +33,8 @@ from atlasc.remote.wire import FINISHED, Config, JobStatus, KeyStatus, ProgramFa
 TOKEN_VARIABLE = "ATLASC_TOKEN"
 RUNS = "open"
 """Folder of what was asked and not read yet."""
+ROUNDS = 10
+"""Times that jobs are listed and deleted: another process may ask meanwhile."""
 
 
 def unseen(kind: str, content: bytes) -> None:
@@ -196,14 +198,22 @@ class Connection:
         """
         with atlas_errors(), left_runs(self._runs) as runs:
             jobs = 0
-            while known := [
-                job
-                for job in self._link.get(address("jobs"), list[JobStatus])
-                if job.state not in FINISHED or job.answer_bytes
-            ]:
+            for _ in range(ROUNDS):
+                known = [
+                    job
+                    for job in self._link.get(address("jobs"), list[JobStatus])
+                    if job.state not in FINISHED or job.answer_bytes
+                ]
                 for job in known:
                     self._link.fetch("DELETE", address("jobs", job.id), limit=MIB)
                 jobs += len(known)
+                if not known:
+                    break
+            else:
+                raise AtlasError(
+                    "the service has jobs after each time that they were deleted",
+                    remedy="ask whoever runs the service",
+                )
             keys = self._link.get(address("keys"), list[KeyStatus])
             for key in keys:
                 self._link.fetch("DELETE", address("keys", key.id), limit=MIB)

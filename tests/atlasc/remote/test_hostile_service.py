@@ -17,7 +17,6 @@ import atlasc
 from atlasc.bundle import signing
 from atlasc.bundle.folder import load_bundle
 from atlasc.ir.errors import AtlasError
-from atlasc.remote import link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.remote.conftest import SPEAKS
 from tests.atlasc.remote.hostile import RAW, Hostile, Lie, endless, forged, hostile
@@ -240,16 +239,6 @@ SAYINGS: dict[str, tuple[tuple[str, str], Lie, str]] = {
     "another part": (("GET", ".*/embed.safetensors"), (200, b"x"), "was changed after"),
     "a manifest of another": (("GET", ".*/manifest.json"), (200, {"format": 3}), "is damaged"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A way that must carry a hundred megabytes a second, after half a second."""
-    monkeypatch.setattr(link, "TIMEOUT", 0.5)
-    monkeypatch.setattr(link, "SLOWEST", 10**8)
-    monkeypatch.setattr(link, "PATIENCE", 0.0)
-    for call in (link.Link.fetch, link.Link.send):
-        monkeypatch.setitem(call.__kwdefaults__, "patience", 0.0)
 
 
 @pytest.mark.parametrize("name", SAYINGS)
