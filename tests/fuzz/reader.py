@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +55,13 @@ def all_readers() -> dict[str, Reader]:
     return found
 
 
-def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
+def corpus(
+    reader: Reader, seeds: Sequence[Content], seconds: float | None = None
+) -> dict[str, Content]:
     """The cases that once went wrong: those on disk, and those that a function makes.
 
-    A folder on disk lies over a copy of the first seed, if that is a folder as well.
+    Of the latter a slow reader gets as many as it reads in some ``seconds``, from all kinds. A
+    folder on disk lies over a copy of the first seed, if that is a folder as well.
     """
     from tests.fuzz.cases import cases
 
@@ -66,4 +71,6 @@ def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
         if path.is_dir():
             case = Content(seeds[0].name, {**seeds[0].files, **case.files})
         found[path.name] = case
-    return found | cases(reader.name, seeds)
+    made = cases(reader.name, seeds)
+    step = 1 if seconds is None else max(1, math.ceil(len(made) / (seconds * reader.weight)))
+    return found | dict(itertools.islice(made.items(), 0, None, step))

@@ -94,6 +94,7 @@ class Task:
         seconds: it ends earlier after so many.
         results: where failing inputs are saved.
         corpus: whether the cases of the corpus come before them.
+        case_seconds: see :func:`tests.fuzz.reader.corpus`.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Task:
     seconds: float | None = None
     results: Path = RESULTS
     corpus: bool = False
+    case_seconds: float | None = None
 
 
 def fuzz(task: Task, reader: Reader | None = None) -> list[Result]:
@@ -127,7 +129,8 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
     except Exception as error:
         found = [Found("no seeds", worker.innermost(error), repr(error), 1)]
         return [Result(reader.name, corpus, found=found) for corpus in (False, True)]
-    cases = list(corpus(reader, seeds).items()) if task.corpus else []
+    known = corpus(reader, seeds, task.case_seconds) if task.corpus else {}
+    cases = list(known.items())
 
     def case(number: int) -> tuple[str, Content]:
         return cases[number]
@@ -221,7 +224,14 @@ def main() -> int:
     inputs = shares(readers, number) if number else dict.fromkeys(readers, 0)
     seconds = arguments.seconds and arguments.seconds * arguments.jobs / len(readers)
     tasks = [
-        Task(name, arguments.seed, inputs[name], seconds, corpus=arguments.corpus)
+        Task(
+            name,
+            arguments.seed,
+            inputs[name],
+            seconds,
+            corpus=arguments.corpus,
+            case_seconds=arguments.case_seconds,
+        )
         for name in readers
     ]
     what = "the corpus, " if arguments.corpus else ""
@@ -268,6 +278,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="stop after so many")
     parser.add_argument(
         "--corpus", action="store_true", help="the cases once found; new ones only with --inputs"
+    )
+    parser.add_argument(
+        "--case-seconds", type=float, help="of made cases as many as a reader takes in so many"
     )
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--report", type=Path, help="write the results as JSON here")

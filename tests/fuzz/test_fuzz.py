@@ -47,7 +47,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Results:
     It has a process of its own: forks want one without threads.
     """
     place = tmp_path_factory.mktemp("fuzz") / "report.json"
-    return fuzzed(samples, place, "--corpus", "--inputs", INPUTS, "--seed", 1)
+    return fuzzed(samples, place, "--corpus", "--case-seconds", 2, "--inputs", INPUTS, "--seed", 1)
 
 
 def fuzzed(samples: Path, place: Path, *options: object) -> Results:
@@ -76,7 +76,8 @@ def test_cases_that_were_found_before(results: Results, name: str) -> None:
 @pytest.mark.deep("examples")
 def test_fresh_mutated_inputs_are_accepted_or_refused(tmp_path: Path, samples: Path) -> None:
     seed = secrets.randbelow(2**31)
-    results = fuzzed(samples, tmp_path / "report.json", "--inputs", 10 * INPUTS, "--seed", seed)
+    place = tmp_path / "report.json"
+    results = fuzzed(samples, place, "--corpus", "--inputs", 10 * INPUTS, "--seed", seed)
     found = [shown(one) for result in results.values() for one in result["found"]]
     assert found == [], f"seed {seed}"
 

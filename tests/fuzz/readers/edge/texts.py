@@ -106,7 +106,8 @@ def _sessions(folder: Path) -> list[Path]:
 def _session(folder: Path) -> Any:
     text = TextClient(_programs(), _Role, folder)
     if (folder / RECORD).exists() and not text.finished:
-        copy = Path(shutil.copytree(folder, folder.with_name("copy"), dirs_exist_ok=True))
+        copy = folder.with_name("copy")
+        shutil.copytree(folder, copy, symlinks=True, dirs_exist_ok=True)
         try:
             TextClient(_programs(), _Role, copy).request()
         finally:
