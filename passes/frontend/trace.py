@@ -28,6 +28,7 @@ from atlasc.passes.frontend.exported.decompose import (
     with_fixed_shapes,
     without_changes_in_place,
 )
+from atlasc.passes.frontend.exported.states import refuse_states, returned, writes
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
@@ -233,11 +234,13 @@ def _import_once(
     values = {**program.constants, **program.state_dict}
     graph, results = fx.inline_regions(program.graph_module)
     holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
+    written = writes(program, holders, results)
     inputs = {holders[key]: key for key in taken}
     stored = {holders[key]: (path, values[path]) for key, path in paths.items() if key in holders}
     importer = Importer(graph, inputs, stored, name)
-    table = named_outputs(program, importer.same_as(results))
+    table = named_outputs(program, importer.same_as(returned(program, results)))
     chosen = {key: table[key] for key in choose(table, wanted.outputs, wanted.note)}
+    refuse_states(importer, written, chosen, wanted.note)
     for key, node in chosen.items():
         if importer.kinds[node] != "data":
             raise AtlasError(

@@ -75,8 +75,13 @@ def is_node(value: Any) -> bool:
 
 def is_float(node: Node) -> bool:
     """True for a floating-point tensor."""
-    dtype = getattr(node.meta.get("val"), "dtype", None)
+    dtype = _type(node)
     return dtype is not None and bool(dtype.is_floating_point)
+
+
+def _type(node: Node) -> Any:
+    """The dtype of a tensor; None for other values."""
+    return getattr(node.meta.get("val"), "dtype", None)
 
 
 def module_path(node: Node) -> str:
@@ -95,8 +100,9 @@ def source_line(node: Node) -> str:
     model.
     """
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    outside = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")]
-    return ":".join((outside or frames or [()])[-1])
+    files = [frame for frame in frames if not frame[0].startswith("<")]  # code that torch made
+    outside = [frame for frame in files if "/torch/" not in frame[0].replace("\\", "/")]
+    return ":".join((outside or files or [()])[-1])
 
 
 def place(node: Node) -> str:
@@ -163,16 +169,19 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
         if name == "cat":  # a concatenation of a single part is an identity
             operands = [one for one in operands if 0 not in shape(one)] or operands
         operand = operands[0]
+        if name == "copy":  # its first operand gives the shape alone
+            operand = node.args[1]
         if is_active_dropout(node):
             raise AtlasError(
                 "the model is in training mode: a dropout is active",
                 where=place(node),
                 remedy="call model.eval() before exporting it",
             )
-        view = name in (*VIEWS, "cat") and shape(node) == shape(operand)
+        view = name in (*VIEWS, "cat", "copy") and shape(node) == shape(operand)
         view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))
-        copy = name in COPIES and is_float(node) and is_float(operand)
-        if name in DROPOUTS or view or copy:
+        floats = is_float(node) and is_float(operand)
+        view = view and (floats or _type(node) == _type(operand))
+        if name in DROPOUTS or view or (name in COPIES and floats):
             node.replace_all_uses_with(operand)
             same[node] = operand
     return same
