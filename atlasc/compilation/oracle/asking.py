@@ -153,12 +153,12 @@ def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked
         AtlasError: the module answers the same input otherwise at another call, or answers
             otherwise than the traced graph by more than rounding.
     """
-    if (runner := runner_of(model)) is None:
-        return None
     some = inputs.take(several(inputs))
     batch = int(traced.inputs[0].attributes["shape"][0])
     rows = [*range(len(some)), 0, 0]
     try:
+        if (runner := runner_of(model)) is None:
+            return None
         with one_thread():
             new = remembered(runner.module)
             size, first = _first(runner, some, batch)

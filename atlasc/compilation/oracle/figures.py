@@ -32,6 +32,7 @@ STAGES = {
     "functions": "the functions that the polynomials approximate",
     "polynomials": "the polynomials",
     "packed": "the packed program, simulated",
+    "ciphertexts": "ciphertexts",
 }
 """Figure -> what is compared with the module."""
 

@@ -11,8 +11,10 @@ The kind of a node says what its value depends on:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+import traceback
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from atlasc.ir.bounds import as_location
@@ -34,6 +36,7 @@ MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "trans
 """Ops that move elements without changing them."""
 CLIENT_ALONE = ("conv1d", "conv2d", "conv3d", "group_norm")
 """Ops without a rule on encrypted data."""
+FRONTEND = Path(__file__).parents[1]
 Node = Any
 """A torch.fx.Node, whose own argument types are too wide to check."""
 
@@ -100,9 +103,24 @@ def source_line(node: Node) -> str:
     model.
     """
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return _innermost(frames)
+
+
+def raised_at(error: BaseException) -> str:
+    """``file:line`` of the model's code that raised an error, or an empty string."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        (one.filename, str(one.lineno))
+        for one in frames
+        if FRONTEND not in Path(one.filename).parents
+    ]
+    return _innermost(own)
+
+
+def _innermost(frames: Sequence[tuple[str, str]]) -> str:
     files = [frame for frame in frames if not frame[0].startswith("<")]  # code that torch made
     outside = [frame for frame in files if "/torch/" not in frame[0].replace("\\", "/")]
-    return ":".join((outside or files or [()])[-1])
+    return ":".join([*files, *outside][-1]) if files else ""
 
 
 def place(node: Node) -> str:

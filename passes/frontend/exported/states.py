@@ -7,7 +7,9 @@ written if no answer reads what an earlier call wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.ir.errors import AtlasError
@@ -15,6 +17,7 @@ from atlasc.passes.frontend.exported.constants import SHAPE_ALONE
 from atlasc.passes.frontend.exported.graph import Node, is_node, packet, place
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
 
     from atlasc.passes.frontend.importer import Importer
@@ -32,6 +35,29 @@ REMEDY = (
     "write it in training alone (if self.training: self.{name}.copy_(...)), or take the state as "
     "an input of forward and return its new value as an output"
 )
+
+
+@contextmanager
+def untouched(module: torch.nn.Module) -> Iterator[None]:
+    """Give a module and its parts back what they held before the block: torch.export leaves tensors
+    without numbers in buffers that forward registers, and in lists and tables.
+    """
+    parts = [(vars(part), dict(vars(part))) for part in module.modules()]
+    held = {
+        id(value): (value, copy(value))
+        for _, before in parts
+        for value in before.values()
+        if isinstance(value, dict | set | list)
+    }
+    try:
+        yield
+    finally:
+        for now, before in parts:
+            now.clear()
+            now.update(before)
+        for value, content in held.values():
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(content)
 
 
 class Write(NamedTuple):
