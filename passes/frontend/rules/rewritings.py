@@ -7,7 +7,7 @@ REWRITINGS = {
     "clamp": "clamp(h, a, b) is a + relu(h - a) - relu(h - b)",
     "clamp_min": "clamp_min(h, a) is a + relu(h - a)",
     "clamp_max": "clamp_max(h, b) is b - relu(b - h)",
-    "hardtanh": "relu6(h) is relu(h) - relu(h - 6)",
+    "relu6": "relu6(h) is relu(h) - relu(h - 6)",
     "leaky_relu": "leaky_relu(h, a) is a * h + (1 - a) * relu(h)",
     "maximum": "maximum(h, k) is k + relu(h - k)",
     "minimum": "minimum(h, k) is h - relu(h - k)",

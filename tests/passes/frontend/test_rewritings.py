@@ -52,9 +52,9 @@ PAIRS: dict[str, tuple[Form, Form]] = {
         lambda m, h, k: h.clamp(-0.5, 0.5),
         lambda m, h, k: -0.5 + F.relu(h + 0.5) - F.relu(h - 0.5),
     ),
-    "clamp_min": (lambda m, h, k: h.clamp(min=0.1), lambda m, h, k: 0.1 + F.relu(h - 0.1)),
-    "clamp_max": (lambda m, h, k: h.clamp(max=0.1), lambda m, h, k: 0.1 - F.relu(0.1 - h)),
-    "hardtanh": (lambda m, h, k: F.relu6(h), lambda m, h, k: F.relu(h) - F.relu(h - 6)),
+    "clamp_min": (lambda m, h, k: torch.clamp_min(h, 0.1), lambda m, h, k: 0.1 + F.relu(h - 0.1)),
+    "clamp_max": (lambda m, h, k: torch.clamp_max(h, 0.1), lambda m, h, k: 0.1 - F.relu(0.1 - h)),
+    "relu6": (lambda m, h, k: F.relu6(h), lambda m, h, k: F.relu(h) - F.relu(h - 6)),
     "leaky_relu": (
         lambda m, h, k: F.leaky_relu(h, 0.1),
         lambda m, h, k: 0.1 * h + 0.9 * F.relu(h),
