@@ -76,6 +76,7 @@ class LoadedModel:
         kept: keeps the temporary directory of a model that was not read from files.
         notes: what of the files is not read or computed, as pairs of a headline and details.
         sentences: what a folder of sentence-transformers says beside its Transformer.
+        given: the module that the user gave, if ``module`` was made of it.
     """
 
     module: torch.nn.Module
@@ -87,6 +88,7 @@ class LoadedModel:
     kept: TemporaryDirectory[str] | None = None
     notes: tuple[tuple[str, str], ...] = ()
     sentences: Sentences | None = None
+    given: torch.nn.Module | None = None
 
     @property
     def name(self) -> str:
@@ -288,7 +290,8 @@ def model_of(
     known = str(getattr(config, "name_or_path", "") or "").rstrip("/")
     parts = {"config": config, "tokenizer": tokenizer, "processor": processor}
     kept, folder = saved_parts(Path(known).name or type(module).__name__, parts)
-    return LoadedModel(module, _kind(config), config, folder, kept=kept, notes=tuple(left))
+    facts: dict[str, Any] = {"kept": kept, "notes": tuple(left), "given": model}
+    return LoadedModel(module, _kind(config), config, folder, **facts)
 
 
 def load_model(

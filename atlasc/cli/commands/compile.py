@@ -119,6 +119,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
 
 def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
+    from atlasc.compilation.oracle.figures import far_words
     from atlasc.compilation.statement import Statement
     from atlasc.targets import find_target
 
@@ -137,6 +138,8 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     say(f"agreement is judged by {settings['promise']['agreement']}; --measure chooses otherwise")
     if settings.get("agreement") is not None:
         say(f"agreement with the model on held-back inputs: {settings['agreement']:.2%}")
+    if (apart := settings.get("from_model")) is not None:
+        say(far_words(apart))
     if settings.get("accuracy") is not None:
         say(f"accuracy on labelled inputs: {settings['accuracy']:.2%}")
     if settings.get("unsafe") is not None:
