@@ -160,15 +160,15 @@ def _from_file(
         return checked(load_images(source, model, choice), model)
     if have == "recordings" and not table:
         return checked(load_audio(source, model, lengths[1], choice), model)
-    rows, notes = tables.read_rows(source)
-    named, wanted = list(rows.items()), list(choice(len(rows)))
+    content = tables.read_rows(source)
+    named, wanted = list(content.rows.items()), list(choice(len(content.rows)))
     distinct = list(dict.fromkeys(wanted))
     rows = dict(named[number] for number in distinct)
     if have == "recordings":
         inputs = checked(audio_of_rows(rows, source.parent, model, lengths[1]), model)
-        inputs = replace(inputs, notes=(*notes, *inputs.notes))
     else:
-        inputs = _from_rows(rows, model, lengths, partial, notes)
+        inputs = _from_rows(rows, model, lengths, partial)
+    inputs = replace(inputs, notes=(*content.notes, *inputs.notes), read=content.read)
     return inputs if distinct == wanted else inputs.take([distinct.index(n) for n in wanted])
 
 
@@ -181,11 +181,9 @@ def _from_rows(
     model: LoadedModel,
     lengths: tuple[int | None, str],
     partial: bool,
-    notes: Sequence[tuple[str, str]] = (),
 ) -> Inputs:
     texts = texts_of(rows, model, partial=partial)
-    inputs = checked(padded(texts, model, *lengths), model)
-    return replace(inputs, notes=(*notes, *inputs.notes))
+    return checked(padded(texts, model, *lengths), model)
 
 
 def _from_arrays(

@@ -67,6 +67,8 @@ def compile(
         text = {"text": text_facts(bundle)} if bundle.has_step else {}
         print_json({**place, **facts, "held_back": held_back, **text})
         return
+    if read := prepared.source.inputs.read:
+        say(f"data: {read}")
     _show_program(bundle, calibration, data)
     say_of_keys(lowered.program, options.key_memory or options.device_memory)
 
