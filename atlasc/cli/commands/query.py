@@ -89,7 +89,7 @@ def query(
     the evaluation keys are uploaded. The secret key stays in the folder. What the server sees in
     the clear is printed. A program whose target encrypts nothing is refused. Answers that wait
     there or on the service, because the command was killed or the service was away, are taken by
-    --fetch.
+    --fetch. The address is reached directly: proxies of the environment (HTTPS_PROXY) are not used.
 
     Exit code 3 says that an input has no answer.
     """
