@@ -37,6 +37,7 @@ from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
 
 DEFAULT_LENGTH = 128
+"""Tokens of a text where neither options nor data say a number, if there are so many positions."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,8 @@ def input_specs(
         elif name.startswith("input_") and name != IDS:
             dtype, shape = "f32", spectrogram_shape(model, name)
         else:
-            length, limit = sequence_length or DEFAULT_LENGTH, model.size("max_position_embeddings")
+            limit = model.size("max_position_embeddings")
+            length = sequence_length or min(DEFAULT_LENGTH, _room(model, limit))
             if limit is not None and length > limit:
                 raise AtlasError(
                     f"--sequence-length {length} is longer than the model allows",
@@ -248,6 +250,16 @@ def input_specs(
             shape = (length,)
         specs[name] = ShapeSpec((batch, *cast("Sequence[int]", shape)), dtype)
     return specs
+
+
+def _room(model: LoadedModel, limit: int | None) -> int:
+    """Tokens for which a model has positions. RoBERTa's begin behind the one of padding."""
+    if limit is None:
+        return DEFAULT_LENGTH
+    parts = dict(model.module.named_modules())
+    tables = [one for name, one in parts.items() if name.endswith("position_embeddings")]
+    skipped = [getattr(one, "padding_idx", None) for one in tables]
+    return limit - max((at + 1 for at in skipped if at is not None), default=0)
 
 
 def calibrate_source(

@@ -34,9 +34,9 @@ from atlasc.loading.model_files.huggingface import (
     read_object,
     tokenizer_errors,
 )
-from atlasc.loading.model_files.parts import encoder_of, sentence_encoder
+from atlasc.loading.model_files.parts import as_its_folder_says, encoder_of
 from atlasc.loading.model_files.saved import saved_parts
-from atlasc.loading.model_files.sentence import Sentences, sentences_of
+from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.model_files.torch_files import Shape, load_exported_program, load_pt
 from atlasc.loading.model_files.weights import load_weights
 from atlasc.loading.model_files.wrappers import named_inputs, unwrapped
@@ -183,7 +183,7 @@ class LoadedModel:
             return BoundedTokenizer(self.directory) if has_tokenizer(self.directory) else None
         found = load_tokenizer(self.directory)
         if found is not None and self.sentences is not None:
-            read_as_sentences(found, self.sentences)
+            return read_as_sentences(found, self.sentences)
         return found
 
     @property
@@ -353,13 +353,8 @@ def load_model(
             module, notes = load_weights(source, config, model_class, tensors)
         else:
             module, notes = build(config, model_class, meta=True), []
-    part, left = encoder_of(module)
+    part, left, sentences = as_its_folder_says(module, config, directory, weights=weights)
     notes += left
-    sentences = sentences_of(directory)
-    if sentences is not None:
-        notes += sentences.notes
-        if sentences.steps is not None:
-            part = sentence_encoder(part, sentences.steps, weights=weights)
     return LoadedModel(
         part.eval(), _kind(config), module.config, source, notes=tuple(notes), sentences=sentences
     )

@@ -21,6 +21,7 @@ from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.labels import gives_several
 from atlasc.remote.answers import RemoteAnswers, classes_of, together
 from atlasc.remote.asking import Asking, NoAnswer, Saw
 from atlasc.remote.keys import own_keys, upload_keys
@@ -243,7 +244,8 @@ class Connection:
                 f"{counted(len(lost), 'input has', 'inputs have')} no answer",
                 "  why: " + listed([f"{inputs.names[row]}: {why}" for row, why in lost.items()]),
             )
-        return RemoteAnswers(inputs, rows, answers, left_out, classes, lost)
+        several = gives_several(self.bundle.model.config)
+        return RemoteAnswers(inputs, rows, answers, left_out, classes, lost, several)
 
     def close(self) -> None:
         """Close the connection; jobs that wait go on."""
