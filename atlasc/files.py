@@ -34,6 +34,11 @@ TRIES = 100
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a file or folder is none of the drafts and claims that this module makes."""
+    return not _NAME.fullmatch(path.name)
+
+
 def require_new(folder: Path) -> None:
     """Refuse an output that exists, before any work is done for it.
 
@@ -195,7 +200,7 @@ def _is_about(place: Path, draft: Path, name: Any) -> bool:
 def _remove_stale(folder: Path) -> None:
     """Remove the drafts in a folder that no process writes any more."""
     for left in folder.glob(f".*{DRAFT}"):
-        if _NAME.fullmatch(left.name):
+        if not is_whole(left):
             with suppress(OSError), locked(left, fcntl.LOCK_NB):
                 shutil.rmtree(left, ignore_errors=True)
 

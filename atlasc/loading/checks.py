@@ -57,7 +57,8 @@ def tell_unknown(inputs: Inputs, model: LoadedModel, note: Callable[[str, str], 
     Raises:
         AtlasError: it is so large that the texts say nothing about the model.
     """
-    ids, unknown = inputs.arrays.get(IDS), getattr(model.tokenizer, "unk_token_id", None)
+    ids = inputs.arrays.get(IDS)
+    unknown = None if ids is None else getattr(model.tokenizer, "unk_token_id", None)
     if ids is None or type(unknown) is not int:
         return
     special = special_of(model)

@@ -112,18 +112,11 @@ def attacked(
     health, ended = Health(port, pid), threading.Event()
     watcher = threading.Thread(target=health.watch, args=(ended,))
     # Others attack from machines of their own: what they compute must not delay the service.
-    words = [
-        "nice",
-        "-n",
-        "19",
-        sys.executable,
-        "-m",
-        "benchmarks.service.attacks",
-        ",".join(names),
-        str(port),
-    ]
+    words = ["nice", "-n", "5", sys.executable, "-m", "benchmarks.service.attacks"]
     attack = subprocess.Popen(
-        [*words, str(seconds), token, configuration], stdout=subprocess.PIPE, text=True
+        [*words, ",".join(names), str(port), str(seconds), token, configuration],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     answered: float | None = None
     try:

@@ -41,7 +41,7 @@ NOT_FUZZED = {
     "atlasc/compilation/fronts.py:keeping": _BYTES,
     "atlasc/demo/local.py:_Handler.do_POST": "service-json reads what it takes, Asked",
     "atlasc/loading/model_files/parts.py:_arrays": "stored-ir and pt read such files",
-    "atlasc/loading/texts/tokenizer.py:write_tokenizer": _OWN,
+    "atlasc/loading/texts/tokenizer.py:_copied": _OWN,
     "atlasc/loading/tokenizer_process.py:main": _APART,
     "atlasc/loading/tokenizer_process.py:_bound": _HERE,
     "atlasc/ray_cluster.py:_greet": "compares one byte of nine with a constant",

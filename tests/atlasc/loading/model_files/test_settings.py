@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tests.atlasc.loading.test_sentences import TEXTS, embeddings, folder_of, write
 from text_models import SIZES, tokenizer_of
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerBase
 
@@ -25,6 +24,7 @@ from atlasc.loading.model_files import members
 from atlasc.loading.models import load_model
 from atlasc.passes.frontend.trace import trace
 from tests.atlasc.cli.command import ROOT, run
+from tests.atlasc.loading.model_files.test_sentences import TEXTS, embeddings, folder_of, write
 
 SETTINGS = "config_sentence_transformers.json"
 PACKAGE = "sentence_transformers.base.modules"

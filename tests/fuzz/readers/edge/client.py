@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from atlasc.remote import link
 from atlasc.remote.programs import INTERFACE, _in_clear, chosen_program
@@ -22,7 +23,6 @@ from tests.fuzz.readers.edge.wire import DIGEST, SAMPLES
 from tests.fuzz.seeds import compiled
 
 URL = "http://127.0.0.1:9"
-link.PATIENCE = link.BUSY = 0.0  # nobody is asked again
 
 
 class _Bytes:
@@ -69,7 +69,8 @@ def _answer(path: Path) -> Any:
             found = service.send("GET", "/config", Config, patience=0.0, queue=0.0)
             return found.model_dump_json()
         with TemporaryDirectory(dir=path.parent.parent) as scratch:
-            service.download("/part", Path(scratch) / "part", 1000)
+            with patch.multiple(link, PATIENCE=0.0, BUSY=0.0):  # nobody is asked again
+                service.download("/part", Path(scratch) / "part", 1000)
             return (Path(scratch) / "part").read_bytes()
     except link.Refused as refused:
         if path.name != "later" or refused.wait != 30:
