@@ -77,7 +77,7 @@ def test_an_attack_costs_little(
     seconds = SECONDS * (3 if name == "all" else 1)  # so that each of them has its turn
     costs = attacked(
         service.port, service.process.pid, service.log_path, names, seconds, token,
-        served.configuration, ask,
+        served.configuration, ask, nice=0,
     )  # fmt: skip
     assert costs.failed == 0 and costs.checks
     assert costs.health_ms["p99"] < SLOWEST_MS * (3 if name == "all" else 1)
