@@ -57,9 +57,9 @@ def tell_unknown(inputs: Inputs, model: LoadedModel, note: Callable[[str, str], 
     Raises:
         AtlasError: it is so large that the texts say nothing about the model.
     """
-    ids = inputs.arrays.get(IDS)
-    unknown = None if ids is None else getattr(model.tokenizer, "unk_token_id", None)
-    if ids is None or type(unknown) is not int:
+    if (ids := inputs.arrays.get(IDS)) is None:
+        return  # images need no tokenizer, so none is read
+    if type(unknown := getattr(model.tokenizer, "unk_token_id", None)) is not int:
         return
     special = special_of(model)
     added = {*special.single.tolist(), *special.pair.tolist()}

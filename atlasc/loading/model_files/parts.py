@@ -113,8 +113,7 @@ def sentence_encoder(
             attention_mask: torch.Tensor | None = None,
             token_type_ids: torch.Tensor | None = None,
         ) -> dict[str, torch.Tensor]:
-            given = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-            given = {name: value for name, value in given.items() if value is not None}
+            given = _given(attention_mask, token_type_ids)
             tokens = self.transformer(input_ids, **given).last_hidden_state
             x = torch.cat([_pooled(tokens, attention_mask, mode) for mode in steps[0].poolings], -1)
             for step in steps[1:]:
@@ -162,11 +161,16 @@ def scorer(module: Any, activation: str) -> tuple[Any, Notes]:
             attention_mask: torch.Tensor | None = None,
             token_type_ids: torch.Tensor | None = None,
         ) -> dict[str, torch.Tensor]:
-            given = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-            given = {name: value for name, value in given.items() if value is not None}
+            given = _given(attention_mask, token_type_ids)
             return {"scores": self.end(self.classifier(input_ids, **given).logits)}
 
     return Scorer(), []
+
+
+def _given(mask: torch.Tensor | None, types: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """The arguments of a Transformer beside its ids: not each family takes all of them."""
+    known = {"attention_mask": mask, "token_type_ids": types}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _pooled(tokens: torch.Tensor, mask: torch.Tensor | None, mode: str) -> torch.Tensor:
