@@ -22,14 +22,21 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module, save_module
 
 DRAFT = ".part"
 """Suffix of a draft."""
 _NAME = re.compile(r"\..+\.[0-9a-f]{16}" + re.escape(DRAFT))
+TRIES = 100
+"""How often a claim is made again that another process removes as if it were left."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file or folder is none of the drafts and claims that this module makes."""
+    return not _NAME.fullmatch(path.name)
 
 
 def require_new(folder: Path) -> None:
@@ -193,7 +200,7 @@ def _is_about(place: Path, draft: Path, name: Any) -> bool:
 def _remove_stale(folder: Path) -> None:
     """Remove the drafts in a folder that no process writes any more."""
     for left in folder.glob(f".*{DRAFT}"):
-        if _NAME.fullmatch(left.name):
+        if not is_whole(left):
             with suppress(OSError), locked(left, fcntl.LOCK_NB):
                 shutil.rmtree(left, ignore_errors=True)
 
@@ -205,6 +212,42 @@ def scratch_folder(name: str) -> Iterator[Path]:
     """
     with _draft(Path(gettempdir()) / name) as draft:
         yield draft
+
+
+@contextmanager
+def claimed(*places: Path | None) -> Iterator[None]:
+    """Keep other processes from working for the same outputs, from the start on.
+
+    Raises:
+        AtlasError: another process works for one of them, or its folder cannot be written.
+    """
+    with ExitStack() as stack:
+        for place in filter(None, places):
+            stack.enter_context(_claimed(place))
+        yield
+
+
+@contextmanager
+def _claimed(place: Path) -> Iterator[None]:
+    claim = place.absolute().with_name(f".{place.name}.{'0' * 16}{DRAFT}")
+    with ExitStack() as stack:
+        with explained(f"cannot write to {place.parent}"):
+            claim.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(TRIES):
+            claim.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):
+                try:
+                    stack.enter_context(locked(claim, fcntl.LOCK_NB))
+                except BlockingIOError:
+                    raise AtlasError(
+                        f"another process is working on {place}",
+                        why="both would do the same work, and one of them in vain",
+                        remedy="wait until it ends, or choose another place",
+                    ) from None
+            if claim.exists():
+                break
+        stack.callback(shutil.rmtree, claim, ignore_errors=True)
+        yield
 
 
 @contextmanager

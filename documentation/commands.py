@@ -25,6 +25,7 @@ INTRODUCTION = """\
 | 3 | an input has no answer |
 | 70 | a fault of atlasc |
 | 130 | interrupted |
+| 141 | the reader of the output left (`atlasc ... \\| head`): the command ends without a message |
 """
 
 

@@ -47,7 +47,8 @@ STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=Fals
 """The ``__pydantic_config__`` of a dataclass that is also a schema."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A digest in hexadecimal."""
-Count = Annotated[int, Field(ge=0, le=2**53)]
+LARGEST_COUNT = 2**53
+Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 """An integer that a JSON number represents exactly."""
 Amount = Annotated[float, Field(ge=0)]
 
@@ -253,6 +254,16 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
     except RecursionError:
         raise ValueError("the text is nested too deeply") from None
     return value
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a header or an address states: ASCII digits and nothing else, or None.
+    Whatever is larger counts as ``LARGEST_COUNT``, which is beyond every limit.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0")[:17]  # so many exceed it; Python refuses some thousands
+    return min(int(digits or "0"), LARGEST_COUNT)
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,7 @@ from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
 LEVELS: tuple[IRLevel, ...] = get_args(IRLevel)
-_LAYER = re.compile(r"(?:@|(?:^|\.))(\d+)(?=\.|$)")
+_LAYER = re.compile(r"(?:@|(?:^|\.))(\d{1,9})(?=\.|$)", re.ASCII)
 
 
 @dataclass(eq=False)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.plugins import loaded, plugins
-from atlasc.passes.framework.pass_base import Pass, levels_of
+from atlasc.ir.plugins import loaded, misnamed, plugins
+from atlasc.passes.framework.pass_base import NAME, Pass, levels_of
 from atlasc.passes.generation.cut_head import CutHead
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.generation.prefill import Prefill
@@ -53,7 +53,9 @@ def _fault(kind: object, taken: Mapping[str, type[Pass]]) -> str:
     """Why the object of a plug-in is no new pass; empty if it is."""
     if not (isinstance(kind, type) and issubclass(kind, Pass)):
         return "its object is no class of atlasc.passes.framework.pass_base.Pass"
-    return f"its name {kind.name} is taken by another pass" if kind.name in taken else ""
+    if kind.name in taken:
+        return f"its name {kind.name} is taken by another pass"
+    return misnamed(kind.name, NAME)
 
 
 def check_level(step: Pass, module: Module) -> None:

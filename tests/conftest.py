@@ -62,6 +62,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return Scheduler(config, log)
 
 
+def pytest_collection_finish() -> None:
+    # A full collection of garbage walks all of torch and transformers. What is imported by now
+    # stays, so it need not be walked; and what a test allocates is collected less often.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
     if encrypted and importlib.util.find_spec("desilofhe") is None:

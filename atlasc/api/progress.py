@@ -32,10 +32,15 @@ def steps_for(wanted: ProgressCallback | bool | None) -> Steps:
             nothing; None for a bar where a person watches: in a notebook or on a terminal.
     """
     if wanted is None:
-        wanted = _in_notebook() or sys.stderr.isatty()
+        wanted = _in_notebook() or is_terminal(sys.stderr)
     if isinstance(wanted, bool):
         return progress if wanted else silent
     return steps_of(wanted)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal. A process without a console has None for its streams."""
+    return stream is not None and stream.isatty()
 
 
 def _in_notebook() -> bool:
@@ -72,8 +77,8 @@ def progress(label: str, total: int | None = None, *, resume: str = "") -> Itera
         total: number of steps; None when unknown.
         resume: what to tell a user who interrupts the block with Ctrl-C.
     """
-    show: Steps = _cell if _in_notebook() else _bar if sys.stderr.isatty() else _lines
-    if _hidden.get():
+    show: Steps = _cell if _in_notebook() else _bar if is_terminal(sys.stderr) else _lines
+    if _hidden.get() or sys.stderr is None:
         show = silent
     try:
         with show(label, total) as step:

@@ -22,6 +22,7 @@ from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
+from atlasc.client.program import decrypt_all, encrypt_all
 from atlasc.client.sharing import BITS, SharedAnswers, named_floods
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
@@ -29,7 +30,7 @@ from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.lowering.rotation_keys import key_plan
-from atlasc.run.session import decrypt_all, encrypt_all, execute, require_no_state
+from atlasc.run.session import execute, require_no_state
 from atlasc.run.timing import Pace, Timing
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets import find_target

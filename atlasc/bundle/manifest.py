@@ -17,6 +17,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes
+from atlasc.ir.plugins import NAME
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import check_security
@@ -99,7 +100,7 @@ class Manifest(Schema):
     atlasc: str
     model: ModelFacts
     program: Sha256
-    target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+    target: Annotated[str, Field(pattern=f"^{NAME}$")]
     parameters: Facts
     security_bits: Annotated[int, Field(ge=0, le=1024)]
     security: Facts

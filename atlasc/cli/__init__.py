@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from atlasc.cli.group import CommandGroup
+from atlasc.cli.streams import open_closed
 
 SECTIONS = {
     "Compile a model": ("compile:compile", "compile:search"),
@@ -89,6 +90,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; exits 0, 2 on a user's mistake, 130 when interrupted."""
+    open_closed()
     # torch and transformers make a million objects that live on. Looking through them again at
     # every collection takes a tenth of the time of a short command.
     gc.set_threshold(100_000, 20, 20)

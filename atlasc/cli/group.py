@@ -75,6 +75,11 @@ class CommandGroup(TyperGroup):
             ctx.fail(f"No such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the options of the group; ``--help`` prints here."""
+        with reported():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a user's mistake becomes a message and exit code 2."""
         with reported(), command_line():

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from atlasc.api.errors import as_atlas_error
-from atlasc.api.progress import hidden
+from atlasc.api.progress import hidden, is_terminal
+from atlasc.cli.streams import flush, reader_left, throw_away
 from atlasc.ir.errors import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 PIPE_WIDTH = 180
@@ -83,7 +85,6 @@ def print_table(
     A table that is wider than the terminal is printed in parts, one below the other; each part
     begins with the first column. Control characters are spelled out, except in a rich ``Text``.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -91,7 +92,7 @@ def print_table(
     shown = [[v if isinstance(v, Text) else Text(printable(_cell(v))) for v in row] for row in body]
     heads = [Text(printable(column)) for column in columns]
     # A pipe has no width, so nothing is folded there.
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = _console(width=None if is_terminal(sys.stdout) else PIPE_WIDTH)
     widths = [_width(head, [row[at] for row in shown]) for at, head in enumerate(heads)]
     for number, part in enumerate(_parts(widths, console.width)):
         named = Text(printable(title)) if title and number == 0 else None
@@ -111,6 +112,17 @@ def print_table(
         for row in shown:
             table.add_row(*(row[at] for at in part))
         console.print(table)
+
+
+def _console(**options: Any) -> Console:
+    """A console that leaves a pipe without a reader to :func:`reported`."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    return Plain(**options)
 
 
 def _width(head: Text, cells: Sequence[Text]) -> int:
@@ -179,8 +191,9 @@ def _plain(value: Any) -> Any:
 TRACEBACK_VARIABLE = "ATLASC_TRACEBACK"
 """If this environment variable is 1, every failure shows its Python traceback first."""
 
-USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
-"""Exit codes; 1 and 3 belong to commands whose result is a no."""
+USER_ERROR, INTERNAL_ERROR, INTERRUPTED, UNREAD = 2, 70, 130, 141
+"""Exit codes; 1 and 3 belong to commands whose result is a no. The last one is that of a program
+that the system ends because nobody reads its output."""
 
 
 @contextmanager
@@ -189,12 +202,27 @@ def reported() -> Iterator[None]:
 
     Raises:
         typer.Exit: code 2 for an AtlasError or a file that cannot be used, 130 for Ctrl-C, 70 for
-            a fault of the program itself. typer's own exceptions pass unchanged.
+            a fault of the program itself, 141 without a message if the reader of the output left.
+            typer's own exceptions pass unchanged.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # spell out what its encoding lacks
             with suppress(OSError):  # the stream was written to and cannot seek
                 stream.reconfigure(errors="backslashreplace")
+    try:
+        with _messages():
+            try:
+                yield
+            finally:
+                flush()
+    except BrokenPipeError:
+        throw_away()
+        raise typer.Exit(UNREAD) from None
+
+
+@contextmanager
+def _messages() -> Iterator[None]:
+    """Show exceptions but that of a reader that left, see :func:`reported`."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -203,7 +231,7 @@ def reported() -> Iterator[None]:
         show("interrupted", str(interrupt) or "the command did not finish")
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
-        if _is_typers_own(error) or getattr(error, "errno", None) == errno.EPIPE:
+        if _is_typers_own(error) or (isinstance(error, BrokenPipeError) and reader_left()):
             raise
         _traceback()
         known = as_atlas_error(error)
@@ -228,10 +256,9 @@ def show(kind: str, headline: str, details: str = "") -> None:
         headline: one sentence.
         details: further lines, already indented.
     """
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = _console(stderr=True, highlight=False, soft_wrap=True)
     colour = "bold yellow" if kind in ("warning", "interrupted") else "bold red"
     console.print(Text.assemble((f"{kind}: ", colour), (printable_lines(headline), "bold")))
     if details:

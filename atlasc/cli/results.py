@@ -184,6 +184,34 @@ def show_timing(timing: Timing) -> None:
         )
 
 
+def print_labels(
+    name: str, values: np.ndarray, function: str | None, names: Sequence[str], inputs: Sequence[Any]
+) -> None:
+    """Print the answers of a model whose labels count each by itself.
+
+    Args:
+        name: of the output.
+        values: answers ``[inputs, labels]``; NaN without an answer.
+        function: the final function of the output; None without one.
+        names: names of the labels.
+        inputs: the name or the number of each input.
+    """
+    from atlasc.loading.labels import THRESHOLD, probabilities, several_labels
+
+    shares = probabilities(values, function)
+    given = several_labels(shares, names)
+    rows = [
+        [one, labels if labels is None or labels else "none", *map(_known, row)]
+        for one, labels, row in zip(inputs, given, shares, strict=True)
+    ]
+    print_table(["input", "labels", *names], rows, title=f"{name}: probability of each label")
+    print(f"labels: those with a probability of {THRESHOLD} or more, each by itself")
+
+
+def _known(number: float) -> float | None:
+    return None if number != number else float(number)
+
+
 def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:
     """Outputs for JSON, and the rows without an answer, None in these unless ``unchecked``."""
     hidden = () if unchecked else answers.refused

@@ -63,12 +63,35 @@ def require_closed(embed: Module, interface: Module) -> None:
         elif shape not in texts or shape != public.get(MASK):
             why = f"{what}, which is not of the places of a text"
     if why:
-        raise AtlasError(
-            "the program asks for an input in the clear",
-            why=f"{why}; only the mask of a text ({MASK}) and the place of a token ({POSITION}) "
-            "may leave so",
-            remedy="do not use this bundle, and ask whoever made it",
-        )
+        raise _refusal(why)
+
+
+def require_listed(program: Module) -> None:
+    """As :func:`require_closed`, of a program without the client's embedding, which an emitted
+    client leaves to ``atlasc embed``. The runtime library looks at the same.
+
+    Raises:
+        AtlasError: another input is public, or one is encrypted and public.
+    """
+    encrypted = [op.attributes["name"] for op in program.ops if op.name == "ckks.input"]
+    public = {op.attributes["name"]: list(op.attributes["shape"]) for op in public_inputs(program)}
+    for name, shape in public.items():
+        what = f"it says that the server sees {printable(name)} {shape}"
+        if name not in PUBLIC:
+            raise _refusal(what)
+        if name in encrypted:
+            raise _refusal(f"{what}, and that it is encrypted")
+        if len(shape) != 2 or shape != public.get(MASK):
+            raise _refusal(f"{what}, which is not of the places of a text")
+
+
+def _refusal(why: str) -> AtlasError:
+    return AtlasError(
+        "the program asks for an input in the clear",
+        why=f"{why}; only the mask of a text ({MASK}) and the place of a token ({POSITION}) may "
+        "leave so",
+        remedy="do not use this bundle, and ask whoever made it",
+    )
 
 
 def in_clear(interface: Module) -> dict[str, str]:

@@ -195,6 +195,19 @@ class ClientProgram:
         return Answers(found, dict(refused), functions=functions_of(last))
 
 
+def encrypt_all(engine: Any, packed: Packed) -> dict[str, list[Any]]:
+    """Ciphertexts of a packed query."""
+    return {
+        name: [engine.encrypt(vector, packed.levels[name]) for vector in vectors]
+        for name, vectors in packed.vectors.items()
+    }
+
+
+def decrypt_all(engine: Any, results: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
+    """Output name -> decrypted slots ``[ciphertexts, slots]``."""
+    return {name: np.stack([engine.decrypt(c) for c in cs]) for name, cs in results.items()}
+
+
 def client_program(
     embed: Module, program: Module, head: Module | None = None, keys: KeyPlan | None = None
 ) -> ClientProgram:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle, write_bundle
+from atlasc.bundle.kept import write_kept
 from atlasc.calibration.calibrate import Calibration
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
@@ -19,6 +20,8 @@ from atlasc.compilation.generation.programs import Decoder, TextPrograms, head_s
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.noise_bound import changes
 from atlasc.compilation.options import CompileOptions, TargetOptions
+from atlasc.compilation.oracle.asking import Asked
+from atlasc.compilation.oracle.figures import figures
 from atlasc.compilation.prepare import PreparedModel, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
 from atlasc.compilation.source import Source
@@ -151,10 +154,12 @@ def compile_model(
     found = _tried(prepared, chosen.settings, lowered, steps)
     require(found, options.unsafe_at_most)
     chosen.settings["statements"] = [one.to_dict() for one in found]
+    _beside(prepared, chosen, lowered, steps)
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
-            output, prepared.source, chosen, prepared.calibration, lowered, options, kept, of_text
-        )
+            output, prepared.source, chosen, prepared.calibration, lowered, options, kept, of_text,
+            prepared.asked if options.keep_answers else None,
+        )  # fmt: skip
     return Compiled(bundle, prepared, lowered)
 
 
@@ -202,6 +207,16 @@ def _tried(
     return statements(found, inputs.arrays.get(MASK))
 
 
+def _beside(prepared: PreparedModel, chosen: Chosen, lowered: Lowered, steps: Steps) -> None:
+    """Write how far each stage of the program is from the model itself into the settings."""
+    if (asked := prepared.asked) is None:
+        return
+    with steps("comparing the program with the model itself"):
+        found = figures(asked, prepared.traced, lowered, searched=chosen.front is not None)
+    rounded = {n: far if far is None else float(f"{far:.2g}") for n, far in found.items()}
+    chosen.settings["from_model"] = {"inputs": len(asked.inputs), **rounded}
+
+
 def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Output name -> cleartext answers of the model, ``[inputs, ...]``."""
     simulator = PolynomialSimulator(module, np.float64)
@@ -217,11 +232,13 @@ def write_program(
     options: TargetOptions,
     texts: Mapping[str, str] | None = None,
     of_text: TextPrograms | None = None,
+    asked: Asked | None = None,
 ) -> Bundle:
     """Write a bundle with a report into a new folder, which appears whole or not at all.
 
     ``texts`` are further files: name -> content. For ``phantom`` the bundle contains a C++ project.
-    The programs ``of_text`` are bundles of their own in it.
+    The programs ``of_text`` are bundles of their own in it. What was ``asked`` is kept in the part
+    of the owner.
     """
     parameters = cast(ParameterSet, lowered.parameters)
     module, target = chosen.module, find_target(options.target)
@@ -252,6 +269,8 @@ def write_program(
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
+        if asked is not None:
+            write_kept(draft, asked.inputs.arrays, asked.answers, source.secret())
         if of_text is not None:
             _write_text(draft, of_text, source, facts, module)
         program = _write(draft, lowered, source, facts)

@@ -31,6 +31,7 @@ from atlasc.compilation.declared import (
     parse_share,
     switch,
 )
+from atlasc.compilation.oracle.options import KeptOptions
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.targets import DEFAULT, find_target, target_names
@@ -302,10 +303,8 @@ class LimitOptions(Options):
         """The limits that were given."""
         from atlasc.search.front import Wanted
 
-        return Wanted(
-            self.max_error, self.max_depth, self.max_levels, self.max_seconds,
-            self.min_accuracy, self.agreement,
-        )  # fmt: skip
+        most = self.max_error, self.max_depth, self.max_levels, self.max_seconds
+        return Wanted(*most, self.min_accuracy, self.agreement)
 
     def wanted(self, front: Front) -> Wanted:
         """The given limits; without any, an error of ``MAX_ERROR`` of how the outputs vary."""
@@ -361,7 +360,7 @@ class TargetOptions(DeviceOptions, CostOptions):
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
+class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions, KeptOptions):
     """All options of ``compile``."""
 
     recipe: str | None = option(

@@ -18,6 +18,7 @@ from atlasc.calibration.streams import streams_of
 from atlasc.calibration.tails import effective_margin
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
+from atlasc.compilation.oracle.asking import Asked, ask
 from atlasc.compilation.source import Source, load_source, require_different, require_keys
 from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
@@ -36,6 +37,7 @@ from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.version import __version__
 
 DEFAULT_LENGTH = 128
+"""Tokens of a text where neither options nor data say a number, if there are so many positions."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,14 @@ class PreparedModel:
         traced: nn module of the model.
         module: `traced`, with centred keys if the options ask for them.
         calibration: ranges of `module`.
+        asked: answers of the user's own module to some inputs; None if it cannot be run.
     """
 
     source: Source
     traced: Module
     module: Module
     calibration: Calibration
+    asked: Asked | None = None
 
 
 def prepare(
@@ -87,7 +91,8 @@ def prepare(
         public_text: the public prefix, which is put before each text; empty if there is none.
 
     Raises:
-        AtlasError: the model, the data or the trace fails; `saved` belongs to another model.
+        AtlasError: the model, the data or the trace fails; the traced graph answers otherwise than
+            the model itself; `saved` belongs to another model.
     """
     with steps("loading the model and the data"):
         source = load_source(model, data, options, tokenizer, note, processor, public_text)
@@ -98,16 +103,18 @@ def prepare(
         )
     for part in (source.inputs, source.held_back):
         require_keys(traced, part)
+    with steps("asking the model itself"):
+        asked = ask(source.model, traced, source.inputs, note)
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
         module = adjusted(traced, saved.calibration)
-        return PreparedModel(source, traced, module, saved.calibration)
+        return PreparedModel(source, traced, module, saved.calibration, asked)
     digest = "" if journal is None else _digest(traced, source, options)
     kept = kept_ranges(journal, digest)
     if kept is not None:
         with steps("reusing the ranges that an earlier command measured"):
-            return PreparedModel(source, traced, adjusted(traced, kept), kept)
+            return PreparedModel(source, traced, adjusted(traced, kept), kept, asked)
     certified, plain = options.ranges == "certified", traced
     margin = effective_margin(options.margin, len(source.inputs))
     padding: Padding = ""
@@ -142,7 +149,7 @@ def prepare(
     tokens = {name: tuple(map(float, one)) for name, one in factors.items()}
     calibration = replace(calibration, keys=keys, tokens=tokens, padding=padding, outliers=found)
     keep_ranges(journal, digest, calibration)
-    return PreparedModel(source, traced, module, calibration)
+    return PreparedModel(source, traced, module, calibration, asked)
 
 
 def _digest(traced: Module, source: Source, options: CalibrationOptions) -> str:
@@ -233,7 +240,8 @@ def input_specs(
         elif name.startswith("input_") and name != IDS:
             dtype, shape = "f32", spectrogram_shape(model, name)
         else:
-            length, limit = sequence_length or DEFAULT_LENGTH, model.size("max_position_embeddings")
+            limit = model.size("max_position_embeddings")
+            length = sequence_length or min(DEFAULT_LENGTH, _room(model, limit))
             if limit is not None and length > limit:
                 raise AtlasError(
                     f"--sequence-length {length} is longer than the model allows",
@@ -242,6 +250,16 @@ def input_specs(
             shape = (length,)
         specs[name] = ShapeSpec((batch, *cast("Sequence[int]", shape)), dtype)
     return specs
+
+
+def _room(model: LoadedModel, limit: int | None) -> int:
+    """Tokens for which a model has positions. RoBERTa's begin behind the one of padding."""
+    if limit is None:
+        return DEFAULT_LENGTH
+    parts = dict(model.module.named_modules())
+    tables = [one for name, one in parts.items() if name.endswith("position_embeddings")]
+    skipped = [getattr(one, "padding_idx", None) for one in tables]
+    return limit - max((at + 1 for at in skipped if at is not None), default=0)
 
 
 def calibrate_source(

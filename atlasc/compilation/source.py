@@ -14,7 +14,8 @@ from atlasc.compilation.steps import Note, quiet
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK
-from atlasc.loading.data import inputs_of
+from atlasc.loading.checks import require_finite_weights, tell_unknown
+from atlasc.loading.data import inputs_of, require_data
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.texts import public_prefix
@@ -63,6 +64,11 @@ class Source:
         known = [position for position in extremes if position < len(self.measured)]
         return self.measured.take(list(dict.fromkeys([*first, *known[:count]])))
 
+    def secret(self) -> str:
+        """A text that only somebody knows who has all of the data; no file names it."""
+        everything = self.inputs.joined(self.held_back)
+        return everything.take(range(len(everything) - 1, -1, -1)).digest()
+
 
 def load_source(
     model: Any,
@@ -82,11 +88,13 @@ def load_source(
         AtlasError: the model or the data cannot be read.
     """
     options = options or CalibrationOptions()
+    require_data(data)
     loaded = model_of(
         model, tokenizer, processor=processor, trust_pickle=options.trust_pickle, note=note
     )
     for headline, details in loaded.notes:
         note(headline, details)
+    require_finite_weights(loaded)
     if options.sequence_length is not None and IDS not in loaded.input_names:
         raise AtlasError(
             "--sequence-length is for texts",
@@ -97,6 +105,7 @@ def load_source(
     room = public_prefix.room_after(prefix, loaded, options.sequence_length)
     everything = inputs_of(data, loaded, room, options.long)
     everything = everything.tell(note).readable(note).require_finite()
+    tell_unknown(everything, loaded, note)
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get(IDS)
     if ids is None:

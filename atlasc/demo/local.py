@@ -20,7 +20,7 @@ from typing import Any
 from atlasc.api.errors import as_atlas_error
 from atlasc.demo.visit import MAX_ASKED, Asked, Visit
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import parse_json
+from atlasc.ir.files import parse_json, whole_number
 from atlasc.report.pages import page
 
 HOST = "127.0.0.1"
@@ -108,12 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not compare_digest(token.encode("latin-1", "replace"), self.server.token.encode()):
             self._refuse(403, "the request does not come from the page of this program")
             return
-        told = self.headers.get("Content-Length", "")
-        if not told.isdecimal() or int(told) > MAX_ASKED:
+        size = whole_number(self.headers.get("Content-Length", ""))
+        if size is None or size > MAX_ASKED:
             self._refuse(413, f"a question has at most {MAX_ASKED >> 20} MiB")
             return
         try:
-            asked = parse_json(self.rfile.read(int(told)), Asked)
+            asked = parse_json(self.rfile.read(size), Asked)
         except ValueError as error:
             self._refuse(400, f"the question is not understood: {error}")
             return

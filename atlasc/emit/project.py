@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.ledger import noted
+from atlasc.client.in_clear import require_listed
 from atlasc.client.program import ClientProgram, states_of
 from atlasc.emit import text
 from atlasc.emit.interface import NUMBERS, interface_facts
@@ -139,9 +140,11 @@ def write_project(
     """Write a new folder, which appears whole or not at all.
 
     Raises:
-        AtlasError: as :func:`sources`; the folder exists or cannot be written.
+        AtlasError: as :func:`sources`; the folder exists or cannot be written; the program asks
+            for an input in the clear that is neither a mask nor a position.
     """
     _require_engine(engine, program, parameters)
+    require_listed(program)
     calls, arrays = _recorded(program, parameters)
     files = _sources(program, parameters, engine, calls, arrays)
     with new_folder(folder) as draft:

@@ -11,6 +11,7 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.verdict import Verdict
 from atlasc.compilation.steps import Note, Steps, quiet, silent
+from atlasc.evaluation.module import from_module
 from atlasc.evaluation.stages import (
     ENCRYPTED,
     PACKED,
@@ -109,6 +110,8 @@ class Evaluation:
         left_out: name of an input that cannot be encrypted -> why; no stage answers it.
         unlabelled: name of an input without a usable label -> why.
         notes: what a reader should know.
+        module: how far the program is from the user's own module on the inputs that were kept, see
+            `from_module`; None if none were.
     """
 
     program: str
@@ -122,6 +125,7 @@ class Evaluation:
     left_out: dict[str, str]
     unlabelled: dict[str, str]
     notes: tuple[str, ...] = ()
+    module: dict[str, float | None] | None = None
 
     def stage(self, name: str) -> Figures:
         """The figures of a stage; raises KeyError if the stage was not run."""
@@ -221,6 +225,7 @@ def evaluate(
         {one.input: one.fault for one in verdicts if one.fault},
         {inputs.names[row]: why for row, why in labels.faults.items()},
         tuple(said),
+        from_module(bundle, steps, (target or bundle.target) if encrypted else ""),
     )
 
 

@@ -36,6 +36,7 @@ from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import IDS
 from atlasc.loading.texts.lengths import joined
 from atlasc.loading.texts.public_prefix import ids_after
+from atlasc.loading.texts.tokens import require_characters
 from atlasc.runtime.engine import RoleEngine
 
 DEFAULT_STEPS = 32
@@ -83,10 +84,12 @@ def prompt_ids(step: Bundle, prompt: str | Sequence[int]) -> list[int]:
     prefix, most = step.public_prefix, window_of(step)
     if not isinstance(prompt, str):
         ids = prompt
-    elif prefix is None:
-        ids = step.model.tokenize([prompt])[0]
     else:
-        ids = ids_after(prefix, prompt, step.model)
+        require_characters(prompt)
+        if prefix is None:
+            ids = step.model.tokenize([prompt])[0]
+        else:
+            ids = ids_after(prefix, prompt, step.model)
     if prefix is not None:
         most -= len(prefix.ids)
     if not 1 <= len(ids) <= most:

@@ -7,6 +7,7 @@ second and not after an hour of compilation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 MAX_ARRAYS = 4 * GIB
 """Greatest number of bytes of the arrays of an .npz."""
 FORMATS = (*tables.READERS, ".npz")
+SHOWN = 80
+"""Greatest number of characters of a path that a message shows."""
 Choice: TypeAlias = Callable[[int], Sequence[int]]
 """Given the number of inputs, the numbers of the wanted ones; ``range`` wants all."""
 
@@ -78,6 +81,7 @@ def inputs_of(
     if isinstance(data, Inputs):
         return data
     lengths = sequence_length, long
+    require_data(data)
     if isinstance(data, str | Path):
         divided = long == "windows"
         of_file = range if divided else choice
@@ -114,6 +118,23 @@ def inputs_of(
     return _from_arrays(arrays, model, lengths, "data")
 
 
+def require_data(data: object) -> None:
+    """Raise AtlasError for a path without data, before a model is read for it."""
+    if not isinstance(data, str | Path):
+        return
+    path, text = Path(data).expanduser(), isinstance(data, str)
+    with suppress(OSError):  # a long text is no name of a file
+        if path.exists():
+            return
+    shown = data if len(str(data)) <= SHOWN else f"{str(data)[:SHOWN]} ..."
+    raise AtlasError(
+        f"data {shown} not found",
+        why="a string is the path of a file" if text else "",
+        remedy="check the path for a misspelling"
+        + ("; a text is given in a list: [text]" if text else ""),
+    )
+
+
 def _rows(data: object) -> list[dict[str, Any]] | None:
     """Rows of texts or ids, for a model that reads ids; None for arrays and other data."""
     if isinstance(data, Mapping):
@@ -130,8 +151,6 @@ def _from_file(
     partial: bool,
     choice: Choice,
 ) -> Inputs:
-    if not source.exists():
-        raise AtlasError(f"data {source} not found", remedy="check the path for a misspelling")
     main, suffix = model.input_names[0], source.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(source, MAX_ARRAYS, what="data")
@@ -160,15 +179,15 @@ def _from_file(
         return checked(load_images(source, model, choice), model)
     if have == "recordings" and not table:
         return checked(load_audio(source, model, lengths[1], choice), model)
-    rows, notes = tables.read_rows(source)
-    named, wanted = list(rows.items()), list(choice(len(rows)))
+    content = tables.read_rows(source)
+    named, wanted = list(content.rows.items()), list(choice(len(content.rows)))
     distinct = list(dict.fromkeys(wanted))
     rows = dict(named[number] for number in distinct)
     if have == "recordings":
         inputs = checked(audio_of_rows(rows, source.parent, model, lengths[1]), model)
-        inputs = replace(inputs, notes=(*notes, *inputs.notes))
     else:
-        inputs = _from_rows(rows, model, lengths, partial, notes)
+        inputs = _from_rows(rows, model, lengths, partial)
+    inputs = replace(inputs, notes=(*content.notes, *inputs.notes), read=content.read)
     return inputs if distinct == wanted else inputs.take([distinct.index(n) for n in wanted])
 
 
@@ -181,11 +200,9 @@ def _from_rows(
     model: LoadedModel,
     lengths: tuple[int | None, str],
     partial: bool,
-    notes: Sequence[tuple[str, str]] = (),
 ) -> Inputs:
     texts = texts_of(rows, model, partial=partial)
-    inputs = checked(padded(texts, model, *lengths), model)
-    return replace(inputs, notes=(*notes, *inputs.notes))
+    return checked(padded(texts, model, *lengths), model)
 
 
 def _from_arrays(

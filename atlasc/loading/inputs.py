@@ -45,6 +45,7 @@ class Inputs:
         notes: what was left out of the data, as pairs of a headline and details; see ``tell``.
         faults: [N] why a row has no input (its arrays then hold only padding or NaN), empty if it
             has one; () if all rows have one.
+        read: how a table was read, in words: its rows, columns and quoting; empty for other data.
     """
 
     arrays: dict[str, np.ndarray]
@@ -53,6 +54,7 @@ class Inputs:
     tokens: np.ndarray | None = None
     notes: tuple[tuple[str, str], ...] = ()
     faults: tuple[str, ...] = ()
+    read: str = ""
 
     def __repr__(self) -> str:
         """Shapes alone: inputs are private."""
@@ -72,6 +74,7 @@ class Inputs:
             None if self.tokens is None else self.tokens[rows],
             self.notes,
             tuple(self.faults[row] for row in rows) if self.faults else (),
+            self.read,
         )
 
     def joined(self, others: Inputs) -> Inputs:
@@ -83,7 +86,8 @@ class Inputs:
             for name, array in self.arrays.items()
         }
         labels, tokens = _joined(self.labels, others.labels), _joined(self.tokens, others.tokens)
-        return Inputs(arrays, self.names + others.names, labels, tokens, self.notes)
+        names = self.names + others.names
+        return Inputs(arrays, names, labels, tokens, self.notes, read=self.read)
 
     def readable(self, note: Callable[[str, str], object]) -> Inputs:
         """The inputs without the rows that could not be read; a note lists these rows."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from atlasc.ir.final_functions import finished
 from atlasc.loading.inputs import Inputs
 from atlasc.simulation.agreement import Measure
 
+THRESHOLD = 0.5
+"""Probability from which on an input has a label, where each label counts by itself."""
 LISTED = 5
 """Greatest number of class names that a message lists."""
 
@@ -83,6 +86,27 @@ def names_of_classes(config: Any, count: int) -> list[str]:
     """The names of ``count`` classes; a class without a name in the config has its number."""
     known = {number: name for name, number in class_names(config).items()}
     return [known.get(number, str(number)) for number in range(count)]
+
+
+def gives_several(config: Any) -> bool:
+    """Whether each label of a model counts by itself, so that an input may have several."""
+    return getattr(config, "problem_type", None) == "multi_label_classification"
+
+
+def probabilities(values: np.ndarray, function: str | None) -> np.ndarray:
+    """The probability of each label by itself, from answers [N, labels] after a final function."""
+    return values if function == "sigmoid" else finished("sigmoid", values)
+
+
+def several_labels(shares: np.ndarray, names: Sequence[str]) -> list[str | None]:
+    """The labels of inputs with probabilities [N, labels]: all from ``THRESHOLD`` on, joined by
+    commas; None without an answer.
+    """
+    return [
+        None if np.isnan(row).any()
+        else ", ".join(name for name, share in zip(names, row, strict=True) if share >= THRESHOLD)
+        for row in shares
+    ]  # fmt: skip
 
 
 def _entries(table: Any) -> list[tuple[Any, Any]]:

@@ -34,9 +34,9 @@ from atlasc.loading.model_files.huggingface import (
     read_object,
     tokenizer_errors,
 )
-from atlasc.loading.model_files.parts import encoder_of, sentence_encoder
+from atlasc.loading.model_files.parts import as_its_folder_says, encoder_of
 from atlasc.loading.model_files.saved import saved_parts
-from atlasc.loading.model_files.sentence import Sentences, sentences_of
+from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.model_files.torch_files import Shape, load_exported_program, load_pt
 from atlasc.loading.model_files.weights import load_weights
 from atlasc.loading.model_files.wrappers import named_inputs, unwrapped
@@ -76,6 +76,7 @@ class LoadedModel:
         kept: keeps the temporary directory of a model that was not read from files.
         notes: what of the files is not read or computed, as pairs of a headline and details.
         sentences: what a folder of sentence-transformers says beside its Transformer.
+        given: the module that the user gave, if ``module`` was made of it.
     """
 
     module: torch.nn.Module
@@ -87,6 +88,7 @@ class LoadedModel:
     kept: TemporaryDirectory[str] | None = None
     notes: tuple[tuple[str, str], ...] = ()
     sentences: Sentences | None = None
+    given: torch.nn.Module | None = None
 
     @property
     def name(self) -> str:
@@ -181,7 +183,7 @@ class LoadedModel:
             return BoundedTokenizer(self.directory) if has_tokenizer(self.directory) else None
         found = load_tokenizer(self.directory)
         if found is not None and self.sentences is not None:
-            read_as_sentences(found, self.sentences)
+            return read_as_sentences(found, self.sentences)
         return found
 
     @property
@@ -288,7 +290,8 @@ def model_of(
     known = str(getattr(config, "name_or_path", "") or "").rstrip("/")
     parts = {"config": config, "tokenizer": tokenizer, "processor": processor}
     kept, folder = saved_parts(Path(known).name or type(module).__name__, parts)
-    return LoadedModel(module, _kind(config), config, folder, kept=kept, notes=tuple(left))
+    facts: dict[str, Any] = {"kept": kept, "notes": tuple(left), "given": model}
+    return LoadedModel(module, _kind(config), config, folder, **facts)
 
 
 def load_model(
@@ -350,13 +353,8 @@ def load_model(
             module, notes = load_weights(source, config, model_class, tensors)
         else:
             module, notes = build(config, model_class, meta=True), []
-    part, left = encoder_of(module)
+    part, left, sentences = as_its_folder_says(module, config, directory, weights=weights)
     notes += left
-    sentences = sentences_of(directory)
-    if sentences is not None:
-        notes += sentences.notes
-        if sentences.steps is not None:
-            part = sentence_encoder(part, sentences.steps, weights=weights)
     return LoadedModel(
         part.eval(), _kind(config), module.config, source, notes=tuple(notes), sentences=sentences
     )

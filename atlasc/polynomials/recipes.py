@@ -17,7 +17,7 @@ from typing import NamedTuple
 from atlasc.calibration.ranges import Range
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op, family_of
-from atlasc.ir.plugins import loaded, plugins
+from atlasc.ir.plugins import loaded, misnamed, plugins
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
@@ -130,6 +130,6 @@ def recipe(name: str) -> Recipe:
         )
     found: Recipe = loaded(
         plugins(GROUP)[name],
-        lambda one: "" if isinstance(one, Recipe) else "its object is no Recipe",
+        lambda one: misnamed(name) if isinstance(one, Recipe) else "its object is no Recipe",
     )
     return found

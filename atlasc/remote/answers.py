@@ -12,7 +12,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Answers
 from atlasc.ir.errors import counted
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.labels import class_names, names_of_classes
+from atlasc.loading.labels import class_names, names_of_classes, probabilities, several_labels
 from atlasc.run.session import joined, placed
 
 
@@ -27,6 +27,7 @@ class RemoteAnswers:
         left_out: number of an input that was not encrypted -> why.
         classes: names of the classes, if the model has names; else empty.
         lost: number of an input that was encrypted and has no answer -> why.
+        several: whether an input may have several of the classes, each by itself.
     """
 
     inputs: Inputs
@@ -35,6 +36,7 @@ class RemoteAnswers:
     left_out: Mapping[int, str]
     classes: tuple[str, ...]
     lost: Mapping[int, str] = field(default_factory=dict)
+    several: bool = False
 
     def __repr__(self) -> str:
         """Numbers of inputs alone: inputs and answers are private."""
@@ -57,12 +59,16 @@ class RemoteAnswers:
 
     @property
     def labels(self) -> list[str | None]:
-        """The name of the best class of each input; None without an answer. Empty if the model has
-        no classes with names.
+        """The name of the best class of each input, or the names of all its classes, joined by
+        commas, if there may be several; None without an answer. Empty if the model has no classes
+        with names.
         """
         if not self.classes:
             return []
-        (scores,) = self.outputs.values()
+        ((name, scores),) = self.outputs.items()
+        if self.several:
+            shares = probabilities(scores, self.answers.functions.get(name))
+            return several_labels(shares, self.classes)
         missing = np.isnan(scores).any(axis=1)
         return [
             None if lost else self.classes[int(row.argmax())]
@@ -79,7 +85,7 @@ def together(parts: Sequence[RemoteAnswers]) -> RemoteAnswers:
         RemoteAnswers(
             one.inputs, tuple(start + row for row in one.rows), one.answers,
             {start + row: why for row, why in one.left_out.items()}, one.classes,
-            {start + row: why for row, why in one.lost.items()},
+            {start + row: why for row, why in one.lost.items()}, one.several,
         )
         for start, one in zip(starts, parts, strict=False)
     ]  # fmt: skip
@@ -96,6 +102,7 @@ def together(parts: Sequence[RemoteAnswers]) -> RemoteAnswers:
         {row: why for one in moved for row, why in one.left_out.items()},
         parts[0].classes,
         {row: why for one in moved for row, why in one.lost.items()},
+        parts[0].several,
     )
 
 

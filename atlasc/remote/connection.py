@@ -21,6 +21,7 @@ from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.labels import gives_several
 from atlasc.remote.answers import RemoteAnswers, classes_of, together
 from atlasc.remote.asking import Asking, NoAnswer, Saw
 from atlasc.remote.keys import own_keys, upload_keys
@@ -33,6 +34,8 @@ from atlasc.remote.wire import FINISHED, Config, JobStatus, KeyStatus, ProgramFa
 TOKEN_VARIABLE = "ATLASC_TOKEN"
 RUNS = "open"
 """Folder of what was asked and not read yet."""
+ROUNDS = 10
+"""Times that jobs are listed and deleted: another process may ask meanwhile."""
 
 
 def unseen(kind: str, content: bytes) -> None:
@@ -196,14 +199,22 @@ class Connection:
         """
         with atlas_errors(), left_runs(self._runs) as runs:
             jobs = 0
-            while known := [
-                job
-                for job in self._link.get(address("jobs"), list[JobStatus])
-                if job.state not in FINISHED or job.answer_bytes
-            ]:
+            for _ in range(ROUNDS):
+                known = [
+                    job
+                    for job in self._link.get(address("jobs"), list[JobStatus])
+                    if job.state not in FINISHED or job.answer_bytes
+                ]
                 for job in known:
                     self._link.fetch("DELETE", address("jobs", job.id), limit=MIB)
                 jobs += len(known)
+                if not known:
+                    break
+            else:
+                raise AtlasError(
+                    "the service has jobs after each time that they were deleted",
+                    remedy="ask whoever runs the service",
+                )
             keys = self._link.get(address("keys"), list[KeyStatus])
             for key in keys:
                 self._link.fetch("DELETE", address("keys", key.id), limit=MIB)
@@ -233,7 +244,8 @@ class Connection:
                 f"{counted(len(lost), 'input has', 'inputs have')} no answer",
                 "  why: " + listed([f"{inputs.names[row]}: {why}" for row, why in lost.items()]),
             )
-        return RemoteAnswers(inputs, rows, answers, left_out, classes, lost)
+        several = gives_several(self.bundle.model.config)
+        return RemoteAnswers(inputs, rows, answers, left_out, classes, lost, several)
 
     def close(self) -> None:
         """Close the connection; jobs that wait go on."""

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from atlasc.api.errors import FULL
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import parse_json, read_text, require_private
+from atlasc.ir.files import MIB, parse_json, read_text, require_private, whole_number
 from atlasc.remote.wire import MAX_JSON, Fault
 
 Read = TypeVar("Read")
@@ -177,7 +177,7 @@ class Link:
         with self._within(MAX_JSON) as held:
             self._connection.request("GET", self._base + path, headers=self._headers())
             answer = self._connection.getresponse()
-            refusal = answer.read(MAX_JSON) if answer.status >= 300 else b""
+            refusal = _content(answer, MAX_JSON) if answer.status >= 300 else b""
         with answer:
             if answer.status >= 300:
                 raise _refused(answer, refusal)
@@ -202,7 +202,7 @@ class Link:
         with self._within(len(body) + limit):
             self._connection.request(method, self._base + path, body or None, told)
             answer = self._connection.getresponse()
-            content = answer.read(limit + 1)
+            content = _content(answer, limit + 1)
         with answer:
             if len(content) > limit:
                 self._connection.close()
@@ -266,14 +266,26 @@ def read_token(path: Path) -> str:
     return read_text(path, 4096).strip()
 
 
+def _content(answer: http.client.HTTPResponse, limit: int) -> bytes:
+    """At most ``limit`` bytes of an answer. Chunks are read in blocks: of one whose size is
+    negative, ``read`` would take all that comes.
+    """
+    if not answer.chunked:
+        return answer.read(limit)
+    found, block = bytearray(), memoryview(bytearray(min(limit, MIB)))
+    while len(found) < limit and (size := answer.readinto(block[: limit - len(found)])):
+        found += block[:size]
+    return bytes(found)
+
+
 def _refused(answer: http.client.HTTPResponse, content: bytes) -> Refused:
     try:
         fault = parse_json(content, Fault)
     except ValueError:
         fault = Fault(error=f"the service answered with status {answer.status}")
-    told, wait = answer.headers.get("retry-after", ""), None
-    if told.isdecimal() or answer.status in _AGAIN:
-        wait = min(max(float(told if told.isdecimal() else 1), 0.5), LONGEST_WAIT)
+    told, wait = whole_number(answer.headers.get("retry-after", "").strip()), None
+    if told is not None or answer.status in _AGAIN:
+        wait = min(max(1.0 if told is None else told, 0.5), LONGEST_WAIT)
     return Refused(answer.status, fault, wait)
 
 

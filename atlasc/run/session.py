@@ -13,7 +13,15 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Answers, functions_of
-from atlasc.client.program import TOGETHER, ClientProgram, Packed, batches, rows_of, states_of
+from atlasc.client.program import (
+    TOGETHER,
+    ClientProgram,
+    batches,
+    decrypt_all,
+    encrypt_all,
+    rows_of,
+    states_of,
+)
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -221,16 +229,3 @@ def run(
     facts = dict(expected), watch.seconds, chosen.name, pace.timing()
     functions = functions_of(client.interface)
     return RunResult(joined(parts), refused, *facts, functions=functions)
-
-
-def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
-    """Ciphertexts of a packed query."""
-    return {
-        name: [engine.encrypt(vector, packed.levels[name]) for vector in vectors]
-        for name, vectors in packed.vectors.items()
-    }
-
-
-def decrypt_all(engine: Engine[Any], results: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
-    """Output name -> decrypted slots ``[ciphertexts, slots]``."""
-    return {name: np.stack([engine.decrypt(c) for c in cs]) for name, cs in results.items()}

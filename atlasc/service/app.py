@@ -38,7 +38,10 @@ def make_app(service: Service, grace: float, more: Sequence[APIRouter] = ()) -> 
         service.runner.stop(grace)
 
     # No generated pages: they would load scripts from other servers.
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    # No redirections either: they would lead to the host that the request names.
+    app = FastAPI(
+        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan
+    )  # fmt: skip
     app.state.service = service
     for router in (v2.router, endpoints.router, *more):
         app.include_router(router)

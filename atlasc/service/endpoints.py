@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -17,6 +16,7 @@ from atlasc.service.requests import (
     Asking,
     Here,
     Keeping,
+    Place,
     Watching,
     json_body,
     require_length,
@@ -62,7 +62,7 @@ def key_status(service: Here, caller: Keeping, key: str) -> KeyStatus:
 
 @router.put("/keys/{key}")
 async def add_chunk(
-    service: Here, caller: Keeping, request: Request, key: str, offset: int
+    service: Here, caller: Keeping, request: Request, key: str, offset: Place
 ) -> KeyStatus:
     """Add the next chunk, whose SHA-256 is in the header ``Content-Digest`` (RFC 9530)."""
     require_length(request, CHUNK)
@@ -124,7 +124,7 @@ def _digest(header: str) -> bytes:
     name, _, value = header.strip().partition("=")
     try:
         found = base64.b64decode(value.strip(":"), validate=True)
-    except binascii.Error:
+    except ValueError:  # not Base64, or not even ASCII
         found = b""
     if name.lower() != "sha-256" or len(found) != 32:
         raise Refusal(

@@ -14,9 +14,10 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
+from pydantic import BeforeValidator
 from starlette.requests import ClientDisconnect
 
-from atlasc.ir.files import KIB, parse_json
+from atlasc.ir.files import KIB, parse_json, whole_number
 from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal, fault_of
 from atlasc.service.jobs import Jobs
@@ -130,6 +131,17 @@ Watching = Annotated[Caller, Depends(_allowed("metrics"))]
 Here = Annotated[Service, Depends(service_of)]
 
 
+def _stated(text: object) -> int:
+    found = whole_number(str(text))
+    if found is None:
+        raise ValueError("not a whole number")
+    return found
+
+
+Place = Annotated[int, BeforeValidator(_stated)]
+"""A number in an address."""
+
+
 async def body_parts(request: Request) -> AsyncIterator[bytes]:
     """The parts of a body as they arrive.
 
@@ -182,8 +194,7 @@ async def json_body(request: Request, schema: type[Read]) -> Read:
 
 def require_length(request: Request, limit: int) -> None:
     """Refuse a body that says that it is larger than ``limit``, before it is taken."""
-    told = request.headers.get("content-length", "")
-    if told.isdecimal() and int(told) > limit:
+    if (whole_number(request.headers.get("content-length", "")) or 0) > limit:
         raise too_large(limit)
 
 

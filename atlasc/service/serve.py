@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -37,7 +38,10 @@ from atlasc.service.workers.base import Worker
 from atlasc.service.workers.cluster import Cluster, ray_workers
 from atlasc.service.workers.executor import memory_budget
 from atlasc.service.workers.local import LocalWorker
+from atlasc.targets.machine import share_memory_of_threads
 
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep Python to itself: the one that answers strangers waits for others."""
 SWEEP_SECONDS = 1
 BACKLOG = 1024
 """Connections that the kernel holds until they are looked at."""
@@ -109,6 +113,8 @@ def serve(
             reached.
     """
     os.umask(0o077)
+    share_memory_of_threads()
+    sys.setswitchinterval(SWITCH_SECONDS)
     require_transport(settings)
     programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store

@@ -15,9 +15,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from atlasc.ir.files import KIB, parse_json
+from atlasc.ir.files import KIB, Count, parse_json, whole_number
 from atlasc.remote.wire import FINISHED, JobStatus
 from atlasc.service.endpoints import BYTES
 from atlasc.service.faults import Refusal
@@ -33,16 +33,22 @@ MAX_HEADER = 64 * KIB
 POLL_SECONDS, SLOWEST_POLL = 0.05, 1.0
 
 
-class Tensor(BaseModel):
-    """A tensor of a request; members that are not read are ignored, as the protocol asks."""
+class Loose(BaseModel):
+    """Members that are not read are ignored, as the protocol asks."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class Tensor(Loose):
+    """A tensor of a request."""
 
     name: str
     datatype: str
-    shape: list[int]
+    shape: list[Count]
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class Inference(BaseModel):
+class Inference(Loose):
     """The JSON of a request."""
 
     id: str | None = None
@@ -119,15 +125,15 @@ async def infer(
 
 async def _header(request: Request, parts: AsyncIterator[bytes]) -> tuple[Inference, bytes]:
     """The JSON of a request, and what was read beyond it."""
-    told = request.headers.get(HEADER, "")
-    if not told.isdecimal() or int(told) > MAX_HEADER:
+    length = whole_number(request.headers.get(HEADER, ""))
+    if length is None or length > MAX_HEADER:
         raise Refusal(
             400,
             "the query is not sent as a binary tensor",
             why=f"the header {HEADER} is missing or too large",
             remedy="use the extension binary_tensor_data of the protocol",
         )
-    length, content = int(told), bytearray()
+    content = bytearray()
     while len(content) < length:
         part = await anext(parts, b"")
         if not part:
@@ -140,7 +146,7 @@ async def _header(request: Request, parts: AsyncIterator[bytes]) -> tuple[Infere
     if [(one.name, one.datatype) for one in asked.inputs] != [("query", "UINT8")]:
         raise Refusal(400, "a request has one input: the UINT8 tensor query")
     size = asked.inputs[0].parameters.get("binary_data_size")
-    if asked.inputs[0].shape != [size]:
+    if asked.inputs[0].shape != [size] or isinstance(size, bool):
         raise Refusal(400, "the tensor query must have the shape [binary_data_size]")
     return asked, bytes(content[length:])
 

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, cast
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.plugins import loaded, plugins
+from atlasc.ir.plugins import loaded, misnamed, plugins
 
 if TYPE_CHECKING:
     from atlasc.targets.base import Target
@@ -38,12 +38,17 @@ def find_target(name: str) -> Target:
             f"there is no target {name!r}",
             remedy=f"choose one of: {', '.join(target_names())}",
         )
+    return cast("Target", loaded(plugins(GROUP)[name], lambda one: _fault(one, name)))
+
+
+def _fault(found: object, name: str) -> str:
+    """Why the object of a plug-in is no target of a name; empty if it is. A bundle names its target
+    by the target's own name, and is opened by the name of the entry point.
+    """
     from atlasc.targets.base import Target
 
-    found = loaded(
-        plugins(GROUP)[name],
-        lambda one: (
-            "" if isinstance(one, Target) else "its object is no atlasc.targets.base.Target"
-        ),
-    )
-    return cast("Target", found)
+    if not isinstance(found, Target):
+        return "its object is no atlasc.targets.base.Target"
+    if found.name != name:
+        return f"its entry point is named {name!r}, and the target {found.name!r}"
+    return misnamed(name)

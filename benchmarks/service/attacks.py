@@ -95,6 +95,16 @@ def slow_body(to: Target) -> Iterator[bytes]:
     yield from itertools.repeat(b"x", 100_000)
 
 
+def long_heads(to: Target) -> Iterator[bytes]:
+    """Health checks whose heads have thousands of lines."""
+    yield from itertools.repeat(to.head("GET", "/v2/health/live", *["a:"] * 3900), 1000)
+
+
+def long_queries(to: Target) -> Iterator[bytes]:
+    """Addresses with thousands of parameters."""
+    yield from itertools.repeat(to.head("GET", "/jobs?" + "a=b&" * 3800), 1000)
+
+
 def methods(to: Target) -> Iterator[bytes]:
     """A request of a new method each time."""
     while True:
@@ -179,6 +189,7 @@ STRANGERS: dict[str, Attack] = {
     "idle": Attack(400, nothing, 1.0),
     "slow-heads": Attack(300, slow_head, 0.2),
     "slow-bodies": Attack(64, slow_body),
+    "long-heads": Attack(32, long_heads),
     "methods": Attack(64, methods),
     "ahead": Attack(32, ahead, reads=False),
     "no-http": Attack(32, no_http),
@@ -194,6 +205,7 @@ TENANTS: dict[str, Attack] = {
     "large-chunks": Attack(16, large_chunks, 0.01),
     "announced": Attack(16, announced),
     "lists": Attack(16, lists),
+    "long-queries": Attack(16, long_queries),
     "unread": Attack(64, lists, reads=False),
     "tenant-methods": Attack(64, methods),
     "tenant-small-chunks": Attack(8, small_chunks),

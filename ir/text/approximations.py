@@ -20,10 +20,12 @@ from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op, family_of
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.plugins import loaded, plugins
+from atlasc.ir.plugins import loaded, misnamed, plugins
 
 GROUP = "atlasc.algorithms"
 """Entry points that are modules with approximations; atlasc declares its own like any package."""
+NAME = r"[a-z][a-z0-9_ -]{0,62}"
+"""The names of algorithms, which stand in programs."""
 
 
 @cache
@@ -35,7 +37,7 @@ def algorithms() -> dict[tuple[str, str], type[ApproximationAttribute]]:
     """
     found: dict[tuple[str, str], type[ApproximationAttribute]] = {}
     for entry in plugins(GROUP).values():
-        for cls in _classes(loaded(entry, _no_module)):
+        for cls in _classes(loaded(entry, _fault)):
             other = found.setdefault((cls.family, cls.algorithm), cls)
             if other is not cls:
                 raise AtlasError(
@@ -56,8 +58,16 @@ def _classes(module: ModuleType) -> list[type[ApproximationAttribute]]:
     ]
 
 
-def _no_module(found: object) -> str:
-    return "" if isinstance(found, ModuleType) else "it is no module"
+def _fault(found: object) -> str:
+    """Why the object of a plug-in is no module of approximations; empty if it is."""
+    if not isinstance(found, ModuleType):
+        return "it is no module"
+    faults = (
+        f"{cls.__name__}: {why}"
+        for cls in _classes(found)
+        if (why := misnamed(cls.algorithm, NAME))
+    )
+    return next(faults, "")
 
 
 def read_approximation(

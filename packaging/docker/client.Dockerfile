@@ -7,7 +7,7 @@
 #
 # The volume /client holds the secret key, the ledger of queries and the token: keep it on this
 # machine, and never give a copy of it to a second one. The image holds none of them.
-FROM debian:13.2-slim
+FROM debian:13.2-slim@sha256:4bcb9db66237237d03b55b969271728dd3d955eaaa254b9db8a3db94550b1885
 
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3 python3-venv \

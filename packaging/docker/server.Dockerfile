@@ -8,7 +8,7 @@
 # --health-cmd with the name in the certificate.
 #
 # The image holds no bundle, no key and no token. Keys, jobs and tokens lie in the volume /state.
-FROM debian:13.2-slim
+FROM debian:13.2-slim@sha256:4bcb9db66237237d03b55b969271728dd3d955eaaa254b9db8a3db94550b1885
 
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3 python3-venv \

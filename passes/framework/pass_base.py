@@ -25,7 +25,9 @@ from atlasc.ir.verifier import verify
 
 MAX_CHARACTERS = 18
 """Greatest length of a number in an option."""
-_ITEM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
+NAME = r"[a-z][a-z0-9-]*"
+"""The names of passes, which stand in commands."""
+_ITEM = re.compile(rf"\s*({NAME})\s*(?:\{{([^{{}}]*)\}})?\s*(?:,|$)")
 
 
 class Parameters(Protocol):

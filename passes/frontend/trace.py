@@ -8,7 +8,8 @@ nn op (``patterns``); and forwards, to emit the ops.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +29,14 @@ from atlasc.passes.frontend.exported.decompose import (
     with_fixed_shapes,
     without_changes_in_place,
 )
+from atlasc.passes.frontend.exported.states import refuse_states, returned, untouched, writes
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
+from atlasc.passes.frontend.rules.rewritings import REWRITINGS
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +172,10 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
     # Caches of keys and values would become outputs.
     plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
     training = module.training
-    with fx.holding(getattr(module, "config", None), **plain), torch.no_grad():
+    held = fx.holding(getattr(module, "config", None), **plain)
+    with untouched(module), held, torch.no_grad(), warnings.catch_warnings():
+        # What a module keeps in attributes is seen when it is asked beside the program.
+        warnings.filterwarnings("ignore", "The tensor attributes? ")
         try:
             return torch.export.export(module.eval(), (), tensors, strict=False)
         except AtlasError:
@@ -177,13 +183,21 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
         except Exception as error:
             raise AtlasError(
                 f"torch.export cannot trace {type(module).__name__}",
-                why=f"{type(error).__name__}: {first_line(error)}",
+                where=fx.raised_at(error),
+                why=_why(error),
                 remedy="check the names and shapes of the inputs (the model takes "
-                f"{', '.join(parameters)}); control flow that depends on values of tensors "
-                "cannot be compiled",
+                f"{', '.join(parameters)}); where the line decides by values of tensors, compute "
+                "both cases and mix them with weights, or decide by shapes and settings",
             ) from error
         finally:
             module.train(training)
+
+
+def _why(error: Exception) -> str:
+    """Why torch.export failed: of a branch on values, that it is one."""
+    if "DataDependent" in type(error).__name__ or "data-dependent" in str(error):
+        return "the code decides by values of tensors there, which are not known when it is traced"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _import(
@@ -233,11 +247,13 @@ def _import_once(
     values = {**program.constants, **program.state_dict}
     graph, results = fx.inline_regions(program.graph_module)
     holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
+    written = writes(program, holders, results)
     inputs = {holders[key]: key for key in taken}
     stored = {holders[key]: (path, values[path]) for key, path in paths.items() if key in holders}
     importer = Importer(graph, inputs, stored, name)
-    table = named_outputs(program, importer.same_as(results))
+    table = named_outputs(program, importer.same_as(returned(program, results)))
     chosen = {key: table[key] for key in choose(table, wanted.outputs, wanted.note)}
+    refuse_states(importer, written, chosen, wanted.note)
     for key, node in chosen.items():
         if importer.kinds[node] != "data":
             raise AtlasError(
@@ -274,6 +290,8 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
                 continue
             except Refusal as refusal:
                 faults.append((node, str(refusal)))
+    if not faults and any(node not in importer.values for _, node in ends.values()):
+        faults = [(_unread(importer, selected), "")]
     if faults:
         raise _unsupported(faults)
     module = importer.module
@@ -282,6 +300,13 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
         attributes = {"name": name} | ({} if function is None else {"function": function})
         module.add("nn.output", [importer.on_server(importer.values[node])], attributes)
     return module
+
+
+def _unread(importer: Importer, selected: Collection[fx.Node]) -> fx.Node:
+    """The first op without a value, where none was refused: one of its results is not read."""
+    left = (n for n in importer.graph.nodes if n in selected and n not in importer.values)
+    node = next(node for node in left if fx.packet(node) not in cuts.SPLITS)
+    return node.args[0] if "getitem" in str(node.target) else node
 
 
 def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
@@ -306,6 +331,22 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
     raise Refusal("only its default arguments are supported" if known else "")
 
 
+def _rewriting(nodes: Iterable[fx.Node]) -> str:
+    """How to write some ops by others that can be compiled."""
+    names = dict.fromkeys(fx.packet(node).removesuffix("_") for node in nodes)
+    known = dict.fromkeys(REWRITINGS[name] for name in names if name in REWRITINGS)
+    if known and all(name in REWRITINGS for name in names):
+        return f"write the same by other ops: {'; '.join(known)}"
+    return "; ".join(
+        (
+            "replace these ops in the model by supported ones (linear, matmul, add, mul, "
+            "reshape, transpose, softmax, layer norm, RMS norm, "
+            f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/rules/aten_rules.py",
+            *known,
+        )
+    )
+
+
 def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
     """One error for all faults; equal ops of one source line share a line of the message."""
     groups: dict[tuple[str, str, str], list[str]] = {}
@@ -324,9 +365,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
         f"{count} of the model cannot be compiled: {', '.join(names)}",
         where=lines if len(lines) > 1 else lines[0],
         why="on encrypted data only sums, products and functions with a rule can be computed",
-        remedy="replace these ops in the model by supported ones (linear, matmul, add, mul, "
-        "reshape, transpose, softmax, layer norm, RMS norm, "
-        f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/rules/aten_rules.py",
+        remedy=_rewriting(node for node, _ in faults),
     )
     error.targets = frozenset(names)
     return error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from tests.fuzz.content import Content
 from tests.fuzz.mutate import mutated
 
-CORPUS = Path(__file__).parent / "corpus"
+CORPUS, READERS = (Path(__file__).parent / name for name in ("corpus", "readers"))
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,24 @@ class Reader:
 
 
 def all_readers() -> dict[str, Reader]:
-    """Readers by name: those of all modules in ``readers/``, each a ``READER`` or ``READERS``."""
-    from tests.fuzz import readers
-
+    """Readers by name: all modules below ``readers/`` have a ``READER`` or ``READERS``."""
     found: dict[str, Reader] = {}
-    for module in pkgutil.iter_modules(readers.__path__):
-        content = importlib.import_module(f"tests.fuzz.readers.{module.name}")
+    for path in sorted(READERS.rglob("*.py")):
+        module = ".".join(path.relative_to(READERS).with_suffix("").parts)
+        content = importlib.import_module(f"tests.fuzz.readers.{module}")
         for reader in getattr(content, "READERS", None) or [content.READER]:
             assert reader.name not in found, reader.name
             found[reader.name] = reader
     return found
 
 
-def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
+def corpus(
+    reader: Reader, seeds: Sequence[Content], seconds: float | None = None
+) -> dict[str, Content]:
     """The cases that once went wrong: those on disk, and those that a function makes.
 
-    A folder on disk lies over a copy of the first seed, if that is a folder as well.
+    Of the latter a slow reader gets as many as it reads in some ``seconds``, from all kinds. A
+    folder on disk lies over a copy of the first seed, if that is a folder as well.
     """
     from tests.fuzz.cases import cases
 
@@ -68,4 +71,6 @@ def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
         if path.is_dir():
             case = Content(seeds[0].name, {**seeds[0].files, **case.files})
         found[path.name] = case
-    return found | cases(reader.name, seeds)
+    made = cases(reader.name, seeds)
+    step = 1 if seconds is None else max(1, math.ceil(len(made) / (seconds * reader.weight)))
+    return found | dict(itertools.islice(made.items(), 0, None, step))

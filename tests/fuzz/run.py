@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
@@ -19,12 +20,15 @@ from tests.fuzz import worker
 from tests.fuzz.content import Content
 from tests.fuzz.reader import Reader, all_readers, corpus
 from tests.fuzz.seeds import compiled, random_programs
+from tests.fuzz.sites import followed
 
 RESULTS = Path("build/fuzz")
 BATCH = 5000
 """Inputs of one process: what a reader keeps in memory does not add up over all of them."""
 INPUTS = 20_000
 """Of a run where nothing else is said."""
+LIBRARIES = ("torch", "transformers.models.auto", "torch.export", "pyarrow.parquet", "soundfile")
+"""What several readers import, which takes seconds."""
 KEPT = 3
 """Inputs that are saved of each kind of failure at each place."""
 
@@ -51,7 +55,11 @@ class Found:
 
 @dataclass
 class Result:
-    """What became of one reader's inputs, or of its cases of the corpus."""
+    """What became of one reader's inputs, or of its cases of the corpus.
+
+    Attributes:
+        places: functions that its valid samples went through.
+    """
 
     reader: str
     corpus: bool = False
@@ -60,6 +68,7 @@ class Result:
     refused: int = 0
     seconds: float = 0.0
     found: list[Found] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
 
     def add(self, failure: worker.Failure, label: str, content: Content, results: Path) -> None:
         """Count a failure, and save the first of each kind."""
@@ -85,6 +94,7 @@ class Task:
         seconds: it ends earlier after so many.
         results: where failing inputs are saved.
         corpus: whether the cases of the corpus come before them.
+        case_seconds: see :func:`tests.fuzz.reader.corpus`.
     """
 
     name: str
@@ -93,6 +103,7 @@ class Task:
     seconds: float | None = None
     results: Path = RESULTS
     corpus: bool = False
+    case_seconds: float | None = None
 
 
 def fuzz(task: Task, reader: Reader | None = None) -> list[Result]:
@@ -113,11 +124,13 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
     try:
         paths = reader.seeds(root / "seeds")
         seeds = [Content.read(path) for path in paths]
-        meanings = [reader.read(path) for path in paths]
+        with followed() as places:
+            meanings = [reader.read(path) for path in paths]
     except Exception as error:
         found = [Found("no seeds", worker.innermost(error), repr(error), 1)]
         return [Result(reader.name, corpus, found=found) for corpus in (False, True)]
-    cases = list(corpus(reader, seeds).items()) if task.corpus else []
+    known = corpus(reader, seeds, task.case_seconds) if task.corpus else {}
+    cases = list(known.items())
 
     def case(number: int) -> tuple[str, Content]:
         return cases[number]
@@ -127,7 +140,15 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
 
     sources = (len(cases), case, True), (task.inputs, mutated, False)
     return [
-        _read(task, Result(reader.name, corpus), reader, meanings, root / "place", total, source)
+        _read(
+            task,
+            Result(reader.name, corpus, places=sorted(places)),
+            reader,
+            meanings,
+            root / "place",
+            total,
+            source,
+        )
         for total, source, corpus in sources
         if total or (corpus and task.corpus)
     ]
@@ -203,7 +224,14 @@ def main() -> int:
     inputs = shares(readers, number) if number else dict.fromkeys(readers, 0)
     seconds = arguments.seconds and arguments.seconds * arguments.jobs / len(readers)
     tasks = [
-        Task(name, arguments.seed, inputs[name], seconds, corpus=arguments.corpus)
+        Task(
+            name,
+            arguments.seed,
+            inputs[name],
+            seconds,
+            corpus=arguments.corpus,
+            case_seconds=arguments.case_seconds,
+        )
         for name in readers
     ]
     what = "the corpus, " if arguments.corpus else ""
@@ -212,6 +240,9 @@ def main() -> int:
     compiled()  # once, before the forks
     if any(name.startswith("ir-") for name in readers):
         random_programs()
+    if len(readers) > 1:
+        for library in LIBRARIES:
+            importlib.import_module(library)
     begin, results = time.monotonic(), []
     with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
         for found in pool.imap_unordered(fuzz, tasks, chunksize=1):
@@ -247,6 +278,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="stop after so many")
     parser.add_argument(
         "--corpus", action="store_true", help="the cases once found; new ones only with --inputs"
+    )
+    parser.add_argument(
+        "--case-seconds", type=float, help="of made cases as many as a reader takes in so many"
     )
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--report", type=Path, help="write the results as JSON here")

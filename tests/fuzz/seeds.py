@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits_vit"
 LENGTH = 3000
 """Characters of a random text at most: longer ones are slower to read and not more interesting."""
+SAMPLES = "ATLASC_FUZZ_SAMPLES"
+"""Names a folder of :func:`make_samples`, which is read and not made again."""
 
 Seeds = Callable[[Path], Sequence[Path]]
 
@@ -33,7 +35,7 @@ def files(contents: dict[str, str | bytes]) -> Seeds:
 
 
 @cache
-def random_programs(count: int = 40) -> dict[str, tuple[str, ...]]:
+def random_programs(count: int = 12) -> dict[str, tuple[str, ...]]:
     """Level -> texts of random modules, the same each time."""
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -45,7 +47,7 @@ def random_programs(count: int = 40) -> dict[str, tuple[str, ...]]:
     texts: dict[str, list[str]] = {level: [] for level in ("nn", "poly", "ckks")}
 
     @settings(
-        max_examples=5 * count, database=None, derandomize=True, deadline=None,
+        max_examples=8 * count, database=None, derandomize=True, deadline=None,
         phases=[Phase.generate], suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(modules())
@@ -60,7 +62,9 @@ def random_programs(count: int = 40) -> dict[str, tuple[str, ...]]:
 
 @cache
 def compiled() -> Path:
-    """A folder with what another process compiled: see :func:`_compile`."""
+    """A folder with what another process compiled: see :func:`make_samples`."""
+    if SAMPLES in os.environ:
+        return Path(os.environ[SAMPLES])
     folder = Path(tempfile.mkdtemp(prefix="atlasc-fuzz-"))
     maker = os.getpid()  # forks inherit what is to be done at exit
     atexit.register(lambda: os.getpid() == maker and shutil.rmtree(folder, ignore_errors=True))
@@ -72,25 +76,52 @@ def compiled() -> Path:
     return folder
 
 
-def _compile(folder: Path) -> None:
-    """tiny.pt2, images.npz and a bundle, the same for desilo below, and a front of a search."""
-    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
-    from tiny_model import BATCH, make_tiny
+def make_samples(folder: Path, tiny: Path | None = None, decoder: Path | None = None) -> None:
+    """Fill a folder.
+
+    - ``tiny``: what :func:`tiny_model.make_tiny` makes for the simulator.
+    - ``decoder/bundle``: a decoder with its step and its prefill.
+    - ``front``: a front of a search.
+    - ``nn.air``: the tiny model as traced.
+
+    Args:
+        folder: the folder.
+        tiny, decoder: the first two, where another test has made them; nobody changes them.
+    """
+    for helpers in ("tests/helpers", "plugins"):
+        sys.path.insert(0, str(ROOT / helpers))
+    from tiny_model import BATCH, Tiny, make_tiny
 
     from atlasc.compilation.prepare import trace_model
     from atlasc.compilation.source import load_source
     from atlasc.ir.text.storage import print_module
 
-    (folder / "desilo").mkdir()
-    make_tiny(folder / "desilo", "desilo")
-    tiny = make_tiny(folder, "sim")
-    source = load_source(str(tiny.archive), tiny.data)
+    places = {"tiny": tiny, "decoder": decoder}
+    for name, known in places.items():
+        if known is None:
+            (folder / name).mkdir()
+        else:
+            (folder / name).symlink_to(known)
+    if tiny is None:
+        make_tiny(folder / "tiny", "sim")
+    if decoder is None:
+        from tests.atlasc.generation.conftest import make_decoder
+
+        make_decoder(folder / "decoder")
+    made = Tiny.of(folder / "tiny")
+    source = load_source(str(made.archive), made.data)
     (folder / "nn.air").write_text(print_module(trace_model(source.model, BATCH)))
-    search = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
-    budget = ("--strategy", "atlas", "--evaluations", 8, "-o", folder / "front")
-    command = [sys.executable, "-m", "atlasc", *map(str, search + budget)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    _search(folder / "front")
+
+
+def _search(folder: Path) -> None:
+    """A front of the digits' model, as ``atlasc search`` writes it."""
+    from atlasc.cli import app
+
+    words = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
+    words += ("--strategy", "atlas", "--evaluations", 8, "-o", folder, "-q")
+    app(list(map(str, words)), standalone_mode=False)
 
 
 if __name__ == "__main__":
-    _compile(Path(sys.argv[1]))
+    make_samples(Path(sys.argv[1]))

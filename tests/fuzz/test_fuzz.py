@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_model import Tiny
 
+from tests.atlasc.generation.conftest import make_decoder
 from tests.fuzz.reader import all_readers
+from tests.fuzz.seeds import SAMPLES, make_samples
+from tests.fuzz.sites import NOT_FUZZED, places
+from tests.suite.made_once import made_once
 
 ROOT = Path(__file__).parents[2]
 INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
@@ -25,19 +30,33 @@ Results = dict[tuple[str, bool], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def samples(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Path:
+    """What readers start from; other tests read the tiny model and the decoder as well."""
+    decoder = made_once(tmp_path_factory, "decoder", make_decoder)
+
+    def make(folder: Path) -> None:
+        make_samples(folder, tiny.archive.parent, decoder)
+
+    return made_once(tmp_path_factory, "fuzz-samples", make)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Results:
     """What a run found, by reader and whether in the corpus.
 
     It has a process of its own: forks want one without threads.
     """
     place = tmp_path_factory.mktemp("fuzz") / "report.json"
-    return fuzzed(place, "--corpus", "--inputs", INPUTS, "--seed", 1)
+    return fuzzed(samples, place, "--corpus", "--case-seconds", 2, "--inputs", INPUTS, "--seed", 1)
 
 
-def fuzzed(place: Path, *options: object) -> Results:
+def fuzzed(samples: Path, place: Path, *options: object) -> Results:
     """What ``python -m tests.fuzz`` reports into a file."""
     words = ["-m", "tests.fuzz", *map(str, options), "--report", str(place)]
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    environment = {**os.environ, SAMPLES: str(samples)}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
     assert place.exists(), done.stderr
     return {(one["reader"], one["corpus"]): one for one in json.loads(place.read_text())}
 
@@ -55,11 +74,22 @@ def test_cases_that_were_found_before(results: Results, name: str) -> None:
 
 
 @pytest.mark.deep("examples")
-def test_fresh_mutated_inputs_are_accepted_or_refused(tmp_path: Path) -> None:
+def test_fresh_mutated_inputs_are_accepted_or_refused(tmp_path: Path, samples: Path) -> None:
     seed = secrets.randbelow(2**31)
-    results = fuzzed(tmp_path / "report.json", "--inputs", 10 * INPUTS, "--seed", seed)
+    place = tmp_path / "report.json"
+    results = fuzzed(samples, place, "--corpus", "--inputs", 10 * INPUTS, "--seed", seed)
     found = [shown(one) for result in results.values() for one in result["found"]]
     assert found == [], f"seed {seed}"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified names before")
+def test_every_reader_is_fuzzed(results: Results) -> None:
+    """Each place in the code that reads from outside is one that a reader's samples go through."""
+    through = {place for result in results.values() for place in result["places"]}
+    known = places().keys()
+    assert sorted(known - through - NOT_FUZZED.keys()) == []
+    assert sorted(NOT_FUZZED.keys() - known) == [], "no longer there"
+    assert sorted(NOT_FUZZED.keys() & through) == [], "fuzzed now"
 
 
 def shown(found: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ def test_there_is_one_for_each_role() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_base_and_user(file: Path) -> None:
-    assert re.fullmatch(r"debian:\d+\.\d+-slim", value(file, "FROM"))
+    assert re.fullmatch(r"debian:\d+\.\d+-slim@sha256:[0-9a-f]{64}", value(file, "FROM"))
     names = [name for name, _ in instructions(file)]
     user, group = value(file, "USER").split(":")
     assert int(user) > 0

@@ -20,7 +20,7 @@ ATTRIBUTE = {"algorithm": "power_exp", "steps": 7, "divisor": 100.0, "shift": 0.
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No package but atlasc registers anything."""
     own = distribution("atlasc").entry_points
-    monkeypatch.setattr(registry, "entry_points", lambda group: own.select(group=group))
+    monkeypatch.setattr(registry, "entry_points", own.select)
     for cache in (registry.plugins, algorithms):
         cache.cache_clear()
     yield

@@ -120,8 +120,8 @@ def is_test(file: str) -> bool:
 
 
 def is_own(test: str, file: str) -> bool:
-    """Whether a test file is named after a source and lies in its mirrored folder."""
-    return Path(test).parent == Path(mirror(file)) and Path(test).stem == f"test_{Path(file).stem}"
+    """Whether a test file is named after a source and lies in its mirrored folder or below it."""
+    return Path(test).is_relative_to(mirror(file)) and Path(test).stem == f"test_{Path(file).stem}"
 
 
 def mirror(file: str) -> str:

@@ -53,10 +53,12 @@ def compile(
     """
     from atlasc.compilation.checks import check_compile
     from atlasc.compilation.compile import compile_model
+    from atlasc.files import claimed
 
     check_compile(output, options)
     warn_of_costs(options.target, options.costs)
-    bundle, prepared, lowered = compile_model(model, data, output, options, progress, note=warn)
+    with claimed(output):
+        bundle, prepared, lowered = compile_model(model, data, output, options, progress, note=warn)
     calibration = prepared.calibration
     _warn(bundle, calibration)
     if as_json:
@@ -67,6 +69,8 @@ def compile(
         text = {"text": text_facts(bundle)} if bundle.has_step else {}
         print_json({**place, **facts, "held_back": held_back, **text})
         return
+    if read := prepared.source.inputs.read:
+        say(f"data: {read}")
     _show_program(bundle, calibration, data)
     say_of_keys(lowered.program, options.key_memory or options.device_memory)
 
@@ -119,6 +123,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
 
 def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
+    from atlasc.compilation.oracle.figures import far_words
     from atlasc.compilation.statement import Statement
     from atlasc.targets import find_target
 
@@ -137,6 +142,8 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     say(f"agreement is judged by {settings['promise']['agreement']}; --measure chooses otherwise")
     if settings.get("agreement") is not None:
         say(f"agreement with the model on held-back inputs: {settings['agreement']:.2%}")
+    if (apart := settings.get("from_model")) is not None:
+        say(far_words(apart))
     if settings.get("accuracy") is not None:
         say(f"accuracy on labelled inputs: {settings['accuracy']:.2%}")
     if settings.get("unsafe") is not None:
@@ -192,7 +199,7 @@ def search(
     from atlasc.compilation.fronts import journal_place, save_front
     from atlasc.compilation.prepare import prepare
     from atlasc.compilation.search import search as run_search
-    from atlasc.files import require_new
+    from atlasc.files import claimed, require_new
 
     compared = _count(inputs)
     if output is not None:
@@ -201,11 +208,12 @@ def search(
     if options.minimised == "latency":
         warn_of_costs("sim", options.costs)
     place = journal_place(output, journal)
-    prepared = prepare(model, data, options, progress, note=warn, journal=place)
-    front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
     command = [] if output is None else _command(output, model, data, options)
-    if output is not None and front.complete:
-        save_front(output, front, prepared.calibration, place, command)
+    with claimed(output, journal):
+        prepared = prepare(model, data, options, progress, note=warn, journal=place)
+        front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
+        if output is not None and front.complete:
+            save_front(output, front, prepared.calibration, place, command)
     if as_json:
         print_json(front.to_dict())
     else:

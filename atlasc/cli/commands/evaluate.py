@@ -63,6 +63,7 @@ def evaluate(
 
 
 def _show(found: Evaluation) -> None:
+    from atlasc.compilation.oracle.figures import far_words
     from atlasc.evaluation.stages import MEANINGS
     from atlasc.report.pages import share
 
@@ -82,6 +83,8 @@ def _show(found: Evaluation) -> None:
     for one in found.figures:
         say(f"{one.stage}: {MEANINGS[one.stage]}")
     print("in brackets: 95% confidence intervals")
+    if found.module is not None:
+        say(far_words(found.module))
     say(f"promised: {found.promise}")
     for words, names in (
         ("unsafe", found.unsafe),

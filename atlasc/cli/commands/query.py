@@ -12,7 +12,7 @@ import typer
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, product, say, show, warn
 from atlasc.cli.parameters import INPUT_FILES, JSON, STRICT, UNCHECKED, InputOptions
-from atlasc.cli.results import NO_ANSWER, end_with, outputs_record
+from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, print_labels
 from atlasc.compilation.declared import option, switch
 from atlasc.ir.errors import AtlasError, counted
 
@@ -89,7 +89,7 @@ def query(
     the evaluation keys are uploaded. The secret key stays in the folder. What the server sees in
     the clear is printed. A program whose target encrypts nothing is refused. Answers that wait
     there or on the service, because the command was killed or the service was away, are taken by
-    --fetch.
+    --fetch. The address is reached directly: proxies of the environment (HTTPS_PROXY) are not used.
 
     Exit code 3 says that an input has no answer.
     """
@@ -164,6 +164,10 @@ def _print(found: RemoteAnswers, unchecked: bool, output: Path | None) -> None:
             say(f"{name}: shape {list(values.shape)}{hint}")
             continue
         titles = found.classes or tuple(map(str, range(values.shape[1])))
+        if found.several:
+            function = found.answers.functions.get(name)
+            print_labels(name, values, function, titles, found.inputs.names)
+            continue
         rows: list[list[object]] = []
         for row, numbers in enumerate(values):
             missing = bool((numbers != numbers).any())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, show, warn
@@ -17,7 +17,7 @@ from atlasc.cli.parameters import (
     InputOptions,
     required,
 )
-from atlasc.cli.results import answers_record, end_with, show_timing
+from atlasc.cli.results import answers_record, end_with, print_labels, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def decrypt(
     if as_json:
         print_json(answers_record(answers, unchecked))
     else:
-        _print_outputs(answers, unchecked, output is None)
+        _print_outputs(answers, unchecked, loaded.model.config, output is None)
     end_with(answers.refused, unchecked=unchecked)
 
 
@@ -237,10 +237,16 @@ def _say_of_refusals(refusals: int) -> None:
     )
 
 
-def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
+def _print_outputs(answers: Answers, unchecked: bool, config: Any, hint: bool) -> None:
     """Print a table per output with a row of numbers per input; for others a hint, if asked."""
+    from atlasc.loading.labels import gives_several, names_of_classes
+
     for name, values in answers.shown(True).items():
-        if values.ndim == 2:
+        if values.ndim == 2 and gives_several(config):
+            names = names_of_classes(config, values.shape[1])
+            shown, function = answers.shown(unchecked)[name], answers.functions.get(name)
+            print_labels(name, shown, function, names, range(len(values)))
+        elif values.ndim == 2:
             columns = ["row", "answer", *map(str, range(values.shape[1]))]
             rows: list[list[object]] = [
                 [r, int(v.argmax()), *map(float, v)] for r, v in enumerate(values)

@@ -10,7 +10,7 @@ import typer
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
-from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, show_timing
+from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, print_labels, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def run(
     if as_json:
         print_json(_record(result))
     else:
-        _show(result)
+        _show(result, loaded.model.config)
     asked = result.inputs.take(result.rows)
     end_with(result.answer.refused, asked.names, unchecked)
     if len(result.rows) < len(result.inputs):
@@ -165,16 +165,22 @@ def _known(errors: Any) -> list[float | None]:
     return [None if error != error else float(error) for error in errors]
 
 
-def _show(result: ProgramAnswers) -> None:
+def _show(result: ProgramAnswers, config: Any) -> None:
     import numpy as np
+
+    from atlasc.loading.labels import gives_several, names_of_classes
 
     inputs, answer, errors = result.inputs, result.answer, result.errors
     beside, model = result.model_errors, result.model
     for name, values in result.outputs.items():
+        several = gives_several(config) and values.ndim == 2
+        if several:
+            names = names_of_classes(config, values.shape[1])
+            print_labels(name, values, answer.functions.get(name), names, inputs.names)
         columns: dict[str, Any] = {"input": inputs.names}
         if inputs.labels is not None:
             columns["label"] = inputs.labels.tolist()
-        if values.ndim == 2 and values.shape[1] > 1:  # scores of classes
+        if values.ndim == 2 and values.shape[1] > 1 and not several:  # scores of classes
             known = {"answer": values, "polynomials": result.expected[name]}
             for title, scores in (known | ({"model": model[name]} if model else {})).items():
                 columns[title] = [None if np.isnan(v).any() else int(v.argmax()) for v in scores]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli.output import print_json, print_product, print_table, say, show
+from atlasc.cli.output import print_json, print_product, print_table, say, show, warn
 from atlasc.cli.parameters import JSON, required
 from atlasc.compilation.declared import choose, option, switch
 from atlasc.passes.lowering.keys.sizes import parse_size
@@ -83,8 +83,17 @@ def serve(
     code 0; jobs that are not answered then are answered after the next start.
     """
     _require_extra()
+    from atlasc.bundle.kept import OWNER
     from atlasc.service.jobs import Limits
     from atlasc.service.serve import Settings, serve
+
+    for folder in bundles:
+        if (folder / OWNER).is_dir():
+            warn(
+                f"{folder / OWNER} holds inputs of calibration in the clear",
+                "  why: compile keeps some with the model's answers, for whoever owns the program\n"
+                "  what to do: remove it where others read this machine; no service needs it",
+            )
 
     half = max(1, queue // 2)
     limits = Limits(queue, half if tenant_queue is None else tenant_queue, quota, keep * 3600)

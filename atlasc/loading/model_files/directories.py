@@ -7,6 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from atlasc.files import is_whole
 from atlasc.ir.errors import AtlasError, named
 from atlasc.loading.model_files.adapters import check_adapter
 from atlasc.loading.model_files.huggingface import SAVE_REMEDY
@@ -62,7 +63,7 @@ def model_directory(reference: str | Path, path: Path) -> Path:
     if path.is_dir():
         check_adapter(path, lambda headline, details: None)
         if not (path / "config.json").is_file():
-            fault = "has no config.json" if any(path.iterdir()) else "is empty"
+            fault = "has no config.json" if any(map(is_whole, path.iterdir())) else "is empty"
             raise AtlasError(
                 f"model directory {path} {fault}",
                 why="config.json names the architecture",

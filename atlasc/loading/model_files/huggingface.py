@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, leaves, open_plain, read_json
 from atlasc.loading.model_files.sentence import Sentences
-from atlasc.loading.texts.tokenizer import MAX_TOKENIZER, ProgramTokenizer, read_tokenizer
+from atlasc.loading.texts.tokenizer import (
+    MAX_TOKENIZER,
+    ProgramTokenizer,
+    prompted,
+    read_tokenizer,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -227,8 +232,10 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
     return tokenizer
 
 
-def read_as_sentences(tokenizer: Any, sentences: Sentences) -> None:
-    """Let a tokenizer read texts as sentence-transformers does: in lower case, up to a length."""
+def read_as_sentences(tokenizer: Any, sentences: Sentences) -> Any:
+    """A tokenizer that reads texts as sentence-transformers does: in lower case, up to a length,
+    after a prompt.
+    """
     from tokenizers.normalizers import Lowercase, Sequence
 
     if sentences.most_tokens is not None:
@@ -237,6 +244,7 @@ def read_as_sentences(tokenizer: Any, sentences: Sentences) -> None:
     if sentences.lower_case and backend is not None:
         own = backend.normalizer
         backend.normalizer = Lowercase() if own is None else Sequence([Lowercase(), own])
+    return prompted(tokenizer, sentences.prompt) if sentences.prompt else tokenizer
 
 
 def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:

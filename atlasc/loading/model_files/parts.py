@@ -13,12 +13,15 @@ import numpy as np
 from atlasc.ir.arrays.tensor_files import read_safetensors
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS
-from atlasc.loading.model_files.sentence import EMBEDDING, Step
+from atlasc.loading.model_files.members import activation_of, left_out
+from atlasc.loading.model_files.sentence import EMBEDDING, Sentences, Step, sentences_of
 from atlasc.loading.model_files.torch_files import load_pt
 
 if TYPE_CHECKING:
     import torch
 
+SCORES = ("Identity", "Sigmoid", "Tanh", "LogSigmoid")
+"""Classes of ``torch.nn`` that may end a CrossEncoder."""
 Notes = list[tuple[str, str]]
 
 
@@ -45,12 +48,47 @@ def encoder_of(module: Any) -> tuple[torch.nn.Module, Notes]:
     ]
 
 
-def sentence_encoder(module: Any, steps: Sequence[Step], *, weights: bool) -> torch.nn.Module:
+def as_its_folder_says(
+    module: Any, config: Any, directory: Path, *, weights: bool
+) -> tuple[torch.nn.Module, Notes, Sentences | None]:
+    """A model of a folder with what the folder's library computes around it.
+
+    Args:
+        module: the model.
+        config: its config.
+        directory: its folder.
+        weights: False leaves further weights on the `meta` device.
+
+    Returns:
+        The model, notes on what is left to the user, and what the folder says of sentences.
+
+    Raises:
+        AtlasError: a file is malformed, or weights do not fit.
+    """
+    part, notes = encoder_of(module)
+    writes = part is module and hasattr(module, "can_generate") and module.can_generate()
+    sentences, end = sentences_of(directory), activation_of(directory, config)
+    root, computed = None, tuple[Path, ...]()
+    if end is not None and type(module).__name__.endswith("ForSequenceClassification"):
+        part, left = scorer(part, end)
+        notes += left
+    if sentences is not None:
+        root, notes = sentences.root, [*notes, *sentences.notes]
+        if sentences.steps is not None:
+            computed = tuple(step.path for step in sentences.steps)
+            part = sentence_encoder(part, sentences.steps, sentences.width, weights=weights)
+    return part, [*notes, *left_out(directory, root, computed, config, writes)], sentences
+
+
+def sentence_encoder(
+    module: Any, steps: Sequence[Step], width: int | None = None, *, weights: bool
+) -> torch.nn.Module:
     """A Transformer with the steps after it. Its answer is what the library's ``encode`` gives.
 
     Args:
         module: the Transformer; its head, if it has one, is not computed.
         steps: at least the pooling; see ``sentence``.
+        width: numbers of an embedding that are kept, the first ones; None for all.
         weights: False leaves the weights of the steps on the `meta` device.
 
     Raises:
@@ -75,21 +113,64 @@ def sentence_encoder(module: Any, steps: Sequence[Step], *, weights: bool) -> to
             attention_mask: torch.Tensor | None = None,
             token_type_ids: torch.Tensor | None = None,
         ) -> dict[str, torch.Tensor]:
-            given = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-            given = {name: value for name, value in given.items() if value is not None}
+            given = _given(attention_mask, token_type_ids)
             tokens = self.transformer(input_ids, **given).last_hidden_state
             x = torch.cat([_pooled(tokens, attention_mask, mode) for mode in steps[0].poolings], -1)
             for step in steps[1:]:
                 known = step.path.name in self.steps
                 x = self.steps[step.path.name](x) if known else torch.nn.functional.normalize(x)
-            return {EMBEDDING: x, "last_hidden_state": tokens}
+            return {EMBEDDING: x[:, :kept], "last_hidden_state": tokens}
 
-    width = module.base_model.config.hidden_size * len(steps[0].poolings)
+    kept, features = width, module.base_model.config.hidden_size * len(steps[0].poolings)
     made: dict[str, torch.nn.Module] = {}
     for step in steps[1:]:
         if step.kind != "Normalize":
-            made[step.path.name], width = _layer(step, width, weights)
+            made[step.path.name], features = _layer(step, features, weights)
     return SentenceEncoder()
+
+
+def scorer(module: Any, activation: str) -> tuple[Any, Notes]:
+    """A classifier with the function that ends a CrossEncoder, and a note if it is not known."""
+    import torch
+
+    if activation == "Identity":
+        return module, []
+    if activation not in SCORES:
+        return module, [
+            (
+                f"the program computes the scores before {activation}",
+                "  why: this CrossEncoder of sentence-transformers ends with it; atlasc knows "
+                f"{', '.join(SCORES)}\n"
+                "  what to do: apply it to the decrypted answer",
+            )
+        ]
+
+    class Scorer(torch.nn.Module):
+        """Token ids and their mask to the scores of a text or a pair."""
+
+        main_input_name = IDS
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.classifier, self.end = module, getattr(torch.nn, activation)()
+            self.config = module.config
+
+        def forward(
+            self,
+            input_ids: torch.Tensor,
+            attention_mask: torch.Tensor | None = None,
+            token_type_ids: torch.Tensor | None = None,
+        ) -> dict[str, torch.Tensor]:
+            given = _given(attention_mask, token_type_ids)
+            return {"scores": self.end(self.classifier(input_ids, **given).logits)}
+
+    return Scorer(), []
+
+
+def _given(mask: torch.Tensor | None, types: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """The arguments of a Transformer beside its ids: not each family takes all of them."""
+    known = {"attention_mask": mask, "token_type_ids": types}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _pooled(tokens: torch.Tensor, mask: torch.Tensor | None, mode: str) -> torch.Tensor:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from atlasc.ir.files import MIB, read_json
+from atlasc.ir.errors import AtlasError, counted, named
+from atlasc.ir.files import read_json
+from atlasc.loading.model_files.members import ENCODER, MAX_FILE, MODULES, SENTENCES, settings
 
-MODULES = "modules.json"
 LIBRARY = "sentence_transformers"
-MAX_FILE = MIB
 TRANSFORMER = "Transformer"
 PAGE = "docs/model-files.md#sentence-embeddings"
 EMBEDDING = "sentence_embedding"
@@ -60,12 +60,18 @@ class Sentences:
 
     Attributes:
         steps: the modules after the Transformer; None if one of them is not computed.
+        root: folder of the list of modules.
+        prompt: what is written before each text; empty if there is no default.
+        width: numbers of an embedding that are kept; None for all.
         lower_case: whether texts are read in lower case.
         most_tokens: of a text, which the library cuts; None if the folder gives no number.
         notes: what is left to the user, as pairs of a headline and details.
     """
 
     steps: tuple[Step, ...] | None
+    root: Path
+    prompt: str = ""
+    width: int | None = None
     lower_case: bool = False
     most_tokens: int | None = None
     notes: tuple[tuple[str, str], ...] = ()
@@ -81,41 +87,67 @@ def sentences_of(directory: Path) -> Sentences | None:
     if root is None:
         return None
     modules = [module for module in _modules(root) if not _is_transformer(module)]
-    settings = _settings(directory / "sentence_bert_config.json")
-    steps = _steps(root, modules, settings)
-    most, lower = settings.get("max_seq_length"), settings.get("do_lower_case") is True
+    own = settings(directory / "sentence_bert_config.json")
+    steps = _steps(root, modules, own)
+    most, lower = own.get("max_seq_length"), own.get("do_lower_case") is True
     left = [_described(root, module) for module in modules] if steps is None else []
-    prompt = _settings(root / "config_sentence_transformers.json").get("default_prompt_name")
-    left += [f"the prompt {prompt!r} before each text"] * (prompt is not None)
-    notes = []
+    facts = settings(root / SENTENCES)
+    prompt, notes = _prompt(facts, root / SENTENCES)
+    width = facts.get("truncate_dim")
+    if width is not None and (type(width) is not int or width < 1):
+        raise AtlasError(f"truncate_dim is {width!r}, not a size", where=str(root / SENTENCES))
+    after = steps is None or any(step.kind == "Normalize" for step in steps)
     if left:
-        what = "tokens, not of sentences" if steps is None else "texts without their prompt"
-        notes = [
+        notes.append(
             (
-                f"the program computes the embeddings of {what}",
+                "the program computes the embeddings of tokens, not of sentences",
                 f"  why: this folder of sentence-transformers has further steps, which atlasc does "
                 f"not compute: {', '.join(left)}\n"
-                f"  what to do: {_remedy(steps)} ({PAGE})",
+                f"  what to do: compute these steps from the decrypted answer ({PAGE})",
             )
-        ]
+        )
+    if width is not None and after and facts.get("model_type") != ENCODER:
+        notes.append(
+            (
+                f"the program computes whole embeddings; truncate_dim is {width}",
+                "  why: the client cuts them after the normalisation, which needs all numbers\n"
+                f"  what to do: take the first {width} numbers of each embedding",
+            )
+        )
     known = most if type(most) is int and most > 0 else None
-    return Sentences(steps, lower, known, tuple(notes))
+    kept = None if after else width
+    return Sentences(steps, root, prompt, kept, lower, known, tuple(notes))
 
 
-def _remedy(steps: tuple[Step, ...] | None) -> str:
-    if steps is None:
-        return "compute these steps from the decrypted answer"
-    return "write the prompt before each text"
+def _prompt(facts: dict[str, Any], path: Path) -> tuple[str, list[tuple[str, str]]]:
+    """The default prompt, and a note on which prompts there are."""
+    every, name = facts.get("prompts") or {}, facts.get("default_prompt_name")
+    if not isinstance(every, dict) or (name is not None and not isinstance(every.get(name), str)):
+        raise AtlasError(
+            f"the default prompt {name!r} is not among the prompts",
+            where=str(path),
+            remedy="copy the file again, or delete default_prompt_name",
+        )
+    prompts = {str(key): text for key, text in every.items() if isinstance(text, str) and text}
+    if not prompts:
+        return "", []
+    shown = named([f"{key}: {text[:40]!r}" for key, text in prompts.items()])
+    if name is None:
+        what = f"the model has {counted(len(prompts), 'prompt', 'prompts')}, none is the default"
+        details = "what to do: write the prompt before each text, if you use the model so"
+        return "", [(what, f"  which: {shown}\n  {details}")]
+    what = f"the prompt {name!r} is written before each text"
+    return every[name], [(what, f"  which: {shown}\n  why: it is the folder's default")]
 
 
 def _steps(
-    root: Path, modules: list[dict[str, Any]], settings: dict[str, Any]
+    root: Path, modules: list[dict[str, Any]], own: dict[str, Any]
 ) -> tuple[Step, ...] | None:
     """The modules after the Transformer; None if their result is not that of known steps."""
     found = [_step(root, module) for module in modules]
     steps = tuple(step for step in found if step is not None)
     kinds = [step.kind for step in steps]
-    task = settings.get("transformer_task", "feature-extraction")
+    task = own.get("transformer_task", "feature-extraction")
     in_order = kinds[:1] == ["Pooling"] and "Pooling" not in kinds[1:]
     if len(steps) < len(found) or not in_order or task != "feature-extraction":
         return None
@@ -129,7 +161,7 @@ def _step(root: Path, module: dict[str, Any]) -> Step | None:
     if not own or Path(name).name != name or name in ("", ".", ".."):
         return None
     path = root / name
-    facts = _settings(path / "config.json")
+    facts = settings(path / "config.json")
     plain = all(facts.get(key, EMBEDDING) in (EMBEDDING, None) for key in _PLACES)
     if kind == "Pooling":
         poolings = _poolings(facts)
@@ -182,7 +214,7 @@ def _described(root: Path, module: dict[str, Any]) -> str:
     """A module in words: its kind, and the modes of a pooling or the sizes of a linear layer."""
     kind, path = _kind(module), str(module.get("path", ""))
     inside = Path(path).name == path and path not in ("", ".", "..")
-    facts = _settings(root / path / "config.json") if inside else {}
+    facts = settings(root / path / "config.json") if inside else {}
     if kind == "Pooling":
         return f"Pooling ({', '.join(_poolings(facts))})"
     if kind == "Dense":
@@ -190,7 +222,3 @@ def _described(root: Path, module: dict[str, Any]) -> str:
         sizes = f"{facts.get('in_features', '?')} to {facts.get('out_features', '?')}"
         return f"Dense ({sizes}{', ' + activation if activation else ''})"
     return kind
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    return read_json(path, dict[str, Any], "settings", MAX_FILE) if path.is_file() else {}

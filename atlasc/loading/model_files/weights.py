@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
 MAX_INDEX = 64 * MIB
 SLACK = 1 << 26
 """Numbers of a model that its weight files leave out: masks, positions."""
+
+
+WRAPPERS = {
+    "module.": "DataParallel or DistributedDataParallel",
+    "_orig_mod.": "torch.compile",
+    "model.": "a module of the training, such as Lightning's,",
+}
+"""What stands before the names of weights -> who puts it there."""
 
 
 class _WeightsIndex(BaseModel):
@@ -89,6 +99,15 @@ def load_weights(
             why=f"the file has {tuple(found)}, the config asks for {tuple(expected)}",
             remedy="use the config.json that was saved with these weights",
         )
+    if prefix := _prefix(info["unexpected_keys"], missing):
+        raise AtlasError(
+            f"the names of the weights begin with {prefix}, which those of the model do not",
+            where=str(source),
+            why=f"{WRAPPERS.get(prefix, 'a module around the model')} puts this before each name: "
+            f"the file has {prefix}{missing[0]} for {missing[0]}",
+            remedy=f"save the model inside, or rename: {{n.removeprefix({prefix!r}): w for n, w in "
+            "weights.items()}",
+        )
     if missing:
         raise AtlasError(
             f"{len(missing)} weights of the architecture are missing",
@@ -98,6 +117,15 @@ def load_weights(
         )
     _require_tied(module, source)
     return module, notes + require_read(info["unexpected_keys"], module, config, source)
+
+
+def _prefix(unread: Iterable[str], missing: Sequence[str]) -> str:
+    """What stands before the names of most missing weights in the file; empty if nothing does."""
+    wanted = set(missing)
+    ends = [(name, at + 1) for name in unread for at, c in enumerate(name) if c == "."]
+    found = Counter(name[:end] for name, end in ends if name[end:] in wanted)
+    prefix, count = found.most_common(1)[0] if found else ("", 0)
+    return prefix if 2 * count > len(missing) else ""
 
 
 def _require_tied(module: torch.nn.Module, source: Path) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 
+WORDS = "join words to a text: ' '.join(words)"
+"""What to do with a text that is divided into words."""
 MAX_ROWS = 1 << 24
 """Greatest number of rows of iterated data, which may have no end."""
 
@@ -26,6 +28,9 @@ def plain(data: object) -> object:
         AtlasError: the data is several data sets at once, or has no end.
     """
     known: Any = data
+    if isinstance(data, np.ndarray) and data.dtype.kind in "OTU" and data.size:
+        found = np.atleast_1d(data).tolist()
+        return found if all(map(_is_text, np.ravel(data).tolist())) else data
     if isinstance(data, str | np.ndarray) or hasattr(data, "detach"):
         return data
     if hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas
@@ -83,6 +88,13 @@ def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | N
         elif isinstance(value, list) and len(value) == 2 and any(isinstance(v, str) for v in value):
             rows.append(dict(zip(("text", "text_pair"), value, strict=True)))
         elif isinstance(value, list):
+            if value and all(map(_is_text, value)):
+                raise AtlasError(
+                    f"a row of the data is a list of {counted(len(value), 'string', 'strings')}",
+                    where=f"data[{len(rows)}]",
+                    why="a row is a text, a pair of texts, or a list of token ids",
+                    remedy=WORDS,
+                )
             rows.append({"input_ids": value})
         elif isinstance(value, str) or texts:
             rows.append({"text": value})
@@ -110,8 +122,12 @@ def _divided(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{name: column[row] for name, column in wide.items()} for row in range(number)]
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _has_texts(column: list[Any]) -> bool:
-    return any(isinstance(value, str) for value in column)
+    return any(map(_is_text, column))
 
 
 def simple(value: Any) -> Any:

@@ -15,7 +15,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.lengths import Texts
-from atlasc.loading.texts.tokens import special_of
+from atlasc.loading.texts.memory import WORDS
+from atlasc.loading.texts.tokens import require_characters, special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
@@ -40,6 +41,7 @@ TEXTS = (
 """Names of the two texts of a pair, and of a single text, in the order of precedence."""
 IGNORED = ("idx", "id", "index", "guid", "uid", "pairID", "label_text", "__index_level_0__")
 """Members of data sets that mean nothing to a model; a note says that they are not read."""
+ALL_TEXTS = "give every row its text, or both texts of a pair"
 REMEDY = "rename the member, or remove it (a data set of HuggingFace: dataset.remove_columns)"
 
 
@@ -144,12 +146,12 @@ def _words(row: Mapping[str, Any], name: str, kind: Sequence[str]) -> tuple[str,
     for key in kind:
         value = row.get(key)
         if not (isinstance(value, str) and value.strip()):
-            raise AtlasError(
-                f'"{key}" must be a string that is not blank',
-                where=name,
-                why="" if key in row else f'the row has no "{key}"',
-                remedy="give every row its text" + ("s, both of a pair" if len(kind) > 1 else ""),
-            )
+            why, remedy = "" if key in row else f'the row has no "{key}"', ALL_TEXTS
+            if isinstance(value, list) and all(isinstance(word, str) for word in value):
+                why, remedy = "it is a list of strings", WORDS
+            what = f'"{key}" must be a string that is not blank'
+            raise AtlasError(what, where=name, why=why, remedy=remedy)
+        require_characters(value, name)
     return tuple(row[key] for key in kind)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.errors import AtlasError, counted, explained, listed
 from atlasc.ir.files import GIB, MIB, open_plain, parse_json, read_text
 from atlasc.loading.texts.rows import LABEL_KEYS
 
@@ -26,9 +27,26 @@ LISTED = 10
 STATE, SPLITS = "state.json", "dataset_dict.json"
 """Files in a folder that `datasets` wrote: of one data set, and of several."""
 
+QUOTED = re.compile('"(?:[^"]|"")*"')
+"""A field that a program wrote which quotes fields."""
+LINE_END = re.compile("\r\n|\n|\r")
+"""What ends a line, for Python's ``open`` too."""
+
 Row = dict[str, Any]
-Rows = tuple[dict[str, Row], list[tuple[str, str]]]
-"""Rows under names such as "texts.txt:3", and notes on what was left out."""
+
+
+class Rows(NamedTuple):
+    """Rows of a file.
+
+    Attributes:
+        rows: under names such as "texts.txt:3".
+        notes: what was left out, or may have been meant otherwise: headline and details.
+        read: how a table was read, in words; empty for other files.
+    """
+
+    rows: dict[str, Row]
+    notes: list[tuple[str, str]]
+    read: str = ""
 
 
 def is_dataset(folder: Path) -> bool:
@@ -43,15 +61,15 @@ def read_rows(source: Path) -> Rows:
         AtlasError: the file cannot be read, is too large, or is empty; or pyarrow is missing.
     """
     read = read_dataset if source.is_dir() else READERS[source.suffix.lower()]
-    rows, notes = read(source)
-    if not rows:
+    found = read(source)
+    if not found.rows:
         raise AtlasError(f"data {source} is empty", remedy="write one input a line")
-    return rows, notes
+    return found
 
 
 def _read_texts(source: Path) -> Rows:
     lines, notes = _lines(source)
-    return {name: {"text": line} for name, line in lines.items()}, notes
+    return Rows({name: {"text": line} for name, line in lines.items()}, notes)
 
 
 def _read_json_lines(source: Path) -> Rows:
@@ -60,18 +78,32 @@ def _read_json_lines(source: Path) -> Rows:
     for name, line in lines.items():
         with explained("not a JSON object", name):
             rows[name] = parse_json(line, dict[str, Any])
-    return rows, notes
+    return Rows(rows, notes)
 
 
 def _lines(source: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Every line that is not blank, under a name such as "texts.txt:3"."""
-    content = read_text(source, MAX_TEXTS).removesuffix("\n").split("\n")
-    lines = {f"{source.name}:{at}": one.rstrip("\r") for at, one in enumerate(content, 1)
-             if one.strip()}  # fmt: skip
+    content = LINE_END.split(_content(source))
+    if content[-1] == "":  # behind the end of the last line
+        content.pop()
+    lines = {f"{source.name}:{at}": one for at, one in enumerate(content, 1) if one.strip()}
     if lines:
         longest = max(lines, key=lambda name: len(lines[name]))
         _require_short(len(lines[longest]), longest)
     return lines, _blank(source, [at for at, one in enumerate(content, 1) if not one.strip()])
+
+
+def _content(source: Path) -> str:
+    """The text of a file. Raises AtlasError if it is not UTF-8, or holds a NUL character."""
+    text = read_text(source, MAX_TEXTS)
+    if (at := text.find("\0")) >= 0:
+        raise AtlasError(
+            "the data holds a NUL character",
+            where=f"{source.name}:{1 + len(LINE_END.findall(text, 0, at))}",
+            why="it is no text in UTF-8; a file in UTF-16 has a NUL in every second byte",
+            remedy="write the file in UTF-8: iconv -f UTF-16 -t UTF-8 FILE",
+        )
+    return text
 
 
 def _require_short(length: int, where: str) -> None:
@@ -98,32 +130,76 @@ def _blank(source: Path, blank: list[int]) -> list[tuple[str, str]]:
     ]
 
 
-def _read_table(source: Path) -> Rows:
-    """A table whose first line names its columns."""
-    dialect = csv.excel_tab if source.suffix.lower() == ".tsv" else csv.excel
-    text = io.StringIO(read_text(source, MAX_TEXTS).removeprefix("\ufeff"), newline="")
-    reader, rows, blank, start = csv.reader(text, dialect, strict=True), {}, [], 1
-    names: list[str] = []
+def _read_tsv(source: Path) -> Rows:
+    """A table without quoting, as GLUE and other sets are published: a row a line, a quote is a
+    character. Its first line names the columns.
+    """
+    lines, notes = _lines(source)
+    rows = {name: line.split("\t") for name, line in lines.items()}
+    found = _table(source, rows, "a field with a tab or a line break needs quotes: write a .csv")
+    quoted = [n for n, row in found.items() if any(map(QUOTED.fullmatch, map(str, row.values())))]
+    if quoted:
+        count = counted(len(quoted), "row has", "rows have")
+        notes.append(
+            (
+                f"{count} fields in quotes, which are read as characters",
+                f"  why: sets in .tsv are published without quoting: {listed(quoted)}\n"
+                "  what to do: nothing, if the quotes belong to the texts; otherwise write a .csv",
+            )
+        )
+    return Rows(found, notes, _how(source, found, "without quoting"))
+
+
+def _read_csv(source: Path) -> Rows:
+    """A table with quoting (RFC 4180). Its first line names the columns."""
+    text = io.StringIO(_content(source).removeprefix("\ufeff"), newline="")
+    reader, rows, blank, start = csv.reader(text, strict=True), {}, [], 1
     with explained("the table cannot be read", source, "quote fields that hold quotes or commas"):
         for fields in reader:
             name, start = f"{source.name}:{start}", reader.line_num + 1
-            if not fields:
+            if not "".join(fields).strip() and len(fields) < 2:
                 blank.append(reader.line_num)
                 continue
             _require_short(sum(map(len, fields)), name)
-            if not names:
-                names = _column_names(fields, name)
-                continue
-            if len(fields) != len(names):
-                raise AtlasError(
-                    f"a row has {len(fields)} fields, but the first line names {len(names)} "
-                    "columns",
-                    where=name,
-                    remedy="quote fields that hold the separator",
-                )
-            rows[name] = {key: value for key, value in zip(names, fields, strict=True) if key}
+            rows[name] = fields
+    found, notes = _table(source, rows, "quote fields that hold the separator"), []
+    if several := [name for name, row in rows.items() if any(map(LINE_END.search, row))]:
+        count = counted(len(several), "row of", "rows of")
+        notes.append(
+            (
+                f"{count} {source.name} {'has' if len(several) == 1 else 'have'} a field of "
+                "several lines",
+                f"  why: a line break in quotes belongs to its field: {listed(several)}\n"
+                "  what to do: nothing, if this is meant; otherwise double the stray quotes",
+            )
+        )
+    return Rows(found, [*notes, *_blank(source, blank)], _how(source, found, "quoted by RFC 4180"))
+
+
+def _table(source: Path, lines: dict[str, list[str]], remedy: str) -> dict[str, Row]:
+    """The rows of a table, whose first line names the columns."""
+    names: list[str] = []
+    rows: dict[str, Row] = {}
+    for name, fields in lines.items():
+        if not names:
+            names = _column_names(fields, name)
+            continue
+        if len(fields) != len(names):
+            raise AtlasError(
+                f"a row has {counted(len(fields), 'field', 'fields')}, but the first line names "
+                f"{len(names)} columns",
+                where=name,
+                remedy=remedy,
+            )
+        rows[name] = dict(zip(names, fields, strict=True))
     _number_labels(rows)
-    return rows, _blank(source, blank)
+    return rows
+
+
+def _how(source: Path, rows: dict[str, Row], quoting: str) -> str:
+    columns = ", ".join(next(iter(rows.values()), {}))
+    count = counted(len(rows), "row", "rows")
+    return f"{source.name}: {count}, columns {columns}; {quoting}"
 
 
 def _column_names(fields: list[str], where: str) -> list[str]:
@@ -163,7 +239,7 @@ def _read_parquet(source: Path) -> Rows:
         size = sum(table.metadata.row_group(at).total_byte_size for at in groups)
         _require_size(size, source)
         rows = table.read().to_pylist()
-    return {f"{source.name}[{at}]": row for at, row in enumerate(rows)}, []
+    return Rows({f"{source.name}[{at}]": row for at, row in enumerate(rows)}, [])
 
 
 def read_dataset(folder: Path) -> Rows:
@@ -188,7 +264,7 @@ def read_dataset(folder: Path) -> Rows:
             size += table.nbytes
             _require_size(size, folder)
             rows += table.to_pylist()
-    return {f"{folder.name}[{at}]": row for at, row in enumerate(rows)}, []
+    return Rows({f"{folder.name}[{at}]": row for at, row in enumerate(rows)}, [])
 
 
 @contextmanager
@@ -217,8 +293,8 @@ def _require_size(size: int, source: Path) -> None:
 READERS: dict[str, Callable[[Path], Rows]] = {
     ".txt": _read_texts,
     ".jsonl": _read_json_lines,
-    ".csv": _read_table,
-    ".tsv": _read_table,
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
     ".parquet": _read_parquet,
 }
 """Suffix of a file -> function that reads it."""

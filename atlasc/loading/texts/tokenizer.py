@@ -35,6 +35,7 @@ class TokenizerFacts(Schema):
         names: names of the arrays that it makes of a text.
         splits_special: whether special tokens inside a text are treated as plain text.
         truncation_side: the end at which longer pairs lose tokens.
+        prompt: what is written before each text.
         padding_side, pad_token_id, pad_token_type_id, model_max_length: see transformers.
     """
 
@@ -45,6 +46,7 @@ class TokenizerFacts(Schema):
     pad_token_id: int | None
     pad_token_type_id: int
     model_max_length: int | None
+    prompt: str = ""
 
 
 class ProgramTokenizer:
@@ -52,10 +54,14 @@ class ProgramTokenizer:
 
     Attributes:
         facts: see :class:`TokenizerFacts`.
+        unk_token_id: token of all unknown words; None if it is not known.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, facts: TokenizerFacts) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, facts: TokenizerFacts, unknown: int | None = None
+    ) -> None:
         self.facts, self._backend, self._lock = facts, backend, threading.Lock()
+        self.unk_token_id = unknown
 
     def __getattr__(self, name: str) -> Any:
         if name in TokenizerFacts.model_fields:
@@ -72,9 +78,8 @@ class ProgramTokenizer:
         verbose: bool = True,
     ) -> dict[str, list[list[int]]]:
         """Tokenize as the tokenizer of transformers does, with these arguments."""
-        given: list[Any] = (
-            list(texts) if seconds is None else list(zip(texts, seconds, strict=True))
-        )
+        texts = [self.facts.prompt + text for text in texts]
+        given: list[Any] = texts if seconds is None else list(zip(texts, seconds, strict=True))
         with self._lock:  # the settings for cutting are shared state
             self._backend.encode_special_tokens = self.facts.splits_special
             if truncation and max_length is not None:
@@ -86,6 +91,12 @@ class ProgramTokenizer:
             found = self._backend.encode_batch(given)
         columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
         return {name: column for name, column in columns.items() if name in self.facts.names}
+
+    def write(self, folder: Path) -> None:
+        """Write the files from which :func:`read_tokenizer` makes it again."""
+        (folder / BACKEND).write_text(self._backend.to_str(), encoding="utf-8")
+        facts = self.facts.model_dump_json(exclude_defaults=True)
+        (folder / FACTS).write_text(facts + "\n", encoding="utf-8")
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of token ids."""
@@ -136,19 +147,42 @@ def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
     It is possible if the tokenizer wraps one of the library ``tokenizers``, and both give the same
     tokens.
     """
+    known = tokenizer if isinstance(tokenizer, ProgramTokenizer) else _copied(tokenizer)
+    if known is not None:
+        known.write(folder)
+    return known is not None
+
+
+def prompted(tokenizer: Any, prompt: str) -> ProgramTokenizer:
+    """The tokenizer of transformers that writes a prompt before each text.
+
+    Raises:
+        AtlasError: the client of a program could not read it.
+    """
+    known = _copied(tokenizer)
+    if known is None:
+        raise AtlasError(
+            f"the prompt {prompt[:40]!r} cannot be written before texts by this tokenizer",
+            why=f"a {type(tokenizer).__name__} does not wrap one of the library tokenizers",
+            remedy="delete default_prompt_name in config_sentence_transformers.json, and write the "
+            "prompt before each text",
+        )
+    known.facts = known.facts.model_copy(update={"prompt": prompt})
+    return known
+
+
+def _copied(tokenizer: Any) -> ProgramTokenizer | None:
+    """A tokenizer of transformers without transformers; None if it would give other tokens."""
     from tokenizers import Tokenizer
 
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        return False
-    facts, copy = facts_of(tokenizer), Tokenizer.from_str(backend.to_str())
+        return None
+    copy = Tokenizer.from_str(backend.to_str())
     copy.no_padding()
     copy.no_truncation()
-    if not _agree(tokenizer, ProgramTokenizer(copy, facts)):
-        return False
-    (folder / BACKEND).write_text(copy.to_str(), encoding="utf-8")
-    (folder / FACTS).write_text(facts.model_dump_json() + "\n", encoding="utf-8")
-    return True
+    found = ProgramTokenizer(copy, facts_of(tokenizer), tokenizer.unk_token_id)
+    return found if _agree(tokenizer, found) else None
 
 
 def facts_of(tokenizer: Any) -> TokenizerFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,10 @@ from atlasc.loading import IDS
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
+
+
+HALF = re.compile("[\ud800-\udfff]")
+"""A surrogate that is alone: Python joins two of them to one character."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,18 @@ class Special:
                 if np.array_equal(ids[start:after], middle):
                     return [range(head, start), range(after, end)]
         return [range(head, end)]
+
+
+def require_characters(text: str, where: str = "") -> None:
+    """Raise AtlasError for a text with half a character, which no tokenizer reads."""
+    if (found := HALF.search(text)) is not None:
+        raise AtlasError(
+            f"a text has half a character: \\u{ord(found[0]):x}",
+            where=where,
+            why=f"character {found.start()} is half of a pair of UTF-16, without the other half",
+            remedy='write the text again: text.encode("utf-16", "surrogatepass").decode("utf-16", '
+            '"replace")',
+        )
 
 
 def special_of(model: LoadedModel) -> Special:

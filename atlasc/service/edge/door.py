@@ -10,9 +10,11 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from atlasc.service.edge.rates import Rates
@@ -28,14 +30,17 @@ ARRIVALS, BURST = 20.0, 100.0
 HEAD_SECONDS = 10.0
 """How long a stranger's connection waits for a whole request, TLS included; and, from then, until
 the answer was taken."""
+RECENT = 1.0
+"""How long a connection is new: others make room before it, so that its request can come."""
 IDLE_SECONDS = 30.0
 """How long a known connection waits for its next request."""
 REQUEST_SECONDS = 3600.0
 """How long a request of a tenant and its answer may take."""
 _OWN = ("127.0.0.1", "::/64")
 """This machine's own address is that of proxies and health checks: all of them count as none."""
-_IN_A_ROW = 4
-"""Connections that are admitted or closed before the loop goes on with other work."""
+_ADMITTED, _CLOSED = 16, 256
+"""Connections that are admitted, and that are closed, before the loop goes on with other work:
+either takes some milliseconds. If they were fewer, those behind them would wait for many turns."""
 
 
 @dataclass(eq=False)
@@ -86,6 +91,8 @@ class Door:
 
     trusted: frozenset[str] = frozenset()
     places: dict[int, Place] = field(default_factory=dict)
+    _of: Counter[str] = field(default_factory=Counter)
+    _spare: int = 0
     _arrivals: Rates = field(default_factory=lambda: Rates(ARRIVALS, BURST))
 
     def admit(self, held: Held, host: str) -> bool:
@@ -94,18 +101,18 @@ class Door:
         if address not in self.trusted and address not in _OWN:
             if not self._arrivals.allows(address):
                 return False
-            mine = [place for place in self.places.values() if place.address == address]
-            if len(mine) >= SHARE and not self._make_room(mine):
+            mine = self._of[address] >= SHARE
+            if mine and not self._make_room(lambda place: place.address == address):
                 return False
-        places = list(self.places.values())
-        ordinary = [place for place in places if not place.spare]
-        spare = len(ordinary) >= PLACES and not self._make_room(ordinary)
-        others = [place for place in places if place.spare]
-        if spare and len(others) >= SPARE and not self._make_room(others):
+        full = len(self.places) - self._spare >= PLACES
+        spare = full and not self._make_room(lambda place: not place.spare)
+        if spare and self._spare >= SPARE and not self._make_room(lambda place: place.spare):
             return False
         now = time.monotonic()
         place = Place(held, address, now + HEAD_SECONDS, now, spare=spare)
         held.place = self.places[held.fileno()] = place
+        self._of[address] += 1
+        self._spare += spare
         return True
 
     def sweep(self) -> None:
@@ -118,15 +125,26 @@ class Door:
         """Note that a connection has ended."""
         if self.places.get(number := place.held.fileno()) is place:
             del self.places[number]
+            self._spare -= place.spare
+            self._of[place.address] -= 1
+            if not self._of[place.address]:
+                del self._of[place.address]
 
-    def _make_room(self, places: Iterable[Place]) -> bool:
-        """Close the connection that waits longest: strangers first, those without a request first.
-        False if all have a request of a tenant.
+    def _make_room(self, among: Callable[[Place], bool]) -> bool:
+        """Close, among some connections, the one that waits longest: strangers first, those that
+        had time to send a request first, those without a request first. False if all have a
+        request of a tenant.
         """
-        found = [place for place in places if not (place.known and place.busy)]
+        recent = time.monotonic() - RECENT
+        waiting = (place for place in self.places.values() if not (place.known and place.busy))
+        found = [place for place in waiting if among(place)]
         if not found:
             return False
-        self._close(min(found, key=lambda place: (place.known, place.busy, place.since)))
+
+        def order(place: Place) -> tuple[bool, bool, bool, float]:
+            return place.known, place.since > recent, place.busy, place.since
+
+        self._close(min(found, key=order))
         return True
 
     def _close(self, place: Place) -> None:
@@ -151,7 +169,7 @@ class Listener(socket.socket):
     """A listening socket that admits connections before anything is read or encrypted."""
 
     door: Door
-    _row = 0
+    _admitted = _closed = 0
 
     @classmethod
     def of(cls, listener: socket.socket, door: Door) -> Listener:
@@ -162,18 +180,20 @@ class Listener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection that has a place; others are closed at once."""
-        while self._row < _IN_A_ROW:
-            self._row += 1
+        while self._admitted < _ADMITTED and self._closed < _CLOSED:
             plain, peer = super().accept()
             held = Held(fileno=plain.detach())
             held.door = self.door
             if self.door.admit(held, str(peer[0])):
+                self._admitted += 1
                 return held, peer
             held.close()
-        self._row = 0
+            self._closed += 1
+        self._admitted = self._closed = 0
         raise BlockingIOError  # the loop comes back for the rest
 
 
+@lru_cache(maxsize=4096)
 def address_of(host: str) -> str:
     """What counts as one address: of IPv6 the network of 64 bits that one customer gets."""
     try:

@@ -28,6 +28,8 @@ Send = Callable[[Message], Awaitable[Any]]
 App = Callable[[Scope, Receive, Send], Awaitable[Any]]
 LIVE, READY = "/v2/health/live", "/v2/health/ready"
 _CLOSE = (b"connection", b"close")
+MAX_QUERY = 1024
+"""Most bytes of a query string: those that are asked for have two digests."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 """Methods that have a name in figures and lines; all others are one."""
 
@@ -69,7 +71,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         state, path = scope["state"], scope["path"]
-        if path in (LIVE, READY):
+        if path in (LIVE, READY) and scope["method"] in ("GET", "HEAD"):
             state[HEALTH] = True
             await self._health(path)(scope, receive, send)
             return
@@ -93,11 +95,14 @@ class Gate:
         """Who asks; None where that does not matter.
 
         Raises:
-            Refusal: the token is not valid, the tenant asks too often, or all places are taken.
+            Refusal: the token is not valid, the tenant asks too often, all places are taken, or the
+                query string is long.
         """
         place: Place = scope["state"][PLACE]
         if place.spare:
             raise Refusal(503, "the service has no free connection", retry_after=1)
+        if len(scope["query_string"]) > MAX_QUERY:
+            raise Refusal(414, "the address is too long", why=f"it asks in over {MAX_QUERY} bytes")
         caller = find_caller(self._service.store, _token(scope), self._service.store.at_the_gate)
         if caller is None and scope["path"] in self._free:
             self._of_address.take(address_of(scope["client"][0]))

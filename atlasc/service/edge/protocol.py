@@ -1,12 +1,14 @@
 """uvicorn's protocol for HTTP with bounds on what a connection costs while it is read.
 
 uvicorn and h11 bound the head of a request (16 KiB) and how much of a body waits in memory. They do
-not bound time, nor how many pieces a body has, and each piece takes some 20 microseconds.
+not bound time, nor how many lines a head and how many pieces a body has, and a line takes some 2
+microseconds, a piece 20.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atlasc.service.edge.door import HEAD_SECONDS, IDLE_SECONDS, Door, Place
 
+LINES = 100
+"""Most lines of a head."""
 CHUNKS, LEAST_CHUNK = 16, 1024
 """A body in more chunks than this must have so many bytes a chunk."""
 SMALL = 4096
@@ -35,8 +39,13 @@ UNREAD_SECONDS = 120.0
 """How long a tenant may still send a body that was refused."""
 
 
+_BLANK = re.compile(rb"\n\r?\n")
+
+
 class Careful(h11.Connection):
-    """A connection that refuses bodies in many small chunks."""
+    """A connection that refuses heads of many lines, bodies in many small chunks, and bodies whose
+    end a proxy in front may see elsewhere.
+    """
 
     _chunks = 0
     _bytes = 0
@@ -45,11 +54,21 @@ class Careful(h11.Connection):
         """The next event.
 
         Raises:
-            RemoteProtocolError: the chunks of a body are many and small.
+            RemoteProtocolError: the lines of a head are many, or the chunks of a body many and
+                small; or a body has two lengths.
         """
+        if self.their_state is h11.IDLE:
+            head = _BLANK.split(self.trailing_data[0], 1)[0]
+            if head.count(b"\n") > LINES:
+                raise h11.RemoteProtocolError("the head has too many lines")
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._bytes = 0
+            told = {name for name, _ in event.headers}
+            if b"transfer-encoding" in told and (
+                b"content-length" in told or event.http_version < b"1.1"
+            ):
+                raise h11.RemoteProtocolError("the body has two lengths")
         elif isinstance(event, h11.Data):
             self._chunks += bool(event.chunk_start)
             self._bytes += len(event.data)

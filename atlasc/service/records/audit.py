@@ -55,7 +55,7 @@ class Audit:
             for number, line in enumerate(file, 1):
                 try:
                     right = json.loads(line)["before"] == _digest(before)
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):
                     right = False
                 if not right:
                     found.append(number)

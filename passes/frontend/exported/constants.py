@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.frontend.exported.graph import Kind, Node, packet, place, target
+from atlasc.passes.frontend.exported.graph import RESHAPES, Kind, Node, packet, place, target
 from atlasc.passes.frontend.exported.half import array_of_half, half_tensor
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             why=f"{node.target} makes one of {largest} elements; the limit is {MAX_ELEMENTS}",
             remedy="export the model with inputs of an ordinary size",
         )
+    # A view depends on strides, and these are those of the real tensors.
+    called = torch.ops.aten.reshape.default if packet(node) in RESHAPES else node.target
     with torch.no_grad():
-        return node.target(*args, **kwargs)
+        return called(*args, **kwargs)
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:

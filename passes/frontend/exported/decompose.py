@@ -61,7 +61,8 @@ def without_changes_in_place(program: ExportedProgram) -> ExportedProgram:
     """
     if any(map(is_active_dropout, program.graph.nodes)):
         return program  # it is refused later, under its own name
-    schemas = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
+    graphs = [part.graph for part in program.graph_module.modules() if hasattr(part, "graph")]
+    schemas = (getattr(node.target, "_schema", None) for one in graphs for node in one.nodes)
     changing = any(schema is not None and schema.is_mutable for schema in schemas)
     return _decomposed(program, ()) if changing else program
 

@@ -11,8 +11,10 @@ The kind of a node says what its value depends on:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+import traceback
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from atlasc.ir.bounds import as_location
@@ -34,6 +36,7 @@ MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "trans
 """Ops that move elements without changing them."""
 CLIENT_ALONE = ("conv1d", "conv2d", "conv3d", "group_norm")
 """Ops without a rule on encrypted data."""
+FRONTEND = Path(__file__).parents[1]
 Node = Any
 """A torch.fx.Node, whose own argument types are too wide to check."""
 
@@ -75,8 +78,13 @@ def is_node(value: Any) -> bool:
 
 def is_float(node: Node) -> bool:
     """True for a floating-point tensor."""
-    dtype = getattr(node.meta.get("val"), "dtype", None)
+    dtype = _type(node)
     return dtype is not None and bool(dtype.is_floating_point)
+
+
+def _type(node: Node) -> Any:
+    """The dtype of a tensor; None for other values."""
+    return getattr(node.meta.get("val"), "dtype", None)
 
 
 def module_path(node: Node) -> str:
@@ -95,8 +103,24 @@ def source_line(node: Node) -> str:
     model.
     """
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    outside = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")]
-    return ":".join((outside or frames or [()])[-1])
+    return _innermost(frames)
+
+
+def raised_at(error: BaseException) -> str:
+    """``file:line`` of the model's code that raised an error, or an empty string."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        (one.filename, str(one.lineno))
+        for one in frames
+        if FRONTEND not in Path(one.filename).parents
+    ]
+    return _innermost(own)
+
+
+def _innermost(frames: Sequence[tuple[str, str]]) -> str:
+    files = [frame for frame in frames if not frame[0].startswith("<")]  # code that torch made
+    outside = [frame for frame in files if "/torch/" not in frame[0].replace("\\", "/")]
+    return ":".join([*files, *outside][-1]) if files else ""
 
 
 def place(node: Node) -> str:
@@ -163,16 +187,19 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
         if name == "cat":  # a concatenation of a single part is an identity
             operands = [one for one in operands if 0 not in shape(one)] or operands
         operand = operands[0]
+        if name == "copy":  # its first operand gives the shape alone
+            operand = node.args[1]
         if is_active_dropout(node):
             raise AtlasError(
                 "the model is in training mode: a dropout is active",
                 where=place(node),
                 remedy="call model.eval() before exporting it",
             )
-        view = name in (*VIEWS, "cat") and shape(node) == shape(operand)
+        view = name in (*VIEWS, "cat", "copy") and shape(node) == shape(operand)
         view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))
-        copy = name in COPIES and is_float(node) and is_float(operand)
-        if name in DROPOUTS or view or copy:
+        floats = is_float(node) and is_float(operand)
+        view = view and (floats or _type(node) == _type(operand))
+        if name in DROPOUTS or view or (name in COPIES and floats):
             node.replace_all_uses_with(operand)
             same[node] = operand
     return same

@@ -27,6 +27,10 @@ from atlasc.passes.frontend.rules.queries import query_of
 from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
 Rule = Callable[..., Value]
+READ_BY_INPUT = (
+    "which element is read depends on an input; a token that the private ids choose can be read "
+    "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
+)
 
 
 def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
@@ -233,6 +237,8 @@ def _permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
 
 def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
     axis %= len(shape(x))
+    if is_node(index):
+        raise Refusal(READ_BY_INPUT)
     if shape(x)[axis] == 1:
         others = [extent for place, extent in enumerate(shape(x)) if place != axis]
         return importer.add("nn.reshape", x, shape=others)
@@ -242,6 +248,8 @@ def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
 def _slice(
     importer: Importer, x: Node, axis: int, start: int | None, end: int | None, step: int = 1
 ) -> Value:
+    if is_node(start) or is_node(end):
+        raise Refusal(READ_BY_INPUT)
     extent, count = shape(x)[axis], shape(importer.node)[axis]
     axis, last = axis % len(shape(x)), len(shape(x)) - 1
     chosen = range(*slice(start, end, step).indices(extent))
@@ -252,18 +260,35 @@ def _slice(
     return some(importer, x, axis, chosen)
 
 
-def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
-    """x[arange(batch), i] with one constant i: the same row of every sentence."""
-    constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
-    if not len(constant) == len(indices) == 2:
-        raise Refusal(
-            "which element is read depends on an input; a token that the private ids choose can be "
-            "read from the answer for all tokens: --outputs last_hidden_state"
-        )
-    batch, row = (importer.array(index).reshape(-1) for index in constant)
+def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
+    """A constant list of features; or x[arange(batch), i] with one constant i: the same row of
+    every sentence.
+    """
+    known = {axis: index for axis, index in enumerate(indices) if index is not None}
+    if any(importer.kinds[index] != "constant" for index in known.values()):
+        raise Refusal(READ_BY_INPUT)
+    if len(known) == 1:
+        ((axis, index),) = known.items()
+        return _index_select(importer, x, axis, index)
+    if list(known) != [0, 1]:
+        raise Refusal("only a list along one axis, or one row, can be read")
+    batch, row = (importer.array(index).reshape(-1) for index in known.values())
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
     return _select(importer, x, 1, int(row[0]))
+
+
+def _index_select(importer: Importer, x: Node, axis: int, index: Node) -> Value:
+    """The elements at constant positions of an axis, or where a constant is true."""
+    if importer.kinds[index] != "constant":
+        raise Refusal(READ_BY_INPUT)
+    axis, places = axis % len(shape(x)), importer.array(index)
+    if places.ndim != 1:
+        raise Refusal("only a list of positions along one axis can be read")
+    places = np.flatnonzero(places) if places.dtype == bool else places % shape(x)[axis]
+    if 0 < axis < len(shape(x)) - 1 and importer.stays(x):
+        return tokens.cut(importer, x, axis, places.tolist())
+    return some(importer, x, axis, places.tolist())
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
@@ -351,7 +376,8 @@ _OPS: dict[Rule, str] = {
     _permute: "permute.default",
     _select: "select.int",
     _slice: "slice.Tensor",
-    _index_row: "index.Tensor",
+    _index: "index.Tensor",
+    _index_select: "index_select.default",
     _concatenate: "cat.default",
     tokens.rolled: "roll.default",
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",

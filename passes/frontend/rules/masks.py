@@ -16,8 +16,9 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.ir.ops.masks import shares, visible
-from atlasc.passes.frontend.exported.constants import evaluate
+from atlasc.passes.frontend.exported.constants import evaluate, to_numpy
 from atlasc.passes.frontend.exported.graph import (
+    PUBLIC_INPUT,
     RESHAPES,
     VIEWS,
     Node,
@@ -127,6 +128,7 @@ def _emit(
     public = importer.mask_input
     if mask is None:
         return importer.add("nn.softmax", value, causal=causal or None)
+    _require_public(importer, mask)
     key = (mask, inverted, value.tensor.shape)
     if key not in importer.mask_meanings:
 
@@ -153,6 +155,32 @@ def _emit(
     operands = [importer.input(public)] if public is not None and found.by_mask else []
     found = found._replace(causal=causal or found.causal)
     return importer.add("nn.softmax", value, *operands, **found.attributes)
+
+
+def _require_public(importer: Importer, mask: Node) -> None:
+    """Refuse a mask that is computed from a private input: the server must know it.
+
+    Raises:
+        AtlasError: it is; it names the input, and what may be public.
+    """
+    if importer.kinds[mask] in ("constant", "mask"):
+        return
+    pending, seen = [mask], set[Node]()
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += node.all_input_nodes
+    private = [n for one, n in importer.inputs.items() if one in seen and n != PUBLIC_INPUT]
+    raise AtlasError(
+        f"an attention mask is computed from the private input {', '.join(private)}",
+        where=place(mask),
+        why=f"the server must know which keys are padding, and only an input called {PUBLIC_INPUT} "
+        "is public",
+        remedy=f"let forward take {PUBLIC_INPUT}, which is 1 for each real token, and write "
+        f"{PUBLIC_INPUT} == 0 for what is true at padding; texts have it by themselves, and beside "
+        f"arrays of ids give it as an array: ids != 0",
+    )
 
 
 def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
@@ -213,7 +241,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(tensor: torch.Tensor) -> _Parts:
-    array = tensor.numpy()
+    array = to_numpy(tensor)
     array = array.reshape((1,) * (4 - array.ndim) + array.shape)
     if array.dtype == bool:
         return _Parts(array, np.zeros((1, 1, 1, 1), np.float32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.bounds import as_name
@@ -20,26 +20,31 @@ PREFERRED = ("logits", "sentence_embedding", "last_hidden_state")
 ALL = "all"
 
 
-def named_outputs(program: ExportedProgram, results: Any) -> dict[str, Node]:
-    """Name -> tensor that a model returns.
+def named_outputs(program: ExportedProgram, results: Sequence[Any]) -> dict[str, Node]:
+    """Name -> tensor that a model returns; see `named_leaves`."""
+    import torch.utils._pytree as pytree
 
-    The name is the key in a dictionary. Without names it is ``output`` for a single tensor,
+    spec, nested = program.call_spec.out_spec, tuple(results)
+    if spec is not None and spec.num_leaves == len(results):
+        nested = pytree.tree_unflatten(list(results), spec)
+    return {
+        name: node
+        for name, node in named_leaves(nested).items()
+        if is_node(node) and hasattr(node.meta.get("val"), "shape")
+    }
+
+
+def named_leaves(returned: Any) -> dict[str, Any]:
+    """Name -> each value of what a model returns.
+
+    The name is the key in a dictionary. Without names it is ``output`` for a single value,
     otherwise ``output0``, ``output1``, ...; in nested results it is a path such as
     ``hidden_states.1``.
     """
     import torch.utils._pytree as pytree
 
-    nodes = list(results) if isinstance(results, list | tuple) else [results]
-    spec = program.call_spec.out_spec
-    paths: list[Any] = [(pytree.SequenceKey(place),) for place in range(len(nodes))]
-    if spec is not None and spec.num_leaves == len(nodes):
-        nested = pytree.tree_unflatten(list(range(len(nodes))), spec)
-        paths = [path for path, _ in pytree.tree_flatten_with_path(nested)[0]]
-    named: dict[str, Node] = {}
-    for path, node in zip(paths, nodes, strict=True):
-        if is_node(node) and hasattr(node.meta.get("val"), "shape"):
-            named[_name(path, alone=len(nodes) == 1)] = node
-    return named
+    found = pytree.tree_flatten_with_path(returned)[0]
+    return {_name(path, alone=len(found) == 1): leaf for path, leaf in found}
 
 
 def _name(path: Any, alone: bool) -> str:

@@ -10,9 +10,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from atlasc.bundle.folder import Bundle
+from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
+from tests.suite.made_once import made_once
 
 TOKENS, VOCABULARY = 8, 40
 
@@ -53,6 +54,11 @@ def compiled(
     return compile_model(model(tied), data, folder, options, tokenizer=tokenizer()).bundle
 
 
+def make_decoder(folder: Path) -> Bundle:
+    """The decoder that several files of tests read."""
+    return compiled(folder / "bundle")
+
+
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return compiled(tmp_path_factory.mktemp("decoder") / "bundle")
+    return load_bundle(made_once(tmp_path_factory, "decoder", make_decoder) / "bundle")

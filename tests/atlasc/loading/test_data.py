@@ -225,6 +225,7 @@ IDS = np.ones((2, 4), np.int64)
         ({"input_ids": IDS, "attention_mask": IDS[:1]}, "attention_mask has shape"),
         ({"input_ids": IDS, "attention_mask": IDS[:, :3]}, "must have the shape"),
         ({"input_ids": IDS, "attention_mask": IDS * 2}, "hold 1"),
+        ({"input_ids": IDS, "attention_mask": IDS + np.eye(2, 4, dtype=int)}, "hold 1"),
         ({"input_ids": IDS, "labels": [1]}, "labels has shape"),
         ({"input_ids": np.array([["a"]], dtype=object)}, "cannot be read"),
     ],

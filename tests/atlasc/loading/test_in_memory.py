@@ -100,7 +100,7 @@ def test_any_module_is_taken_with_its_own_inputs() -> None:
         ([], "is empty"),
         ({"ids": np.ones((1, 2), int)}, "does not have the model's inputs"),
         ([[1, 99]], "id 99 is not in the model's vocabulary"),
-        ([["a"]], "must be a non-empty list of 64-bit integers"),
+        ([["a"]], "a list of 1 string"),
         (["a", [1]], "must be a string that is not blank"),
         ([{"words": "a"}], 'either "text" or "input_ids"'),
         ([[1], [2.5, 3]], "must be a non-empty list of 64-bit integers"),

@@ -9,6 +9,7 @@ from tiny_model import make_text_bundle
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from atlasc.loading.texts.tokenizer import TokenizerFacts
+from atlasc.remote import link
 
 BITS = {"q": "1 0 1 1 0 1", "r": "1 0 0 1 1 0"}
 
@@ -35,3 +36,13 @@ SPEAKS = {
 @pytest.fixture(scope="session")
 def text_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_text_bundle(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way that must carry a hundred megabytes a second, after half a second."""
+    monkeypatch.setattr(link, "TIMEOUT", 0.5)
+    monkeypatch.setattr(link, "SLOWEST", 10**8)
+    monkeypatch.setattr(link, "PATIENCE", 0.0)
+    for call in (link.Link.fetch, link.Link.send):
+        monkeypatch.setitem(call.__kwdefaults__, "patience", 0.0)

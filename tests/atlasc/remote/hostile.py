@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,13 +21,29 @@ from atlasc.targets.key_folders import configuration_of
 Lie = Callable[["_Handler"], None] | tuple[int, Any]
 """What a request gets: any bytes, or a status and JSON or bytes."""
 ID = "a" * 32
+RAW = {
+    "nothing": b"",
+    "anything": bytes(1000),
+    "JSON": b'{"error": "\x1b[2J"}',
+    "a header without an end": (2**40).to_bytes(8, "little") + b"{" * 100,
+    "a header of nothing": (2).to_bytes(8, "little") + b"{}",
+    "an escape": (40).to_bytes(8, "little") + b'{"\x1b[2J": {"dtype": "\x1b[2J"}}'.ljust(40),
+}
+"""What a service may give for an answer that is none: over the network, or as a file to a client in
+C++."""
 
 
-def forged(bundle: Path, place: Path, edits: Mapping[str, Callable[[str], str]]) -> Path:
-    """The client's part of a bundle with changed files, and a manifest that fits them; a file that
-    is not there begins empty.
+def forged(
+    bundle: Path,
+    place: Path,
+    edits: Mapping[str, Callable[[str], str]],
+    parts: Sequence[str] = ("client",),
+) -> Path:
+    """Parts of a bundle with changed files, and a manifest that fits them; a file that is not there
+    begins empty.
     """
-    shutil.copytree(bundle / "client", place / "client")
+    for part in parts:
+        shutil.copytree(bundle / part, place / part)
     manifest = json.loads((bundle / "manifest.json").read_text())
     for name, edit in edits.items():
         path = place / name

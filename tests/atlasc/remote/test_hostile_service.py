@@ -17,10 +17,9 @@ import atlasc
 from atlasc.bundle import signing
 from atlasc.bundle.folder import load_bundle
 from atlasc.ir.errors import AtlasError
-from atlasc.remote import link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.remote.conftest import SPEAKS
-from tests.atlasc.remote.hostile import Hostile, Lie, endless, forged, hostile
+from tests.atlasc.remote.hostile import RAW, Hostile, Lie, endless, forged, hostile
 
 pytestmark = pytest.mark.filterwarnings("ignore:the target sim is a simulation")
 INTERFACE, EMBED = "client/interface.air", "client/embed.air"
@@ -242,16 +241,6 @@ SAYINGS: dict[str, tuple[tuple[str, str], Lie, str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A way that must carry a hundred megabytes a second, after half a second."""
-    monkeypatch.setattr(link, "TIMEOUT", 0.5)
-    monkeypatch.setattr(link, "SLOWEST", 10**8)
-    monkeypatch.setattr(link, "PATIENCE", 0.0)
-    for call in (link.Link.fetch, link.Link.send):
-        monkeypatch.setitem(call.__kwdefaults__, "patience", 0.0)
-
-
 @pytest.mark.parametrize("name", SAYINGS)
 def test_a_service_that_says_anything(tiny: Tiny, tmp_path: Path, name: str, hasty: None) -> None:
     request, lie, words = SAYINGS[name]
@@ -297,8 +286,10 @@ def test_a_service_that_keeps_nothing(
 # --- its answers
 
 ANSWERS: dict[str, tuple[tuple[str, str], Lie, str]] = {
-    "nothing": (("GET", ".*/answer"), (200, b""), "is damaged"),
-    "anything": (("GET", ".*/answer"), (200, bytes(1000)), "is damaged"),
+    **{
+        name: (("GET", ".*/answer"), (200, content), "is (damaged|no answer)")
+        for name, content in RAW.items()
+    },
     "no end": (("GET", ".*/answer"), endless(b"x"), "cannot be reached"),
     "too much": (("GET", ".*/answer"), (200, bytes(2**25)), "too large"),
     "a failure with an escape": (

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.search.front import Front, Moment
+from atlasc.search.front import Front, Moment, Wanted
 from atlasc.search.points import Point, hypervolume, non_dominated
 
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
@@ -28,6 +28,14 @@ def front(*points: tuple[int, float]) -> Front:
 
 
 EXAMPLE = front((40, 0.1), (50, 0.01), (70, 0.001))
+
+
+def test_a_point_must_keep_every_limit() -> None:
+    wanted = Wanted(depth=10, levels=20)
+    assert wanted.allows(point(10, 0.1, levels=20))
+    assert not wanted.allows(point(11, 0.1, levels=2))
+    assert not wanted.allows(point(1, 0.1, levels=21))
+    assert wanted.nearest([point(4, 0.1, levels=18), point(8, 0.2, levels=2)]).depth == 8
 
 
 @given(PAIRS)

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -106,6 +107,28 @@ class Running:
     def log(self) -> list[dict[str, Any]]:
         lines = self.log_path.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def raw(service: Running, *sends: bytes, source: str = "127.0.0.1") -> socket.socket:
+    """A connection over which some bytes were sent."""
+    made = socket.create_connection(("127.0.0.1", service.port), 20, (source, 0))
+    for one in sends:
+        made.sendall(one)
+    return made
+
+
+def status(connection: socket.socket) -> int:
+    """The status of the next answer; 0 if the connection ends without one."""
+    try:
+        line = connection.makefile("rb").readline()
+    except OSError:
+        return 0
+    return int(line.split()[1]) if line else 0
+
+
+def head(method: str, path: str, *lines: str) -> bytes:
+    """The head of a request, whose characters are bytes."""
+    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: a", *lines, "", "")).encode("latin-1")
 
 
 def until(condition: Callable[[], object], seconds: float = SECONDS) -> None:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,6 +131,11 @@ def test_classes_have_the_models_names() -> None:
     assert found.labels == ["sad", None, None] and found.refused == {2: 0.5}
     assert np.isnan(found.outputs["logits"][1:]).all()
     assert found.shown(unchecked=True)["logits"][2, 0] == 5.0
+    several = replace(found, several=True)  # each label by itself, from a logit of 0 on
+    assert several.labels == ["calm, glad, sad", None, None]
+    logits = np.array([[-1.0, 0.5, -2.0], [0.0, 0.0, 0.0]])
+    low = replace(several, answers=Answers({"logits": logits}, {}))
+    assert low.labels == ["glad", None, "calm, glad, sad"]
 
 
 def test_a_new_version_is_shown_field_by_field(

@@ -91,6 +91,7 @@ def test_every_endpoint_refuses_strangers(answered: Answered, served: Served) ->
     revoke_token(store, revoked)
     store.close()
     nothing = service.token("acme", "metrics")
+    asks, keeps = service.token("acme", "infer"), service.token("acme", "keys")
     other = service.token("other")
     values = {"model": served.model, "version": served.program, "name": "manifest.json"}
     values |= {"key": answered.key, "job": answered.job}
@@ -108,6 +109,8 @@ def test_every_endpoint_refuses_strangers(answered: Answered, served: Served) ->
             assert found.headers["www-authenticate"] == "Bearer"
         if path.startswith(("/keys", "/jobs")) or "infer" in path:
             assert service.call(method, place, nothing).status == 403, (method, path)
+            wrong = asks if path.startswith("/keys") else keeps
+            assert service.call(method, place, wrong).status == 403, (method, path)
         if "{key}" in path or "{job}" in path:
             body = b"x" if method == "PUT" else None
             found = service.call(method, place, other, body, Content_Digest=digest(b"x"))

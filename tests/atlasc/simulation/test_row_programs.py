@@ -170,8 +170,8 @@ def test_an_element_does_not_depend_on_its_neighbours() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_that_explode_are_named(dtype: Any) -> None:
     softmax = SoftmaxApproximation((4, 5), shift=2.0)
-    x = np.random.default_rng(2).normal(size=(200, 8)).astype(dtype)
-    x[[3, 77, 199], 5] = 60.0, np.nan, -60.0
+    x = np.random.default_rng(2).normal(size=(1200, 8)).astype(dtype)  # three blocks
+    x[[3, 77, 800, 1199], 5] = 60.0, np.nan, 60.0, -60.0
     exploded, result = np.zeros(len(x), dtype=np.bool_), np.empty_like(x)
     program = RowProgram(dtype, softmax.apply)
     assert not program.run(x, None, result, 1e6, exploded)

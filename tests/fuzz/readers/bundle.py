@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from atlasc.bundle.folder import load_bundle
+from atlasc.bundle.kept import KEPT, kept_of, write_kept
+from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
 from tests.fuzz.reader import Reader
@@ -15,7 +20,7 @@ from tests.fuzz.seeds import compiled
 
 
 def _seeds(folder: Path) -> list[Path]:
-    return [Path(shutil.copytree(compiled() / "desilo" / "bundle", folder / "bundle"))]
+    return [Path(shutil.copytree(compiled() / "tiny" / "bundle", folder / "bundle"))]
 
 
 def _meaning(module: Module) -> str:
@@ -41,4 +46,26 @@ def _same(seeds: list[Any], found: Any) -> bool:
     return all(identity != found[0] or meaning == found[1] for identity, meaning in seeds)
 
 
-READER = Reader("bundle", _seeds, _read, 60, _same)
+def _kept_seeds(folder: Path) -> list[Path]:
+    secret, x = "a", np.arange(6.0).reshape(3, 2)
+    write_kept(folder, {"x": x}, {"logits": x[:, :1]}, secret)
+    return [folder / KEPT]
+
+
+def _kept(path: Path) -> Any:
+    """The owner's answers, under the digest that they have now."""
+    folder = path.parent / "bundle"
+    (folder / KEPT).parent.mkdir(parents=True)
+    try:
+        shutil.copyfile(path, folder / KEPT, follow_symlinks=False)
+        manifest = SimpleNamespace(files={KEPT: sha256_of(path)})
+        found: Any = kept_of(SimpleNamespace(folder=folder, manifest=manifest))  # type: ignore[arg-type]
+        return {name: one.tobytes() for name, one in (found.inputs | found.answers).items()}
+    finally:
+        shutil.rmtree(folder)
+
+
+READERS = [
+    Reader("bundle", _seeds, _read, 60, _same),
+    Reader("kept-answers", _kept_seeds, _kept, 1500),
+]

@@ -28,13 +28,13 @@ def _table(path: Path) -> object:
 
 @cache
 def _bundle() -> Bundle:
-    return load_bundle(compiled() / "bundle")
+    return load_bundle(compiled() / "tiny" / "bundle")
 
 
 def _times(folder: Path) -> list[Path]:
     program, parameters = _bundle().program, _bundle().parameters
     seconds = [1.0 + number for number in range(len(program.ops))]
-    text = Timing.of(program, parameters, "desilo", 1, seconds).text(_bundle())
+    text = Timing.of(program, parameters, "sim", 1, seconds).text(_bundle())
     return list(files({"answer.timing.json": text})(folder))
 
 

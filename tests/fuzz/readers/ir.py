@@ -11,9 +11,9 @@ from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled, files, random_programs
 
 LOWERED = {
-    "nn": ("nn.air", "bundle/client/embed.air"),
-    "poly": ("bundle/server/poly.air",),
-    "ckks": ("bundle/server/program.air", "bundle/client/interface.air"),
+    "nn": ("nn.air", "tiny/bundle/client/embed.air"),
+    "poly": ("tiny/bundle/server/poly.air",),
+    "ckks": ("tiny/bundle/server/program.air", "tiny/bundle/client/interface.air"),
 }
 
 

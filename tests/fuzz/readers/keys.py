@@ -6,24 +6,24 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import read_index, write_index
-from atlasc_comparisons.desilo.parameters import DesiloParameters
 from tests.fuzz.reader import Reader
 
-PARAMETERS = DesiloParameters(14, 1)
+PARAMETERS = CpuParameters(14, 7, 1)
 PLAN = KeyPlan({1: 5, 64: 3}, relinearization_level=6)
 
 
 def _seeds(folder: Path) -> list[Path]:
     place = folder / "server"
     place.mkdir()
-    told = {"target": "desilo", "identity": "0" * 32, **asdict(PLAN)}
+    told = {"target": "cpu", "identity": "0" * 32, **asdict(PLAN)}
     write_index(folder, "server", PARAMETERS, **told)
     return [place]
 
 
 def _read(folder: Path) -> object:
-    index = read_index(folder, "server", "desilo", PARAMETERS)
+    index = read_index(folder, "server", "cpu", PARAMETERS)
     return index.identity, index.plan
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.messages import Message
+from atlasc.bundle.messages import Kind, Message
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 
@@ -15,7 +15,8 @@ from tests.fuzz.seeds import Seeds, compiled
 class Engine:
     """Ciphertexts are bytes, of which the first is the level."""
 
-    target = "desilo"
+    target = "sim"
+    identity = "0" * 32
 
     def level(self, ciphertext: bytes) -> int:
         return ciphertext[0] if ciphertext else -1
@@ -26,41 +27,51 @@ class Engine:
     def deserialize(self, data: bytes) -> bytes:
         return data
 
+    def sub(self, one: bytes, other: bytes) -> bytes:
+        return one
+
+    def drop_to(self, ciphertext: bytes, level: int) -> bytes:
+        return bytes([level]) + ciphertext[1:]
+
 
 ENGINE: Any = Engine()
 
 
 @cache
 def _bundle() -> Bundle:
-    return load_bundle(compiled() / "desilo" / "bundle")
+    return load_bundle(compiled() / "tiny" / "bundle")
 
 
-def _message(kind: Literal["query", "answer"]) -> Message:
-    interface = _bundle().client.interface
+def message(
+    kind: Kind, bundle: Bundle, count: int, query: str = "0123456789abcdef" * 2, **public: Any
+) -> Message:
+    """A query or an answer of a program."""
+    interface = bundle.client.interface
     content = {}
     for op in interface.inputs if kind == "query" else interface.outputs:
         packed = (op.value if kind == "query" else op.operands[0]).ciphertext
-        content[op.attributes["name"]] = [
-            bytes([packed.level or 0]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
-        ]
-    return Message.of(kind, _bundle(), ENGINE, content, 2, query="0123456789abcdef" * 2)
+        if op.name != "ckks.public_input":
+            content[op.attributes["name"]] = [
+                bytes([packed.level or 0]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
+            ]
+    return Message.of(kind, bundle, ENGINE, content, count, public=public, query=query)
 
 
-def _seeds(kind: Literal["query", "answer"]) -> Seeds:
+def _seeds(kind: Kind) -> Seeds:
     def seeds(folder: Path) -> list[Path]:
-        _message(kind).save(folder / kind)
+        message(kind, _bundle(), 2).save(folder / kind)
         return [folder / kind]
 
     return seeds
 
 
 def _read(path: Path) -> Any:
-    kind: Literal["query", "answer"] = "query" if path.name.startswith("query") else "answer"
-    message = Message.read(path, kind, _bundle())
-    assert Message.read(path.read_bytes(), kind, _bundle()).to_bytes() == message.to_bytes()
-    values, public = message.ciphertexts(ENGINE)
+    kind: Kind = "query" if path.name.startswith("query") else "answer"
+    read = Message.read(path, kind, _bundle())
+    assert Message.read(path.read_bytes(), kind, _bundle()).to_bytes() == read.to_bytes()
+    values, public = read.ciphertexts(ENGINE)
     masks = {name: array.tobytes() for name, array in public.items()}
-    return message.query, values, message.count, masks
+    return read.query, values, read.count, masks
 
 
 def _same(seeds: list[Any], found: Any) -> bool:

@@ -44,7 +44,7 @@ def _directory(folder: Path) -> object:
 
 
 def _archives(folder: Path) -> list[Path]:
-    return [Path(shutil.copy(compiled() / "tiny.pt2", folder))]
+    return [Path(shutil.copy(compiled() / "tiny" / "tiny.pt2", folder))]
 
 
 def _archive(path: Path) -> object:
@@ -68,7 +68,7 @@ def _torch_file(path: Path) -> object:
 
 
 def _ggufs(folder: Path) -> list[Path]:
-    from tests.atlasc.loading.small_gguf import small_llama, write_gguf
+    from tests.atlasc.loading.model_files.small_gguf import small_llama, write_gguf
 
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
     return [write_gguf(folder / "m.gguf", small_llama(**sizes, num_key_value_heads=1))]

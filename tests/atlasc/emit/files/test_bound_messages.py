@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cpp_build import ROOT
 from safetensors.numpy import load_file, save_file
 
 from atlasc.targets.sim import NOTE
 from tests.atlasc.emit.cpp import reseal
 from tests.atlasc.emit.probe import Bench
+from tests.atlasc.remote.hostile import RAW
 
 Change = Callable[[dict[str, Any], dict[str, bytes]], None]
 SLOTS = 32 + len(NOTE) + 4
@@ -147,6 +149,29 @@ def test_masks_are_masks(bench: Bench, value: float) -> None:
     message = bench.refused(bench.encrypt(output="new"))
     assert "input 1 is not encrypted" in message
     assert "its attention_mask is no mask: it has another number than 0 and 1" in message
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_what_is_no_answer_is_refused(bench: Bench, name: str) -> None:
+    """What a hostile service gives to the client in Python, given to this one."""
+    (bench.folder / "answer").write_bytes(RAW[name])
+    ledger = (bench.folder / "keys" / "ledger.jsonl").read_bytes()
+    message = bench.refused(bench.decrypt())
+    assert "answer" in message and "\x1b" not in message
+    assert (bench.folder / "keys" / "ledger.jsonl").read_bytes() == ledger
+
+
+def test_a_query_is_no_answer(bench: Bench) -> None:
+    (bench.folder / "answer").write_bytes((bench.folder / "query").read_bytes())
+    assert "is no answer" in bench.refused(bench.decrypt())
+
+
+def test_the_client_speaks_with_nobody() -> None:
+    """It sends nothing to a service, whatever it reads: what leaves is the files that it writes."""
+    texts = [path.read_text() for path in (ROOT / "runtime_cuda").rglob("*.[ch]pp")]
+    assert len(texts) > 50
+    for text in texts:
+        assert not re.search(r"sys/socket|netdb|netinet|\b(socket|connect|popen|system)\(", text)
 
 
 def test_the_ciphertext_of_a_query_is_no_answer(bench: Bench) -> None:

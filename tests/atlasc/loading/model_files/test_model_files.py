@@ -26,7 +26,7 @@ from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.models import LoadedModel, load_model
 
-PAGE = Path(__file__).parents[3] / "docs" / "model-files.md"
+PAGE = Path(__file__).parents[4] / "docs" / "model-files.md"
 QUERY = "bert.encoder.layer.0.attention.self.query"
 
 

@@ -167,15 +167,6 @@ def test_what_is_left_to_the_client_is_said(
         assert part in details
 
 
-def test_a_default_prompt_is_said(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "m")
-    write(folder / "config_sentence_transformers.json", {"default_prompt_name": "query"})
-    model = load_model(folder)
-    ((headline, details),) = model.notes
-    assert "texts without their prompt" in headline and "'query'" in details
-    assert embeddings(model).shape == (len(TEXTS), FEATURES)
-
-
 @pytest.mark.parametrize("weights", [{}, {"linear.weight": torch.zeros(3, 5)}])
 def test_weights_that_do_not_fit(tmp_path: Path, weights: dict[str, torch.Tensor]) -> None:
     folder = folder_of(tmp_path / "m", "Dense")

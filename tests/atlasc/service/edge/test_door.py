@@ -103,6 +103,36 @@ def test_places_are_taken_back_from_who_waits_longest(monkeypatch: pytest.Monkey
     assert not door.places
 
 
+def test_a_new_connection_has_time_to_ask_before_others_push_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doors, "PLACES", 3)
+    door = Door()
+    slow = [place(door, "192.0.2.1") for _ in range(2)]
+    for one in slow:  # requests of strangers that do not end
+        one.set(10, busy=True)
+        one.since -= 2 * doors.RECENT
+    health = place(door, "192.0.2.2")
+    for _ in range(2):
+        place(door, "192.0.2.1").set(10, busy=True)
+    assert health in door.places.values()
+    assert not set(slow) & set(door.places.values())
+    place(door, "192.0.2.1")
+    assert health not in door.places.values()  # all are new: the one that waits longest
+
+
+def test_places_of_an_address_are_counted_as_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "SHARE", 2)
+    door = Door()
+    for _ in range(3):
+        taken = [place(door, "192.0.2.1") for _ in range(5)]
+        assert [one in door.places.values() for one in taken] == [False] * 3 + [True] * 2
+        for one in taken:
+            one.held.close()
+        assert not door.places
+    assert not door._of and not door._spare
+
+
 def place(door: Door, host: str) -> Place:
     """The place of a connection that must be admitted."""
     found = held(door, host)

@@ -17,7 +17,7 @@ from atlasc.loading.models import load_model
 
 pytest.importorskip("gguf")
 pytest.importorskip("accelerate")
-from tests.atlasc.loading.small_gguf import small_llama, write_gguf
+from tests.atlasc.loading.model_files.small_gguf import small_llama, write_gguf
 
 IDS = torch.tensor([[0, 5, 9, 30, 12, 3]])
 

@@ -1,0 +1,1 @@
+"""The user's own module, beside everything that is made of it."""

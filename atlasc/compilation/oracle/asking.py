@@ -1,0 +1,322 @@
+"""What the user's module answers, and whether the traced graph answers the same.
+
+The module is called on inputs of several lengths, one after the other, on the first one also a
+second time and at the end. So a state that an earlier call left shows, in a buffer, in an attribute
+of Python, or in random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from atlasc.calibration.measure import kept_tokens
+from atlasc.compilation.oracle.attributes import (
+    changed,
+    forward_of,
+    is_attribute,
+    remembered,
+    writer,
+)
+from atlasc.compilation.oracle.running import Runner, one_thread, own_precision, runner_of
+from atlasc.compilation.steps import Note
+from atlasc.ir.errors import AtlasError, first_line, listed
+from atlasc.ir.final_functions import finished
+from atlasc.ir.module import Module, Op
+from atlasc.loading import IDS, MASK
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.models import LoadedModel
+from atlasc.simulation.simulate import PolynomialSimulator
+
+Arrays = Mapping[str, np.ndarray]
+ASKED = 6
+"""Number of inputs on which the module is asked."""
+SPREAD, ROUNDINGS = 1e-3, 64.0
+"""What may come from rounding: a share of how the answers vary from input to input, and this many
+roundings of the greatest of them."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Some inputs, and what the user's module answers to them.
+
+    Attributes:
+        inputs: the inputs, of several lengths.
+        answers: output name -> the module's answers, ``[inputs, ...]``.
+        traced: greatest difference of the traced graph's answers from these.
+        own: greatest difference of these from the module's answers in the precision that it was
+            given in; None if this is the one in which it was asked.
+    """
+
+    inputs: Inputs
+    answers: Arrays
+    traced: float
+    own: float | None = None
+
+
+class Apart(NamedTuple):
+    """How far answers to some inputs differ from the module's, for one output.
+
+    Attributes:
+        output: name of the output.
+        errors: greatest difference for each input.
+        rounding: difference that may come from rounding.
+    """
+
+    output: str
+    errors: np.ndarray
+    rounding: float
+
+    @property
+    def worst(self) -> int:
+        """Row of the input with the greatest difference; NaN counts as the greatest."""
+        return int(np.nan_to_num(self.errors, nan=np.inf).argmax())
+
+    @property
+    def largest(self) -> float:
+        """The greatest difference."""
+        return float(self.errors[self.worst])
+
+    @property
+    def excused(self) -> bool:
+        """Whether the difference may come from rounding."""
+        return self.largest <= self.rounding
+
+
+def apart(
+    module: Module, arrays: Arrays, found: Arrays, wanted: Arrays, epsilon: float = 0.0
+) -> list[Apart]:
+    """How far answers differ from the module's, for each output. Padding is not compared.
+
+    Args:
+        module: a module with the outputs, which are answers before their final function.
+        arrays: the inputs, ``[inputs, ...]``.
+        found: answers before the final function.
+        wanted: what the user's module returned.
+        epsilon: machine epsilon of the module's floats.
+    """
+    return [_apart(module, op, arrays, found, wanted, epsilon) for op in module.outputs]
+
+
+def _apart(
+    module: Module, op: Op, arrays: Arrays, found: Arrays, wanted: Arrays, epsilon: float
+) -> Apart:
+    name, function = op.attributes["name"], op.attributes.get("function")
+    scores, theirs = found[name].astype(np.float64), wanted[name]
+    ours = finished(function, scores)
+    if ours.size != theirs.size:
+        raise AtlasError(
+            f"the output {name} has another shape than what the module returns",
+            why=f"{ours.shape} for {len(theirs)} inputs, and {theirs.shape}",
+            remedy="return a tensor whose first axis is the batch",
+        )
+    theirs = theirs.reshape(ours.shape)
+    with np.errstate(invalid="ignore"):
+        if function == "argmax":  # what counts is how far the chosen score is from the best
+            chosen = theirs.astype(np.int64)[..., None]
+            differences = scores.max(-1) - np.take_along_axis(scores, chosen, -1)[..., 0]
+            theirs = scores
+        else:
+            differences = np.abs(ours - theirs)
+    kept = kept_tokens(module, arrays, ours)
+    if kept is not None:
+        differences = np.where(np.broadcast_to(kept, ours.shape) > 0, differences, 0.0)
+        theirs = theirs[np.broadcast_to(kept, theirs.shape) > 0]
+        varying = float(theirs.std()) if theirs.size else 0.0
+    else:
+        varying = float(np.sqrt(np.mean(np.square(theirs - theirs.mean(axis=0)))))
+    rounding = SPREAD * varying + ROUNDINGS * epsilon * float(np.abs(theirs).max(initial=0.0))
+    return Apart(name, differences.reshape(len(ours), -1).max(axis=1), rounding)
+
+
+def largest(found: Sequence[Apart]) -> float:
+    """The greatest difference of all outputs."""
+    return max(one.largest for one in found)
+
+
+def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked | None:
+    """Ask the user's module, and compare the traced graph with it.
+
+    Args:
+        model: the model.
+        traced: its traced module.
+        inputs: inputs to choose from.
+        note: called with what a user should know of the module.
+
+    Returns:
+        None for a model without weights, and for a module that cannot be run, which is said.
+
+    Raises:
+        AtlasError: the module answers the same input otherwise at another call, or answers
+            otherwise than the traced graph by more than rounding.
+    """
+    some = inputs.take(several(inputs))
+    batch = int(traced.inputs[0].attributes["shape"][0])
+    rows = [*range(len(some)), 0, 0]
+    try:
+        if (runner := runner_of(model)) is None:
+            return None
+        with one_thread():
+            new = remembered(runner.module)
+            size, first = _first(runner, some, batch)
+            used = remembered(runner.module)
+            answers = [first, *(_answer(runner, some, row, size) for row in rows[1:])]
+            runner = runner.measured(_rows(some, 0, size))
+    except Exception as error:
+        note(
+            "the program was not compared with the module",
+            f"  why: it cannot be run on these inputs: {first_line(error)}",
+        )
+        return None
+    module = runner.module
+    moved = [writer(module, *key) for key in changed(module, new)]
+    names = [op.attributes["name"] for op in traced.outputs]
+    table = {name: np.concatenate([one[name] for one in answers]) for name in names}
+    wanted = {name: table[name][: len(some)] for name in names}
+    exact = _exact(traced, some.arrays)
+    found = apart(traced, some.arrays, exact, wanted, runner.epsilon)
+    _require_stateless(runner, table, found, moved, some)
+    for one in found:
+        if not one.excused:
+            raise AtlasError(
+                f"the traced graph answers otherwise than the module: {one.largest:.3g} apart in "
+                f"the output {one.output}",
+                where=[*moved, forward_of(module)],
+                why=f"for {some.names[one.worst]}; rounding explains {one.rounding:.2g}. Tracing "
+                "fixes what Python decides: a branch on a length, on the batch or on whether the "
+                "model is exported, and what an attribute holds",
+                remedy="let forward compute the same for each input, or give --data of one kind "
+                "and the --sequence-length that these have",
+            )
+    # Buffers are said by the trace.
+    keys = [key for key in changed(module, used) if is_attribute(module, *key)]
+    if keys:
+        note(
+            "the module keeps something of each call in an attribute, which no answer reads",
+            f"  where: {listed([writer(module, *key) for key in keys])}",
+        )
+    with one_thread():
+        if size == 1:
+            _say_of_padding(runner, some, wanted, found, note)
+        own = _own(model, traced, some, size, wanted, note)
+    return Asked(some, wanted, largest(found), own)
+
+
+def several(inputs: Inputs) -> list[int]:
+    """Rows of inputs of several lengths, from the shortest to the longest text."""
+    count = min(ASKED, len(inputs))
+    order = np.arange(len(inputs))
+    if MASK in inputs.arrays and inputs.arrays[MASK].ndim == 2:
+        order = np.argsort(inputs.arrays[MASK].sum(axis=1), kind="stable")
+    places = np.linspace(0, len(inputs) - 1, count).round().astype(int)
+    return [int(order[place]) for place in places]
+
+
+def _rows(some: Inputs, row: int, size: int) -> dict[str, np.ndarray]:
+    """An input with those after it as one batch."""
+    rows = [(row + place) % len(some) for place in range(size)]
+    return {name: array[rows] for name, array in some.arrays.items()}
+
+
+def _answer(runner: Runner, some: Inputs, row: int, size: int) -> dict[str, np.ndarray]:
+    """Output name -> the answer to one input, ``[1, ...]``."""
+    found = runner(_rows(some, row, size))
+    return {name: y[:1] if y.shape[:1] == (size,) else y[None] for name, y in found.items()}
+
+
+def _first(runner: Runner, some: Inputs, batch: int) -> tuple[int, dict[str, np.ndarray]]:
+    """How many inputs the module takes at once, one or the batch that is compiled, and its answer
+    to the first.
+    """
+    try:
+        return 1, _answer(runner, some, 0, 1)
+    except Exception:
+        if batch == 1:
+            raise
+        return batch, _answer(runner, some, 0, batch)
+
+
+def _exact(traced: Module, arrays: Arrays) -> dict[str, np.ndarray]:
+    simulator = PolynomialSimulator(traced, np.float64)
+    return simulator.cleartext(simulator.prepare(arrays))
+
+
+def _require_stateless(
+    runner: Runner, table: Arrays, found: Sequence[Apart], moved: Sequence[str], some: Inputs
+) -> None:
+    """Raise AtlasError if the last two answers, to the first input, are not the first answer."""
+    for one in found:
+        y, count = table[one.output], len(some)
+        with np.errstate(invalid="ignore"):
+            differs = np.abs(y[count:] - y[:1]).max(initial=0.0)
+        if differs <= one.rounding:
+            continue
+        drawn = "" if moved else "; nothing that it keeps changed, so it may draw random numbers"
+        raise AtlasError(
+            f"the module answers the same input otherwise at another call: {differs:.3g} apart in "
+            f"the output {one.output}",
+            where=[*moved, forward_of(runner.module)],
+            why=f"{some.names[0]} was asked three times, and a program answers every input alone"
+            + drawn,
+            remedy="write the state in training alone (if self.training: ...), or take it as an "
+            "input of forward and return its new value as an output",
+        )
+
+
+def _say_of_padding(
+    runner: Runner, some: Inputs, wanted: Arrays, found: Sequence[Apart], note: Note
+) -> None:
+    """Say if the module answers a text otherwise when padding follows it."""
+    ids, mask = (some.arrays.get(name) for name in (IDS, MASK))
+    if ids is None or mask is None or mask.shape != ids.shape:
+        return
+    lengths = mask.sum(axis=1)
+    for row in np.flatnonzero(lengths < ids.shape[1]):
+        length = int(lengths[row])
+        if not mask[row, :length].all():
+            continue
+        cut = {name: array[row : row + 1] for name, array in some.arrays.items()}
+        cut = {n: y[:, :length] if y.shape[1:] == ids.shape[1:] else y for n, y in cut.items()}
+        try:
+            alone = runner(cut)
+        except Exception:  # it takes texts of one length
+            return
+        for one in found:
+            theirs, ours = alone[one.output], wanted[one.output][row : row + 1]
+            if theirs.ndim > 2 and theirs.shape[1] == length:
+                ours = ours[:, :length]
+            differs = np.abs(theirs - ours).max() if theirs.shape == ours.shape else np.inf
+            if not differs <= one.rounding:
+                note(
+                    f"the module answers a text otherwise when padding follows it: {differs:.3g} "
+                    f"apart in the output {one.output}",
+                    f"  where: {forward_of(runner.module)}\n"
+                    f"  why: for {some.names[row]}, of {length} tokens; the program answers as the "
+                    f"module does with padding up to {ids.shape[1]} tokens\n"
+                    "  what to do: let the model take attention_mask and drop padding by it, or "
+                    "give texts of one length",
+                )
+                return
+
+
+def _own(
+    model: LoadedModel, traced: Module, some: Inputs, size: int, wanted: Arrays, note: Note
+) -> float | None:
+    """How far the answers differ from those in the precision that the module was given in."""
+    if (runner := own_precision(model)) is None:
+        return None
+    try:
+        answers = [_answer(runner, some, row, size) for row in range(len(some))]
+    except Exception as error:
+        note(
+            "the module cannot be run in the precision that it was given in",
+            f"  why: {first_line(error)}; it was compared in float32",
+        )
+        return None
+    table = {name: np.concatenate([one[name] for one in answers]) for name in wanted}
+    outputs = {op.attributes["name"]: op.attributes.get("function") for op in traced.outputs}
+    names = [name for name, function in outputs.items() if function != "argmax"]
+    return max((float(np.abs(table[n] - wanted[n]).max()) for n in names), default=None)

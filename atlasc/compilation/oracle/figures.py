@@ -1,0 +1,86 @@
+"""How far each stage of a program is from the user's own module, on some inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from atlasc.client.program import (
+    batches,
+    client_program,
+    decrypt_all,
+    encrypt_all,
+    rows_of,
+)
+from atlasc.compilation.oracle.asking import Arrays, Asked, apart, largest
+from atlasc.ir.module import Module
+from atlasc.passes.pipeline import Lowered
+from atlasc.program.costs import program_costs
+from atlasc.program.execute import execute
+from atlasc.simulation.watch import both_answers, knows_model
+from atlasc.targets.base import no_progress
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import with_embedding
+from atlasc.targets.sim import TARGET as SIM
+
+FEW, MANY = 5_000, 200_000
+"""Products with plaintexts up to which a program is also run in slots, in the clear: without and
+with a search before it. On two cores, 2,700 of them take a second."""
+STAGES = {
+    "own_precision": "the module in its own precision",
+    "traced": "the traced graph",
+    "functions": "the functions that the polynomials approximate",
+    "polynomials": "the polynomials",
+    "packed": "the packed program, simulated",
+    "ciphertexts": "ciphertexts",
+}
+"""Figure -> what is compared with the module."""
+
+
+def figures(
+    asked: Asked, traced: Module, lowered: Lowered, *, searched: bool
+) -> dict[str, float | None]:
+    """Greatest differences from the user's module, by `STAGES`.
+
+    A figure is None if it is not known: functions that a recipe does not name, a packed program
+    that would take long.
+
+    Args:
+        asked: what the module answered.
+        traced: its traced module.
+        lowered: the program.
+        searched: whether a search came before; then more time may be spent.
+    """
+    program = with_embedding(lowered.program, lowered.client)
+    client = client_program(lowered.client, program, lowered.head)
+    arrays = asked.inputs.arrays
+
+    def far(found: Arrays) -> float:
+        """How far answers to the first inputs are from the module's."""
+        rows = rows_of(found)
+        some, wanted = ({n: a[:rows] for n, a in one.items()} for one in (arrays, asked.answers))
+        return largest(apart(traced, some, found, wanted))
+
+    sums, functions = both_answers(lowered.poly, client.embedded(arrays))
+    found = {
+        "own_precision": asked.own,
+        "traced": asked.traced,
+        "functions": far(functions) if knows_model(lowered.poly) else None,
+        "polynomials": far(sums),
+        "packed": None,
+    }
+    products = program_costs(program).by(lambda op: None)[None].plaintext_products
+    if products <= (MANY if searched else FEW):
+        engine = SIM.make_engine(program, cast(ParameterSet, lowered.parameters), no_progress)
+        _, part = next(batches(arrays, client.batch))
+        packed = client.query(part, unchecked=True)
+        results = execute(engine, program, encrypt_all(engine, packed), packed.public)
+        found["packed"] = far(client.answers(decrypt_all(engine, results), packed.count).outputs)
+    return found
+
+
+def far_words(found: Mapping[str, float | None]) -> str:
+    """A line that says the figures, and the number of ``inputs`` among them."""
+    known = {words: found.get(name) for name, words in STAGES.items()}
+    figures = ", ".join(f"{words} {far:.2g}" for words, far in known.items() if far is not None)
+    return f"greatest difference from the model itself, on {found['inputs']} inputs: {figures}"
