@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle, write_bundle
+from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle
 from atlasc.bundle.kept import write_kept
+from atlasc.bundle.writer import write_bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
