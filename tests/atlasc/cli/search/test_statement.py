@@ -43,8 +43,9 @@ def test_texts_are_told_apart_by_length() -> None:
 
 def test_shares() -> None:
     assert parse_share("0.1%") == pytest.approx(1e-3) and parse_share("0.5") == 0.5
-    with pytest.raises(AtlasError, match="is not a share"):
-        parse_share("few")
+    for text in ("few", "nan", "inf%", "-inf", "1e999"):
+        with pytest.raises(AtlasError, match="is not a share"):
+            parse_share(text)
 
 
 def test_compile_states_a_bound_and_refuses_what_it_cannot_say(tmp_path: Path) -> None:
