@@ -21,7 +21,6 @@ import typer
 from atlasc.cli.output import silenced, warn
 from atlasc.compilation.declared import OptionFacts, flag, long_option, option, switch
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import whole_number
 from atlasc.targets import DEFAULT, target_names
 
 if TYPE_CHECKING:
@@ -86,6 +85,8 @@ class IndexedInputs:
         return self._numbers if self.index else range
 
     def _numbers(self, count: int) -> list[int]:
+        from atlasc.ir.files import whole_number
+
         wanted: list[int] = []
         for part in self.index.split(","):
             first, dash, last = map(str.strip, part.partition("-"))
