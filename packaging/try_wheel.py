@@ -35,7 +35,7 @@ def run(folder: Path) -> None:
     import numpy as np
 
     import atlasc
-    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.program.key_plan import KeyPlan
     from atlasc.targets.base import no_progress
     from atlasc.targets.cpu.engine import CpuEngine
     from atlasc.targets.cpu.parameters import CpuParameters

@@ -166,7 +166,7 @@ def pytest_runtest_teardown(
 @pytest.fixture(scope="module")
 def bootstrap_keys(pytestconfig: pytest.Config) -> KeySet:
     """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
-    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.program.key_plan import KeyPlan
     from atlasc_comparisons.desilo.keys import KeySet
     from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 

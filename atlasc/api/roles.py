@@ -29,7 +29,7 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.program.key_plan import key_plan
 from atlasc.run.session import execute, require_no_state
 from atlasc.run.timing import Pace, Timing
 from atlasc.runtime.native import load_library, translated

@@ -57,7 +57,7 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     which a prompt is computed at once; None without a prefill, and ``no_prefill`` then says why.
     """
     from atlasc.generation.steps import TextBundles, seconds_of
-    from atlasc.passes.lowering.rotation_keys import key_plan
+    from atlasc.program.key_plan import key_plan
 
     programs = TextBundles.of(bundle)
     step, prefill = programs.step, programs.prefill

@@ -16,7 +16,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
-from atlasc.passes.lowering.rotation_keys import KEYS, KeyPlan
+from atlasc.program.key_plan import KEYS, KeyPlan
 from atlasc.runtime.interface import message_interface
 from atlasc.runtime.native import load_library, translated
 

@@ -35,9 +35,9 @@ from atlasc.ir.module import Module
 from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.generation.public_rows import Prefix
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
+from atlasc.program.key_plan import KeyPlan
 from atlasc.report.polynomials import polynomials
 from atlasc.report.report_page import report_html
 from atlasc.report.summary import noise_by_kind, program_facts

@@ -10,7 +10,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
-from atlasc.passes.lowering.rotation_keys import MEMORY
+from atlasc.program.key_plan import MEMORY
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
 from atlasc.targets import find_target
 from atlasc.targets.base import Target
