@@ -26,7 +26,7 @@ import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atlasc.bundle.manifest import (
     MANIFEST,
@@ -46,10 +46,12 @@ from atlasc.ir.files import read_json
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.loading import LONG
-from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, client_model
-from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
 from atlasc.targets.parameters import ParameterSet
+
+if TYPE_CHECKING:
+    from atlasc.loading.inputs import Inputs
+    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.texts.public_prefix import PublicPrefix
 
 STEP, PREFILL = "step", "prefill"
 """Folders in a bundle for the bundles that generate text: of a decoder's step, and of the prefill
@@ -164,6 +166,8 @@ class Bundle:
         """
         if PREFIX not in self.manifest.files:
             return None
+        from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
+
         _require_part(self.folder, "client")
         where, remedy = self.folder / PREFIX, "compile the model again"
         most = 16 * MAX_PREFIX
@@ -199,6 +203,8 @@ class Bundle:
         """The model as far as it is needed to read inputs. Data without a name is the first input,
         which is a private one, whatever the bundle's order is.
         """
+        from atlasc.loading.models import client_model
+
         public = set(self.client.public)
         private = [op for op in self.client.embed.inputs if op.attributes["name"] not in public]
         inputs = *private, *self.client.public_inputs

@@ -12,7 +12,6 @@ from atlasc.program.engine import Engine
 from atlasc.program.key_plan import KeyPlan
 from atlasc.runtime.engine import RoleEngine
 from atlasc.targets.cost_table import CostTable, active_table
-from atlasc.targets.costs import costs_of
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet
 
@@ -67,6 +66,7 @@ class Target:
             return self.parameters.choose(levels, slots).costed_by(costs)
 
         from atlasc.latency.model import LatencyTarget
+        from atlasc.targets.costs import costs_of
 
         return LatencyTarget(choose, costs_of)
 
