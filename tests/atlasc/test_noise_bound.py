@@ -75,6 +75,9 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     assert sum(row["ops"] for row in rows) == len(parts)
     assert {"encryption", "decryption", "linear"} <= {row["kind"] for row in rows}
     assert sum(row["change"] ** 2 for row in rows) == pytest.approx(change**2)
+    # Before decryption there is one rescale; its imaginary part counts as much as its real one.
+    gain = output.operands[0].op.attributes["noise_gain"]
+    assert parts[output] == pytest.approx((noise.rescale**2 + noise.rescale**2) * gain**2)
     members = asdict(noise)
     digits = tuple(one / 2 for one in members.pop("digits"))
     half = NoiseModel(**{name: one / 2 for name, one in members.items()}, digits=digits)
