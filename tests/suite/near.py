@@ -20,7 +20,7 @@ from tests.suite import durations
 from tests.suite.imports import ROOT, imported, module_name, sources
 
 SECONDS = 180
-START = 40
+START = 70
 """Seconds until the first test runs."""
 PROCESSES = 2
 PACKAGES = {
