@@ -31,7 +31,9 @@ from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
 
+    from atlasc.api.changes import Changes
     from atlasc.evaluation.evaluate import Evaluation
 
 
@@ -44,7 +46,7 @@ def compile(
     processor: Any = None,
     options: CompileOptions | None = None,
     progress: ProgressCallback | bool | None = None,
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> Program:
     """Compile a model to a program on encrypted inputs.
 
