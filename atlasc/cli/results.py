@@ -39,7 +39,7 @@ def say_of_keys(program: Module, chosen: object) -> None:
 
     Says nothing if the user chose the memory.
     """
-    from atlasc.passes.lowering.rotation_keys import MEMORY
+    from atlasc.program.key_plan import MEMORY
 
     limit = program.attributes.get(MEMORY)
     if limit is not None and chosen is None:
