@@ -126,7 +126,8 @@ def require_data(data: object) -> None:
     with suppress(OSError):  # a long text is no name of a file
         if path.exists():
             return
-    shown = data if len(str(data)) <= SHOWN else f"{str(data)[:SHOWN]} ..."
+    # A string may be a text that was meant as one; a path is named whole.
+    shown = data if not text or len(str(data)) <= SHOWN else f"{str(data)[:SHOWN]} ..."
     raise AtlasError(
         f"data {shown} not found",
         why="a string is the path of a file" if text else "",
