@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packed import run_packed
+from small_transformers import SHAPES, Builder, Shape, inputs_for
 from tiny_model import LENGTH, Tiny, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.calibration.calibrate import calibrate
 from atlasc.client.sharing import BITS, floods
 from atlasc.compare.compare import SAFETY, compare
+from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.noise_bound import (
     MARGIN,
     changes,
@@ -19,13 +23,18 @@ from atlasc.compilation.noise_bound import (
     program_change,
     with_noise,
 )
+from atlasc.compilation.options import TargetOptions
+from atlasc.ir.interpreter import interpret
+from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.polynomials.fits.chebyshev import fit
 from atlasc.program.function import EngineParameters
 from atlasc.report.summary import noise_by_kind
 from atlasc.run import session
+from atlasc.simulation.agreement import promised
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.noise import NoiseModel
+from atlasc.targets.sim import SimEngine
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
@@ -131,3 +140,48 @@ def test_shared_answers_hide_the_bits_that_they_promise(tiny: Tiny) -> None:
     error = answer.outputs[name] - answer.expected[name]
     norm = np.sqrt(np.square(error).reshape(len(error), -1).sum(axis=1)).max()
     assert 2 * np.log2(flood.deviation / (np.sqrt(12) * norm)) > BITS
+
+
+def alone(shape: Shape, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """A program of one input under `is`: its bound, the root mean square errors that encryption
+    adds to some answers, and the ratios of what is stated of them to their error.
+    """
+    one = replace(shape, batch=1)
+    module = Builder(one, seed).build()
+    some = inputs_for(replace(shape, batch=24), seed + 1)
+    module = apply_recipe(module, "is", calibrate(module, some))
+    lowered = lower_module(module, some, TargetOptions(target="cpu"))
+    program, parameters = lowered.program, lowered.parameters
+    bound = max(op.attributes["noise"] for op in program.outputs)
+    rms, ratios = [], []
+    for draw in range(4):
+        inputs = inputs_for(one, seed + 100 + draw)
+        given = inputs | interpret(lowered.client, inputs)
+        exact, polynomials, encrypted = (
+            interpret(Builder(one, seed).build(), inputs),
+            *(
+                run_packed(program, given, SimEngine(*parameters.shape, noise=noise, seed=draw))
+                for noise in (None, parameters.noise_model())
+            ),
+        )
+        for name, answer in encrypted.items():
+            kept = slice(None)
+            if not one.classes and "mask" in inputs:
+                kept = np.flatnonzero(inputs["mask"][0] > 0)
+                answer, right, near = (x[:, kept] for x in (answer, exact[name], polynomials[name]))
+            else:
+                right, near = exact[name], polynomials[name]
+            rms.append(np.sqrt(np.square(answer - near).mean()))
+            promise = promised("values", 1e-3, float(right.std()), bound)
+            stated = promise.stated(float(np.abs(near - right).mean()))
+            ratios.append(stated / np.abs(answer - right).mean())
+    return bound, np.array(rms), np.array(ratios)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("vision", 11), ("encoder", 12), ("biased", 13)])
+def test_of_one_input_the_statement_is_near_the_error_and_never_below(name: str, seed: int) -> None:
+    """Narrow bootstraps take the mean of its copies, which errors before them do not share."""
+    bound, rms, ratios = alone(SHAPES[name], seed)
+    assert rms.max() < bound
+    assert ratios.min() >= 1
+    assert np.median(ratios) <= 10
