@@ -178,7 +178,7 @@ def _by_length(mask: np.ndarray | None, found: Sequence[Verdict]) -> Iterator[St
     for least, most in itertools.pairwise(ends):
         some = (least < lengths) & (lengths <= most)
         if some.any():
-            chosen = [found[row] for row in np.flatnonzero(some)]
+            chosen = [found[row] for row in np.flatnonzero(some).tolist()]
             yield _statement((least + 1, most), chosen)
 
 
