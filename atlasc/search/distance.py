@@ -19,8 +19,11 @@ from atlasc.search.validation import Validation, Validator
 
 PRICE = 0.05
 """Share of the cost that distance may add."""
-ROOMS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""How much further a range may reach at each end, as shares of its width, one after the other."""
+ROOMS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+"""How much further a range may reach at each end, as shares of its width, one after the other. With
+1.2 and 1.6 too, polynomials became so coarse that more inputs of other kinds were unsafe again."""
+SPENT = 0.5
+"""Share of the allowed error that room may use up, for the same reason."""
 MOST = 100
 """Greatest number of evaluations."""
 FAMILIES = ("norm", "softmax", "activation")
@@ -123,8 +126,10 @@ class Distances:
             most: greatest cost.
         """
         found, names = Distant(point), self._names()
+        error = max(SPENT * (self.wanted.error or 0.0), point.error)
+        within = replace(self.wanted, error=error)
         for room in ROOMS:
-            found = self._raised(found, names, room, most)
+            found = self._raised(found, names, room, within, most)
             names = [name for name in names if found.room.get(name) == room]
         return found
 
@@ -133,18 +138,20 @@ class Distances:
         known = [op for op in ops if op.definition.family in FAMILIES]
         return [op.value.name for op in sorted(known, key=lambda op: _order(op.definition.family))]
 
-    def _raised(self, found: Distant, names: Sequence[str], room: float, most: float) -> Distant:
+    def _raised(
+        self, found: Distant, names: Sequence[str], room: float, within: Wanted, most: float
+    ) -> Distant:
         if not names or self._done >= MOST:
             return found
         self._done += 1
         self.report(self._done)
         tried = {**found.room, **dict.fromkeys(names, room)}
         point = self._objective.with_room(tried).evaluate(found.point.settings)
-        if self.wanted.allows(point) and point.cost(self.front.cost) <= most:
+        if within.allows(point) and point.cost(self.front.cost) <= most:
             return Distant(point, tried)
         if len(names) > 1:
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
-                found = self._raised(found, half, room, most)
+                found = self._raised(found, half, room, within, most)
         return found
 
 
