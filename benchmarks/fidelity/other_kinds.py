@@ -9,7 +9,7 @@ the model decides), under three settings:
 
     picked     the cheapest setting within the error, on the calibrated ranges
     distant    what `compile` makes of it: at most 5% dearer, with ranges that reach further
-    is         the setting `is`, on the same ranges
+    is         the setting `is`, on the calibrated ranges
 
 Bootstraps beyond their range are not counted, because nothing is lowered. The digits are those of
 `examples/digits_vit`. The series are days of readings of three sensors, and their small Transformer
