@@ -25,6 +25,9 @@ from atlasc.compilation.noise_bound import (
 )
 from atlasc.compilation.options import TargetOptions
 from atlasc.ir.interpreter import interpret
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Module
+from atlasc.ir.text.parser import parse
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.polynomials.fits.chebyshev import fit
 from atlasc.program.function import EngineParameters
@@ -166,6 +169,38 @@ def alone(shape: Shape, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
     return bound, np.array(rms), np.array(ratios)
 
 
+def squares(period: int | None) -> Module:
+    """A square, a bootstrap that may be narrow, and another square, of a batch of one."""
+    kind = "ciphertext<[*:1 b:2 d:2 |  | b=1 d=4], level {}, scale 1>"
+    narrow = "" if period is None else f", period = {period}"
+    return parse(f"""module @m : ckks {{
+      %0 = ckks.input {{name = "x", layout = "[*:1 b:2 d:2 |  | b=1 d=4]",
+        shape = [1, 4], noise_gain = 5.0, mean = 0.0, level = 1}} : {kind.format(1)}
+      %1 = ckks.square %0 {{noise_gain = 3.0, mean = 0.0}} : {kind.format(0)}
+      %2 = ckks.bootstrap %1 {{level = 3{narrow}}} : {kind.format(3)}
+      %3 = ckks.square %2 {{noise_gain = 1.0, mean = 0.0}} : {kind.format(2)}
+      ckks.output %3 {{name = "y", noise_gain = 1.0, shape = [1, 4]}}
+    }}""")
+
+
+def test_a_narrow_bootstrap_averages_what_was_before_it_alone() -> None:
+    """The errors of four copies of one input; those of a batch, and those after it, stay."""
+    noise, shape = NoiseModel.ckks(64), EngineParameters(32, 3, 3)
+
+    def found(period: int | None) -> dict[str, float]:
+        module = squares(period)
+        return {
+            op.value.name if op.result else "y": one
+            for op, one in changes(module, noise, shape).items()
+        }
+
+    whole, narrow = found(None), found(4)
+    for name, share in {"0": 4, "1": 4, "2": 1, "3": 1, "y": 1}.items():
+        assert narrow[name] == pytest.approx(whole[name] / share)
+    assert Layout.parse("[*:1 b:2 d:2 |  | b=3 d=4]").batch_copies == 1
+
+
+@pytest.mark.deep("examples")
 @pytest.mark.parametrize(("name", "seed"), [("vision", 11)])
 def test_of_one_input_the_statement_is_near_the_error_and_never_below(name: str, seed: int) -> None:
     """Narrow bootstraps take the mean of its copies, which errors before them do not share."""
