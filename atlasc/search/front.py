@@ -243,6 +243,11 @@ class Front:
             return min(safe, key=lambda point: (point.cost(self.cost), point.error))
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
 
+    def with_point(self, point: Point) -> Front:
+        """The front with other figures of the setting of a point."""
+        same = (point if one.settings == point.settings else one for one in self.points)
+        return replace(self, points=tuple(same))
+
     @property
     def every_point(self) -> tuple[Point, ...]:
         """All points, and the expert's after them."""

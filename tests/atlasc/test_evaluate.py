@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
 from atlasc.loading.models import model_of
-from atlasc.simulation.agreement import LARGEST, PROMISED, USUAL, VARIATION
+from atlasc.simulation.agreement import LARGEST, NOISE, PROMISED, USUAL, VARIATION
 from atlasc.simulation.intervals import fisher, wilson
 
 LENGTH, BIAS = 6, 100.0
@@ -126,15 +126,16 @@ def test_run_tells_the_distance_to_the_model(biased: tuple[Any, atlasc.Program])
 
 
 def test_an_undecided_input_is_answered_and_told(biased: tuple[Any, atlasc.Program]) -> None:
-    """All inputs are, of a program that says that it errs as much as answers vary."""
+    """All inputs are, of a program to which encryption may add nearly all that it promises."""
     program = atlasc.load(biased[1].folder)
     attributes = program.bundle.poly.attributes
     attributes[PROMISED] = attributes[USUAL] = LARGEST * attributes[VARIATION]
+    attributes[NOISE] = 0.9 * attributes[PROMISED]
     texts = rows(20, seed=9)
     judged = program.check(texts)
     undecided = [one for one in judged if one.kind == "undecided"]
     assert undecided and not any(one.safe or one.unsafe for one in undecided)
-    assert all("the model itself hardly decides" in one.why for one in undecided)
+    assert all("errors of encryption may change its class" in one.why for one in undecided)
     found = program.run(texts)
     assert len(found.rows) == 20
     headline = f"{len(undecided)} input"

@@ -77,6 +77,7 @@ def compile(
 
 def _warn(bundle: Bundle, calibration: Calibration) -> None:
     """Warn of gaps in the data, and of anything that would stop a run on this machine."""
+    from atlasc.api.admission import what_answers
     from atlasc.ir.errors import AtlasError
     from atlasc.targets import find_target
     from atlasc.targets.machine import available_bytes
@@ -105,7 +106,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
             f"under these polynomials, {settings['unsafe']} of {settings['held_back']} held-back "
             "inputs are unsafe",
             "  why: no setting within the limits has fewer, or --tolerated allows it\n"
-            "  what to do: relax the limits, give more --data, or a larger --margin",
+            "  what to do: " + "; or\n    ".join(["relax the limits", *what_answers(settings)]),
         )
     target, needed, free = find_target(bundle.target), costs["memory_bytes"], available_bytes()
     if not target.encrypted or target.writes_project:
@@ -136,6 +137,18 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         f"settings: {how}, error of the polynomials {settings['error']:.3g}, "
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
+    distance = settings.get("distance") or {"room": {}, "price": 0.0}
+    if room := distance["room"]:
+        furthest = max(room.values())
+        say(
+            f"ranges of {len(room)} ops reach further than the data asks for, up to {furthest:.0%} "
+            f"of their width at each end, for {distance['price']:.1%} more {settings['cost']}; "
+            "--margin chooses otherwise"
+        )
+    elif distance["price"]:
+        say(
+            f"a more accurate setting was taken for {distance['price']:.1%} more {settings['cost']}"
+        )
     if settings.get("public_tokens"):
         say(f"the first {settings['public_tokens']} tokens of a generated text are public")
     say(f"promised: {settings['promise']['words']}")

@@ -28,9 +28,9 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     The command evaluates the program's polynomials without encryption. It needs the whole bundle
     and no keys. An answer is wrong if a bootstrap gets a value outside its range, or if it is not
     the model's answer: another class, or values that differ by more than the program promises.
-    Nothing in a ciphertext shows this. If the scores of the model's two best classes are closer
-    than the promised error, the input is undecided. Exit code: 0 if all inputs are safe, 1 if one
-    is not, 2 if they could not be checked.
+    Nothing in a ciphertext shows this. If another class is so close that errors of encryption may
+    decide, or the model itself hardly decides, the input is undecided. Exit code: 0 if all inputs
+    are safe, 1 if one is not, 2 if they could not be checked.
     """
     from atlasc.api.admission import checked, require_polynomials
     from atlasc.bundle.folder import load_bundle
@@ -42,13 +42,15 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     if as_json:
         print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in found]})
     else:
-        _show_verdicts(found, Promise.of(loaded.poly))
+        _show_verdicts(found, Promise.of(loaded.poly), loaded.manifest.settings)
     if not safe:
         raise typer.Exit(UNSAFE)
 
 
-def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
-    from atlasc.api.admission import UNSAFE_REMEDY
+def _show_verdicts(
+    verdicts: list[Verdict], promise: Promise | None, settings: dict[str, Any]
+) -> None:
+    from atlasc.api.admission import UNSAFE_REMEDY, what_answers
 
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
@@ -60,10 +62,11 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
                 first.op, first.location, first.reached, f"{first.low:.4g} … {first.high:.4g}",
                 f"{first.share:.2%}",
             )  # fmt: skip
-        rows.append((verdict.input, said, error, *left))
+        stated = None if error is None else verdict.stated
+        rows.append((verdict.input, said, error, stated, *left))
     print_table(
         (
-            "input", "", "error", "first left: op", "module", "reaches", "range",
+            "input", "", "error", "may err by", "first left: op", "module", "reaches", "range",
             "beyond, of its width",
         ),
         rows,
@@ -82,6 +85,7 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
     undecided = sum(verdict.kind == "undecided" for verdict in verdicts)
     if unsafe:
         print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
+        print("what would answer them:", *what_answers(settings), sep="\n  ")
     if undecided:
         print(
             f"{undecided} of {len(verdicts)} inputs are undecided: the class may not be the model's"
