@@ -42,7 +42,10 @@ class Running:
         state: its folder.
         url: its address.
         log: the lines on its standard error.
+        program: what Python runs.
     """
+
+    program: tuple[str, ...] = ("-m", "atlasc")
 
     def __init__(
         self, state: Path, *arguments: object, port: int = 0, checked: bool = True
@@ -57,7 +60,7 @@ class Running:
         words = ["serve", *self._arguments, "--state", self.state, "--port", port]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "atlasc", *map(str, words)],
+                [sys.executable, *self.program, *map(str, words)],
                 cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
                 stderr=log, text=True,
             )  # fmt: skip
