@@ -19,6 +19,7 @@ from tests.fuzz.mutate import by_name, mutated
 from tests.fuzz.mutate_archives import zeros_npz
 from tests.fuzz.reader import Reader
 from tests.fuzz.run import Result, Task, fuzz
+from tests.fuzz.worker import WAITED
 
 
 def result_of(
@@ -132,7 +133,9 @@ def test_a_hang_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             time.sleep(0.01)
 
     monkeypatch.setattr("tests.fuzz.worker.SECONDS", 0.02)
-    assert "hang" in [found.kind for found in result_of(hang, tmp_path).found]
+    result = result_of(hang, tmp_path, inputs=4)
+    assert sum(found.count for found in result.found) == 4 and result.waited == []
+    assert {found.kind for found in result.found} <= {"hang", WAITED}
 
 
 def test_another_meaning_is_found(tmp_path: Path) -> None:

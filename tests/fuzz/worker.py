@@ -49,7 +49,8 @@ HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 which cannot be printed."""
 BROKEN = "the fuzzer failed"
 _FOREIGN = re.compile(r"/tests/|/site-packages/")
-_STOPPED = {signal.SIGPROF: "hang", signal.SIGALRM: "hang", signal.SIGKILL: "killed"}
+WAITED = "hang: waiting"
+_STOPPED = {signal.SIGPROF: "hang", signal.SIGALRM: WAITED, signal.SIGKILL: "killed"}
 
 
 @dataclass(frozen=True)
