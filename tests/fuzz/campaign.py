@@ -130,9 +130,12 @@ def run(
             campaign.readers[name] = Progress(wanted, 0, [], Result(name))
         campaign.readers[name].wanted = wanted
     commit = _commit()
-    while (name := max(readers, key=lambda one: campaign.readers[one].left)) and (
-        campaign.readers[name].left > 0
-    ):
+
+    def next_one() -> str:
+        """The reader that is least far; of several the quickest."""
+        return max(readers, key=lambda one: (campaign.readers[one].left, readers[one].weight))
+
+    while campaign.readers[name := next_one()].left > 0:
         progress = campaign.readers[name]
         count = min(piece(readers[name]), progress.wanted - progress.done)
         task = Task(name, seed, count, progress.done, results=path.with_suffix(""))
