@@ -187,7 +187,8 @@ class File:
     def _is_ours(self, owner: str, rest: str, name: str) -> bool:
         """Whether a method is one of a class of atlasc."""
         known = self._names.get(owner, "")
-        own = owner[:1].isupper() and (not known or known.startswith("atlasc"))
+        own = owner[:1].isupper() and not owner.isupper()
+        own = own and (not known or known.startswith("atlasc"))
         return not rest and (own or (owner == "self" and name in ("read", "stream")))
 
     def _read_into(self, given: ast.AST) -> Iterator[str]:
