@@ -19,7 +19,7 @@ from tiny_model import Tiny
 from tests.atlasc.generation.conftest import make_decoder
 from tests.fuzz.reader import all_readers
 from tests.fuzz.seeds import SAMPLES, make_samples
-from tests.fuzz.sites import NOT_FUZZED, openings, unread
+from tests.fuzz.sites import HERE, NOT_FUZZED, openings, unread
 from tests.suite.made_once import made_once
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,8 @@ def test_every_reader_is_fuzzed(results: Results) -> None:
     assert unread(openings().keys(), through) == []
     places = {name.rpartition(":")[0] and name.partition(" ")[0] for name in openings()}
     assert sorted(NOT_FUZZED.keys() - places - openings().keys()) == [], "no longer there"
-    assert sorted(NOT_FUZZED.keys() & through) == [], "fuzzed now"
+    ours = {name for name, why in NOT_FUZZED.items() if why != HERE}  # the rest is read by chance
+    assert sorted(ours & through) == [], "fuzzed now"
 
 
 def shown(found: dict[str, Any]) -> str:
