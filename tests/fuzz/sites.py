@@ -167,6 +167,7 @@ class File:
             whole = self._names.get(function.id, "")
         elif isinstance(function, ast.Attribute):
             owner, _, rest = ast.unparse(function.value).partition(".")
+            owner = owner if owner.isidentifier() else "?"  # a call, such as Path(...)
             whole = ".".join(filter(None, (self._names.get(owner, ""), rest, function.attr)))
             if self._is_ours(owner, rest, function.attr):
                 return ""  # a method that is a place itself
