@@ -8,6 +8,7 @@ tokenizers and image processors are read by the library's own code.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,9 @@ def _unknown(kind: str, shown: str, facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def settings(path: Path) -> dict[str, Any]:
-    """The members of a file; none if it does not exist."""
-    return read_json(path, dict[str, Any], "settings", MAX_FILE) if path.is_file() else {}
+    """The members of a file; none if it does not exist, or if no file can be called so."""
+    there = os.path.isfile(path)  # of a name that is too long, pathlib raises an OSError
+    return read_json(path, dict[str, Any], "settings", MAX_FILE) if there else {}
 
 
 def activation_of(directory: Path, config: Any) -> str | None:
