@@ -47,10 +47,11 @@ from atlasc.ir.files import read_json, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading import LONG
+from atlasc.loading.client import client_model
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
-from atlasc.loading.models import LoadedModel, client_model
+from atlasc.loading.models import LoadedModel
 from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.parameters import ParameterSet

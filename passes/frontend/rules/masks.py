@@ -29,11 +29,11 @@ from atlasc.passes.frontend.exported.graph import (
 )
 from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import Importer, Refusal
+from atlasc.passes.frontend.rules.scores import DROPPED
 
 if TYPE_CHECKING:
     import torch
 
-DROPPED = -1e4  # an additive mask at or below this drops a key
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"

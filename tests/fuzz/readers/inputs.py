@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.text.parser import parse
+from atlasc.loading.client import client_model
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, client_model
+from atlasc.loading.models import LoadedModel
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import DIGITS, files
 
