@@ -139,8 +139,9 @@ def _emit(
             tensor = evaluate(mask, {**importer.known, **inputs})
             if tensor.is_meta:  # it adds weights that are absent
                 tensor = evaluate(mask, {**importer.with_ones(), **inputs})
-            if tensor.ndim == 3:  # batch and heads share one axis, or all heads have the same mask
-                first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)
+            if tensor.ndim == 3:  # batch and heads share one axis, or it is of heads alone
+                shared = len(tensor) == math.prod(value.tensor.shape[:2])
+                first = value.tensor.shape[:2] if shared else (1, len(tensor))
                 tensor = tensor.reshape(*first, *tensor.shape[1:])
             return ~tensor if inverted else tensor
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import masked_modules as masks
 import numpy as np
 import pytest
 import torch
@@ -23,6 +22,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
+from tests.atlasc.masks import masked_modules as masks
 from tests.atlasc.remote.conftest import text_bundle
 
 __all__ = ["text_bundle"]
