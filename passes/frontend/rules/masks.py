@@ -27,7 +27,7 @@ from atlasc.passes.frontend.exported.graph import (
     place,
     shape,
 )
-from atlasc.passes.frontend.exported.positions import probe_masks
+from atlasc.passes.frontend.exported.positions import probe_masks, require_texts
 from atlasc.passes.frontend.importer import Importer, Refusal
 from atlasc.passes.frontend.rules.scores import DROPPED
 
@@ -145,6 +145,8 @@ def _emit(
                 tensor = tensor.reshape(*first, *tensor.shape[1:])
             return ~tensor if inverted else tensor
 
+        if public is not None:
+            require_texts(public, importer.node)
         depends = public is not None and importer.kinds[mask] == "mask"
         probes = probe_masks(*shape(public)) if public is not None and depends else []
         where = place(importer.node)
