@@ -203,7 +203,7 @@ class Bundle:
         """The model as far as it is needed to read inputs. Data without a name is the first input,
         which is a private one, whatever the bundle's order is.
         """
-        from atlasc.loading.models import client_model
+        from atlasc.loading.client import client_model
 
         public = set(self.client.public)
         private = [op for op in self.client.embed.inputs if op.attributes["name"] not in public]

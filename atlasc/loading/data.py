@@ -6,7 +6,7 @@ second and not after an hour of compilation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +22,10 @@ from atlasc.loading.audio.inputs import AUDIO, audio_in_memory, audio_of_rows, l
 from atlasc.loading.images.inputs import images_in_memory, load_images
 from atlasc.loading.images.reading import SUFFIXES
 from atlasc.loading.inputs import Inputs, checked
+from atlasc.loading.mask_argument import read_masks
 from atlasc.loading.texts import memory, tables
 from atlasc.loading.texts.lengths import Texts, padded
+from atlasc.loading.texts.padding import as_compiled
 from atlasc.loading.texts.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
 
 if TYPE_CHECKING:
@@ -214,6 +216,7 @@ def _from_arrays(
 ) -> Inputs:
     """Inputs from arrays under the names of the model's inputs, with or without ``labels``."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
+    arrays = read_masks(arrays, model.module)
     read, notes = without_ignored(list(arrays))
     arrays = {name: arrays[name] for name in read}
     main, known = model.input_names[0], (*model.input_names, *model.optional_names)
@@ -221,7 +224,7 @@ def _from_arrays(
         raise AtlasError(
             f"{source} does not have the model's inputs",
             why=f"the data has {sorted(arrays) or 'nothing'}; the model reads {', '.join(known)}",
-            remedy=f"name the arrays like the inputs; only {main} is required",
+            remedy=f"name the arrays like the inputs; {_required(model)}",
         )
     count = len(arrays[main]) if arrays[main].ndim else 0
     if count == 0:
@@ -247,11 +250,34 @@ def _from_arrays(
                 where=source,
                 remedy="leave this input out",
             )
-    if missing := [name for name in model.input_names if name not in arrays]:
+    _require(model.input_names, arrays, model, source)
+    return checked(as_compiled(replace(inputs, arrays=arrays), model), model)
+
+
+MADE = (MASK, SEGMENTS)
+"""Inputs that texts have by themselves."""
+
+
+def _required(model: LoadedModel) -> str:
+    """Which inputs data must have, and which it may have, in words."""
+    required = [name for name in model.input_names if name not in MADE]
+    optional = [*(n for n in model.input_names if n in MADE), *model.optional_names]
+    more = f", {', '.join(optional)} may be left out" if optional else ""
+    return f"required: {', '.join(required)}{more}"
+
+
+def _require(
+    names: Iterable[str], arrays: Mapping[str, np.ndarray], model: LoadedModel, source: str
+) -> None:
+    """Raise AtlasError for all inputs that data lack."""
+    made = MADE if IDS in arrays else ()
+    if missing := [name for name in names if name not in (*arrays, *made)]:
         raise AtlasError(
-            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="add it"
+            f"{source} lacks {', '.join(missing)}",
+            why=f"forward takes {'it' if len(missing) == 1 else 'them'} without a default",
+            remedy=f"add {'it' if len(missing) == 1 else 'them'} as arrays of as many rows; "
+            f"{_required(model)}",
         )
-    return checked(replace(inputs, arrays=arrays), model)
 
 
 def _mask_of(
@@ -289,11 +315,7 @@ def _texts_of_arrays(
             where=source,
         )
     channels = dict.fromkeys([IDS, MASK, *model.input_names, *arrays])
-    missing = [name for name in channels if name not in (*arrays, MASK, SEGMENTS)]
-    if missing:
-        raise AtlasError(
-            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="add it"
-        )
+    _require(channels, arrays, model, source)
     found = []
     for name in channels:
         if name == MASK:

@@ -190,7 +190,8 @@ class Attributes(TypedDict, total=False):
     noise_gain: float
     # zero in unused slots: only their index 0 stays
     only_first: bool
-    # id of the padding, and its position; 0 for a mask
+    # id of the padding, and its position; 0 for a mask; the token id of padding: it stands where
+    # attention_mask is 0, and nowhere else
     padding: int
     # two diagonals share a complex plaintext
     paired: bool

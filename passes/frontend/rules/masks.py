@@ -27,13 +27,13 @@ from atlasc.passes.frontend.exported.graph import (
     place,
     shape,
 )
-from atlasc.passes.frontend.exported.positions import probe_masks
+from atlasc.passes.frontend.exported.positions import probe_masks, require_texts
 from atlasc.passes.frontend.importer import Importer, Refusal
+from atlasc.passes.frontend.rules.scores import DROPPED
 
 if TYPE_CHECKING:
     import torch
 
-DROPPED = -1e4  # an additive mask at or below this drops a key
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"
@@ -139,11 +139,14 @@ def _emit(
             tensor = evaluate(mask, {**importer.known, **inputs})
             if tensor.is_meta:  # it adds weights that are absent
                 tensor = evaluate(mask, {**importer.with_ones(), **inputs})
-            if tensor.ndim == 3:  # batch and heads share one axis, or all heads have the same mask
-                first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)
+            if tensor.ndim == 3:  # batch and heads share one axis, or it is of heads alone
+                shared = len(tensor) == math.prod(value.tensor.shape[:2])
+                first = value.tensor.shape[:2] if shared else (1, len(tensor))
                 tensor = tensor.reshape(*first, *tensor.shape[1:])
             return ~tensor if inverted else tensor
 
+        if public is not None:
+            require_texts(public, importer.node)
         depends = public is not None and importer.kinds[mask] == "mask"
         probes = probe_masks(*shape(public)) if public is not None and depends else []
         where = place(importer.node)

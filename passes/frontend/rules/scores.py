@@ -13,6 +13,7 @@ from atlasc.passes.frontend.exported.graph import Node, shape
 from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import Importer
 
+DROPPED = -1e4  # what is added to scores drops a key, at or below this
 SAME = 1e-6  # share of a bias by which roundings change it
 
 
@@ -59,6 +60,8 @@ def emit_positions(importer: Importer, scores: Node, mask: Node) -> Value | None
             return None
         added = found.double().numpy().reshape(*apart[:2], -1, found.shape[-1])
         added = np.broadcast_to(added, apart)
+        if added.min() <= DROPPED:  # it drops keys, which positions do not
+            return None
         if slopes is None:  # the first probe keeps all tokens
             slopes = np.zeros(apart[1]) if apart[3] < 2 else added[0, :, 0, 1] - added[0, :, 0, 0]
         rest = added - slopes[:, None, None] * positions(probe)[:, None, None, :]
