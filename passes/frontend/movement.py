@@ -145,8 +145,8 @@ class _Mover:
         scalar = op.name in ("nn.scale", "nn.add_constant") and not isinstance(number, Symbol)
         if op.name in ELEMENTS or scalar:
             return self._on_elements(op)
-        if op.name in FEATURES:
-            return self._cut(op) or self._on_features(op)
+        if op.name in FEATURES or self._by_feature(op, number):
+            return (op.name == "nn.linear" and self._cut(op)) or self._on_features(op)
         if op.name in ("nn.add", "nn.mul", "nn.sub"):
             return self._on_both(op)
         if op.name == "nn.matmul":
@@ -154,6 +154,13 @@ class _Mover:
         if op.name == "nn.mean":
             return self._mean(op)
         return self._plain(op)
+
+    def _by_feature(self, op: Op, number: object) -> bool:
+        """Whether an op has one constant for each feature, the same for all tokens."""
+        if op.name not in ("nn.scale", "nn.add_constant") or not isinstance(number, Symbol):
+            return False
+        extents = self.module.symbols[number.name].shape
+        return extents[-1:] == op.value.tensor.shape[-1:] and set(extents[:-1]) <= {1}
 
     def _add(self, op: Op, operands: list[Value], attributes: dict | None = None) -> Value:
         given = op.attributes if attributes is None else attributes
