@@ -92,7 +92,7 @@ FURTHER: dict[str, Family] = {
         {"image_size": 32, "hidden_sizes": [16, 16, 16], "num_attention_heads": [2, 2, 2],
          "depths": [1, 1, 1], "key_dim": [4, 4, 4], "mlp_ratio": [2, 2, 2],
          "attention_ratio": [2, 2, 2]},
-        "pixels", (3, 32, 32),
+        "pixels", (3, 32, 32), spread=0.15,
     ),
     "vit-msn": image("ViTMSN"),
     "dinov2-with-registers": image("Dinov2WithRegisters"),

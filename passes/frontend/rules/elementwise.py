@@ -201,6 +201,32 @@ def _lerp(importer: Importer, start: Node, end: Node, weight: Any) -> Value:
     return _sum(importer, start, rest, importer.value(end), part)
 
 
+def _where(importer: Importer, condition: Node, a: Any, b: Any) -> Value:
+    """One of two cases for each element, by a constant: a · mask + b · (1 − mask)."""
+    if importer.kinds[condition] != "constant":
+        raise Refusal(
+            "which case is taken depends on an input; it is compiled where both cases are "
+            "multiples of the compared value, plus numbers, and meet"
+        )
+    kept = importer.array(condition).astype(np.float32)
+    total: Value | None = None
+    constant = np.zeros((), np.float32)
+    for case, share in ((a, kept), (b, 1 - kept)):
+        private = is_node(case) and importer.kinds[case] == "data"
+        if private:
+            part = importer.add("nn.scale", case, factor=importer.reduced(condition, share))
+            total = part if total is None else importer.add("nn.add", total, part)
+        elif is_node(case) and importer.kinds[case] != "constant":
+            raise Refusal("its cases may not depend on a mask")
+        else:
+            known = importer.array(case) if is_node(case) else np.float32(case)
+            constant = constant + np.where(share, known, 0).astype(np.float32)
+    assert total is not None, "a constant is folded"
+    if not constant.any():
+        return total
+    return importer.add("nn.add_constant", total, value=importer.reduced(condition, constant))
+
+
 class _Line(NamedTuple):
     """factor · x + shift"""
 
@@ -302,5 +328,6 @@ ELEMENT_RULES: dict[Callable[..., Value], str] = {
     _hard_swish: "hardswish.default",
     _soft_shrink: "softshrink.default",
     _lerp: "lerp.Scalar lerp.Tensor",
+    _where: "where.self where.ScalarOther where.ScalarSelf where.Scalar",
 }
 """Rule -> ops, as in ``aten_rules``."""

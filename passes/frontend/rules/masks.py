@@ -150,7 +150,7 @@ def _emit(
             if tensor.is_meta:  # it adds weights that are absent
                 tensor = evaluate(mask, {**importer.with_ones(), **inputs})
             batch, *others, keys = value.tensor.shape
-            if others == [1, 1] and tensor.ndim < 4 and tensor.numel() == batch * keys:
+            if others[-1] == 1 and tensor.ndim < 4 and tensor.numel() == batch * keys:
                 tensor = tensor.reshape(batch, 1, 1, keys)  # a mask of tokens
             if tensor.ndim == 3:  # batch and heads share one axis, or all heads have the same mask
                 first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)

@@ -103,6 +103,8 @@ ELEMENTS: dict[str, Form] = {
     "where leaky": _signed(lambda h: h, lambda h: 0.1 * h),
     "where turned": _signed(lambda h: h * 2, lambda h: -h / 2, 0.0, True),
     "where shifted": _signed(lambda h: 3 * h - 1, lambda h: h, 0.5),
+    "where a constant": lambda m, h: torch.where(m.kept > 0.5, h, m.b(h)),
+    "where a constant, a number": lambda m, h: torch.where(m.kept > 0.5, 1.5, h),
     "where >=": lambda m, h: torch.where(h >= 0, h, 0.2 * h),
 }
 LAYERS: dict[str, Form] = {
@@ -141,6 +143,9 @@ ENDS: dict[str, Form] = {
 REFUSED: dict[str, tuple[Form, str]] = {
     "threshold that jumps": (lambda m, h: F.threshold(h, 0.2, 0.0), "jumps"),
     "where that jumps": (_signed(lambda h: h, lambda h: h + 1), "jumps"),
+    "where by another value": (
+        lambda m, h: torch.where(m.b(h) > 0, h, 0.0), "which case is taken depends"
+    ),
     "softplus that jumps": (lambda m, h: F.softplus(h, 1, 5), "linear at 5"),
     "clamp to one number": (lambda m, h: h.clamp(1, 1), "1.0 everywhere"),
     "clamp by a private bound": (lambda m, h: torch.clamp(h, m.b(h)), "must be constant"),
