@@ -169,7 +169,7 @@ def repeat_heads(
 
 
 def product_with_transpose(
-    importer: Importer, a: Node, b: Node, first: int, second: int
+    importer: Importer, a: Node, b: Node, first: int = -2, second: int = -1
 ) -> Emit | None:
     """matmul with a swap of the last two axes before it: nn.matmul{transpose_b}."""
     rank = len(shape(b))
@@ -188,8 +188,10 @@ PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     ),
     *NORMS,
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
-    ("matmul(a, transpose(b, first, second))", product_with_transpose),
-    ("bmm(a, transpose(b, first, second))", product_with_transpose),
+    *(
+        (f"{name}(a, {turned})", product_with_transpose)
+        for name, turned in product(("matmul", "bmm"), ("transpose(b, first, second)", "mT(b)"))
+    ),
     *(
         (form, lambda importer, x, name=name: partial(importer.add, f"nn.{name}", x))
         for name, function in ACTIVATIONS.items()
