@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atlasc.client.checks import shapes
-from atlasc.client.spans import Span
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.texts.spans import Span
 from atlasc.run.session import RunResult, placed
 from atlasc.run.timing import Timing
 

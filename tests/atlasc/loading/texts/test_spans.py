@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from text_models import SIZES, text_model, tokenizer_of
 
 import atlasc
-from atlasc.client.spans import LONGEST, Span, best_span, spans_of
 from atlasc.loading.data import inputs_of
+from atlasc.loading.texts.spans import LONGEST, Span, best_span, spans_of
 from atlasc.loading.texts.tokenizer import ProgramTokenizer, prompted
 
 TEXT = "the cat sat on the mat"
