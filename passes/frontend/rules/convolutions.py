@@ -112,11 +112,12 @@ def batch_norm(
     name, last_axis = importer.name_of(mean), len(shape(x)) == 2
     last, back = channels_last(len(shape(x)))
     value = importer.value(x) if last_axis else importer.add("nn.transpose", x, permutation=last)
-    for op, attribute, array in (
-        ("nn.scale", "factor", factor), ("nn.add_constant", "value", shift)
-    ):  # fmt: skip
-        symbol = importer.constant(f"{name}.{attribute}", array.astype(np.float32))
-        value = importer.add(op, value, **{attribute: symbol})
+    symbols = [
+        importer.constant(f"{name}.{part}", array.astype(np.float32))
+        for part, array in (("factor", factor), ("shift", shift))
+    ]
+    value = importer.add("nn.scale", value, factor=symbols[0])
+    value = importer.add("nn.add_constant", value, value=symbols[1])
     return value if last_axis else importer.add("nn.transpose", value, permutation=back)
 
 

@@ -82,25 +82,24 @@ def _prelu(importer: Importer, x: Node, slopes: Node) -> Value:
 
 def clamp(importer: Importer, x: Node, low: Any = None, high: Any = None) -> Value:
     """The element between two numbers, or not below or above one; either may be a constant."""
-    bounds = [_bound(importer, bound) for bound in (low, high)]
-    if all(isinstance(bound, float) for bound in bounds):
-        least, most = bounds
+    least, most = (_bound(importer, bound) for bound in (low, high))
+    if isinstance(least, float) and isinstance(most, float):
         width = most - least
         if width <= 0:
             raise Refusal(f"it is {most} everywhere")
         clipped = importer.add("nn.clip", affine(importer, x, 1 / width, -least / width))
         return affine(importer, clipped, width, least)
     value = importer.value(x)
-    if bounds[0] is not None:
-        value = _above(importer, value, bounds[0])
-    return value if bounds[1] is None else _below(importer, value, bounds[1])
+    if least is not None:
+        value = _above(importer, value, least)
+    return value if most is None else _below(importer, value, most)
 
 
 def _bound(importer: Importer, bound: Any) -> float | np.ndarray | None:
     if bound is None:
         return None
     if not is_node(bound):
-        return float(bound)
+        return None if math.isinf(bound) else float(bound)
     if importer.kinds[bound] != "constant":
         raise Refusal("its bounds must be constant")
     array = importer.array(bound)
