@@ -82,7 +82,7 @@ def _matches(form: ast.expr, value: Any, bound: Bindings) -> Iterator[Bindings]:
                 yield from _all(list(zip(items, value, strict=True)), bound)
         case ast.BinOp(left=left, op=op, right=right):
             yield from _call(_OPERATORS[type(op).__name__], [left, right], {}, value, bound)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=wanted)):
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(wanted))):
             if _equal(value, -wanted):
                 yield bound
         case ast.UnaryOp(op=op, operand=operand):
