@@ -1,6 +1,7 @@
 """Functions at the very end of a model, which the client applies to decrypted numbers.
 
-The program returns their operands, such as logits. All of them work along the last axis, which argmax and squeeze remove.
+The program returns their operands, such as logits. All of them work along the last axis, which
+argmax and squeeze remove.
 """
 
 from __future__ import annotations

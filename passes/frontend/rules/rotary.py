@@ -156,7 +156,7 @@ def _order(used: np.ndarray) -> np.ndarray | None:
             return None
         for one in read:
             partner[feature] = one
-    for feature in np.flatnonzero(partner >= 0):
+    for feature in np.flatnonzero(partner >= 0).tolist():
         other = partner[feature]
         if partner[other] not in (-1, feature):
             return None
