@@ -9,6 +9,7 @@ import numpy as np
 
 from atlasc.client.checks import shapes
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.texts.spans import Span
 from atlasc.run.session import RunResult, placed
 from atlasc.run.timing import Timing
 
@@ -26,6 +27,8 @@ class ProgramAnswers:
         unchecked: whether answers far outside the outputs seen in calibration are shown.
         agreements: how far each answer agrees with the model's, from 0 to 1, in the order of
             ``rows``; None if the model's answers are not known.
+        spans: the answer to each question as a part of its text; None for a row without one, and
+            for models of other tasks.
     """
 
     inputs: Inputs
@@ -35,6 +38,7 @@ class ProgramAnswers:
     warnings: tuple[str, ...]
     unchecked: bool = False
     agreements: tuple[float, ...] | None = None
+    spans: tuple[Span | None, ...] | None = None
 
     def __repr__(self) -> str:
         """How the answers are, without the answers and the inputs, which are private."""
@@ -49,6 +53,10 @@ class ProgramAnswers:
         """Output name -> answers ``[inputs, ...]``; NaN in rows without an answer."""
         shown = self.answer.shown(self.unchecked)
         return {name: self._placed(values) for name, values in shown.items()}
+
+    def shown(self) -> tuple[Span | None, ...] | dict[str, np.ndarray]:
+        """What a reader wants: the spans that answer questions, otherwise the outputs."""
+        return self.outputs if self.spans is None else self.spans
 
     @property
     def expected(self) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from atlasc.compilation.compile import PROJECT
 from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.texts.spans import spans_of
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult
@@ -59,10 +60,14 @@ def run_inputs(
         admitted.rows[row]: f"{share:.1%} of its slots are far outside those seen in calibration"
         for row, share in answer.refused.items()
     }
-    return ProgramAnswers(
+    answers = ProgramAnswers(
         inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked,
         _agreement(bundle, arrays, answer),
     )  # fmt: skip
+    if not inputs.words:
+        return answers
+    found = spans_of(bundle.model.tokenizer, inputs.words, inputs.arrays, answers.outputs)
+    return replace(answers, spans=found)
 
 
 def _agreement(

@@ -70,6 +70,7 @@ class Importer:
         mask_meanings: meanings of the masks seen so far; see ``masks``.
         positions: indices that count tokens, which the client computes; see ``positions``.
         before_tokens: nodes that only the client can compute; see ``graph``.
+        order: the number of each node in the graph.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Importer:
             self.kinds = fx.classify(graph, self.inputs, fixed, self.positions)
         self.before_tokens = fx.before_tokens(graph, self.inputs, self.kinds)
         self.locations = locations(graph)
+        self.order = {node: number for number, node in enumerate(graph.nodes)}
         working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)
         self.values: dict[Node, Value] = {}

@@ -329,8 +329,7 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
         return cuts.part(importer, *node.args)
-    known = fx.packet(node) in ACTIVATIONS
-    raise Refusal("only its default arguments are supported" if known else "")
+    raise Refusal("")
 
 
 def _rewriting(faults: Sequence[tuple[fx.Node, str]]) -> str:
