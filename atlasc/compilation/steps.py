@@ -57,6 +57,8 @@ def steps_of(progress: ProgressCallback | None) -> Steps:
         step = Step(label, total, changed)
         changed(step)
         yield step
+        if step.total and step.done < step.total:  # it needed fewer steps than it might have
+            step.report("", step.total, step.total)
 
     return steps
 

@@ -46,6 +46,11 @@ undecided, but a text with some such tokens is safe. Of texts of another kind, u
 many tokens get another class, and 99.5% of these should agree too (benchmarks/fidelity/safe.py)."""
 CHUNK = 1 << 24
 """Values of answers that are compared at once."""
+ERROR = "the mean absolute difference of an answer's numbers from the model's"
+"""What an error of an answer is, wherever one is stated. Its unit is that of the output; padding is
+left out."""
+MEAN_ERROR = {"class": "mean error", "tokens": "error sqrt(2 KL)", "values": "mean error"}
+"""Measure -> name of the figure by which settings are compared."""
 DESCRIPTIONS = {
     "class": "the same class",
     "tokens": "the same likeliest class of each token",
@@ -104,7 +109,7 @@ class Promise:
         noise = f" ({self.noise:.2g} of it by encryption)" if self.noise else ""
         return (
             f"an answer agrees with the model's: {DESCRIPTIONS[self.measure]}; it may err by "
-            f"{self.error:.3g}{share}{noise}"
+            f"{self.error:.3g}{share}{noise}; an error is {ERROR}"
         )
 
 
