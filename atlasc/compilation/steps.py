@@ -29,7 +29,7 @@ class Step:
     """
 
     def __init__(
-        self, label: str, total: int | None, changed: Callable[[Step], None] = lambda step: None
+        self, label: str, total: int | None, changed: Callable[[Step], object] = lambda step: None
     ) -> None:
         self.label, self.total, self.done, self.note = label, total, 0, ""
         self._changed = changed

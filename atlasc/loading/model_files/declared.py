@@ -157,7 +157,7 @@ def _parameters(kind: type) -> set[str]:
     found = set(getattr(kind, "__dataclass_fields__", ()))
     for one in kind.__mro__[:-1]:
         if "__init__" in vars(one):
-            found |= set(inspect.signature(one.__init__).parameters)
+            found |= set(inspect.signature(vars(one)["__init__"]).parameters)
     return found - {"self", "args", "kwargs"}
 
 
