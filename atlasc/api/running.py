@@ -19,7 +19,7 @@ from atlasc.loading.texts.spans import spans_of
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult
-from atlasc.simulation.agreement import Promise, compared
+from atlasc.simulation.agreement import UNKNOWN, Promise, compared
 from atlasc.targets import find_target
 
 
@@ -62,7 +62,7 @@ def run_inputs(
     }
     answers = ProgramAnswers(
         inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked,
-        _agreement(bundle, arrays, answer),
+        *_beside_model(bundle, arrays, answer),
     )  # fmt: skip
     if not inputs.words:
         return answers
@@ -70,18 +70,27 @@ def run_inputs(
     return replace(answers, spans=found)
 
 
-def _agreement(
+def _beside_model(
     bundle: Bundle, arrays: Mapping[str, np.ndarray], answer: RunResult
-) -> tuple[float, ...] | None:
-    """How far each answer agrees with the model's, from 0 to 1; None if that is not known."""
+) -> tuple[tuple[float, ...] | None, dict[str, np.ndarray] | None]:
+    """How far each answer agrees with the model's, from 0 to 1, and output name -> error of each
+    answer; None for what is not known.
+    """
+    if answer.model is None:
+        return None, None
     promise = Promise.of(bundle.poly)
-    if promise is None or answer.model is None:
-        return None
+    judged = promise or UNKNOWN
+    errors = {
+        name: compared(judged, bundle.poly, arrays, {name: ours}, {name: answer.model[name]}).errors
+        for name, ours in answer.outputs.items()
+    }
+    if promise is None:
+        return None, errors
     beside = compared(promise, bundle.poly, arrays, answer.outputs, answer.model)
     # These answers already contain the errors of encryption.
     found = beside.agreement(replace(promise, noise=0.0))
     found[list(answer.refused)] = 0.0
-    return tuple(found.tolist())
+    return tuple(found.tolist()), errors
 
 
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:

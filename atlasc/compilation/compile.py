@@ -86,6 +86,7 @@ def compile_model(
     *,
     tokenizer: Any = None,
     processor: Any = None,
+    journal: Path | None = None,
     note: Callable[..., None] = quiet,
 ) -> Compiled:
     """Compile a model into a bundle, which appears whole or not at all.
@@ -99,6 +100,7 @@ def compile_model(
         options: the options; None for the defaults.
         steps: progress.
         tokenizer, processor: for a model in memory.
+        journal: another file for the evaluations of the search, which stays.
         note: called with a headline and details for whatever a user should know of the data or the
             search.
 
@@ -113,7 +115,7 @@ def compile_model(
     if saved is not None:
         options.pick(saved.front)  # refuse before any work
     searched = saved is None and options.recipe is None
-    journal = journal_place(output) if searched else None
+    journal = journal_place(output, journal) if searched else None
     prepared = prepare(
         model, data, options, steps, saved,
         batch=options.batch, tokenizer=tokenizer, processor=processor, note=note,
@@ -296,10 +298,8 @@ def choose(
         modest = find_strategy(options.strategy or DEFAULT).modest(options.budget)
         front = search(prepared, options, steps, pick=options.pick, budget=modest, **searching)
         if not front.complete:
-            journal = searching.get("journal")
-            resume = f"the same command continues from the evaluations in {journal}"
-            ended = "nothing was written; with a smaller budget the search ends sooner"
-            raise KeyboardInterrupt(resume if journal is not None else ended)
+            place = searching["journal"]
+            raise KeyboardInterrupt(f"the same command continues from the evaluations in {place}")
         kept = distant(prepared, options, front, options.pick(front), steps)
         front = front.with_point(kept.point)
     point, calibration = kept.point, with_room(prepared.calibration, kept.room)

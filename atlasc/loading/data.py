@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 MAX_ARRAYS = 4 * GIB
 """Greatest number of bytes of the arrays of an .npz."""
 FORMATS = (*tables.READERS, ".npz")
+KNOWN = (*FORMATS, *SUFFIXES, *recordings.SUFFIXES)
+"""Suffixes of files of data."""
 SHOWN = 80
 """Greatest number of characters of a path that a message shows."""
 Choice: TypeAlias = Callable[[int], Sequence[int]]
@@ -121,12 +123,21 @@ def inputs_of(
 
 
 def require_data(data: object) -> None:
-    """Raise AtlasError for a path without data, before a model is read for it."""
+    """Raise AtlasError for a path without data, or of an unknown format, before a model is read for
+    it.
+    """
     if not isinstance(data, str | Path):
         return
     path, text = Path(data).expanduser(), isinstance(data, str)
     with suppress(OSError):  # a long text is no name of a file
         if path.exists():
+            if not path.is_dir() and path.suffix.lower() not in KNOWN:
+                raise AtlasError(
+                    f"data {data} has an unknown format",
+                    remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an "
+                    "image or a recording or a folder of them: "
+                    f"{', '.join(SUFFIXES + recordings.SUFFIXES)}",
+                )
             return
     # A string may be a text that was meant as one; a path is named whole.
     shown = data if not text or len(str(data)) <= SHOWN else f"{str(data)[:SHOWN]} ..."
@@ -165,14 +176,8 @@ def _from_file(
         have, needed = "recordings", main if main in AUDIO else AUDIO[0]
     elif table:
         have, needed = "texts" if suffix == ".txt" else "texts or ids", IDS
-    elif source.is_dir() or suffix in SUFFIXES:
-        have, needed = "images", "pixel_values"
     else:
-        raise AtlasError(
-            f"data {source} has an unknown format",
-            remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an image "
-            f"or a recording or a folder of them: {', '.join(SUFFIXES + recordings.SUFFIXES)}",
-        )
+        have, needed = "images", "pixel_values"
     if main != needed:
         raise AtlasError(
             f"data {source} holds {have}, but the model reads {main}",

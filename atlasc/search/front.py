@@ -98,7 +98,7 @@ class Wanted:
         named = (
             (self.error, "an error of {:g}"),
             (self.depth, "depth {}"),
-            (self.levels, "levels {}"),
+            (self.levels, "levels by formula {}"),
             (self.seconds, "{:g} predicted seconds"),
         )
         most = [text.format(limit) for limit, text in named if limit is not None]

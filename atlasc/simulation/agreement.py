@@ -52,6 +52,11 @@ SINGLE = 1e-5
 what was measured on six layers."""
 CHUNK = 1 << 24
 """Values of answers that are compared at once."""
+ERROR = "the mean absolute difference of an answer's numbers from the model's"
+"""What an error of an answer is, wherever one is stated. Its unit is that of the output; padding is
+left out."""
+MEAN_ERROR = {"class": "mean error", "tokens": "error sqrt(2 KL)", "values": "mean error"}
+"""Measure -> name of the figure by which settings are compared."""
 DESCRIPTIONS = {
     "class": "the same class",
     "tokens": "the same likeliest class of each token",
@@ -133,7 +138,7 @@ class Promise:
         noise = f"; encryption adds at most {self.noise:.2g}" if self.noise else ""
         return (
             f"an answer agrees with the model's: {DESCRIPTIONS[self.measure]}; one that errs by "
-            f"more than {self.error:.3g}{share} counts as wrong{noise}"
+            f"more than {self.error:.3g}{share} counts as wrong{noise}; an error is {ERROR}"
         )
 
 

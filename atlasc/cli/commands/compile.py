@@ -126,15 +126,17 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
     from atlasc.compilation.oracle.figures import far_words
     from atlasc.compilation.statement import Statement
+    from atlasc.simulation.agreement import MEAN_ERROR
     from atlasc.targets import find_target
 
     say_of_ranges(calibration)
     list_held_back(calibration)
     list_outliers(calibration.outliers)
     settings: dict[str, Any] = bundle.manifest.settings
+    name = MEAN_ERROR[settings["promise"]["agreement"]]
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
     say(
-        f"settings: {how}, error of the polynomials {settings['error']:.3g}, "
+        f"settings: {how}, {name} of the polynomials {settings['error']:.3g}, "
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
     distance = settings.get("distance") or {"room": {}, "price": 0.0}
@@ -161,7 +163,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         say(f"accuracy on labelled inputs: {settings['accuracy']:.2%}")
     if settings.get("unsafe") is not None:
         say(
-            f"on {settings['held_back']} held-back inputs: error "
+            f"on {settings['held_back']} held-back inputs: {name} "
             f"{float(settings['held_back_error']):.3g}, {settings['unsafe']} are unsafe"
         )
     for statement in settings.get("statements", ()):
@@ -295,7 +297,7 @@ def _show_front(front: Front) -> None:
     columns: dict[str, list[Any]] = {
         "point": list(named),
         "depth": [point.depth for point in points],
-        "levels": [point.levels for point in points],
+        "levels by formula": [point.levels for point in points],
         "predicted seconds": [point.seconds for point in points],
         "error": [point.error for point in points],
         "KL": [point.divergence for point in points],

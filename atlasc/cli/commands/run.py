@@ -151,8 +151,8 @@ def _record(result: ProgramAnswers) -> dict[str, Any]:
     return {
         "max_error": answer.max_error,
         "mean_error": answer.mean_error,
-        "model_max_error": answer.model_max_error,
-        "model_mean_error": answer.model_mean_error,
+        "model_max_error": result.model_max_error,
+        "model_mean_error": result.model_mean_error,
         "agreement": result.agreement,
         "seconds": sum(answer.seconds.values()),
         "target": answer.target,
@@ -173,6 +173,7 @@ def _show(result: ProgramAnswers, config: Any) -> None:
     import numpy as np
 
     from atlasc.loading.labels import gives_several, names_of_classes
+    from atlasc.simulation.agreement import ERROR
 
     inputs, answer, errors = result.inputs, result.answer, result.errors
     beside, model = result.model_errors, result.model
@@ -190,21 +191,21 @@ def _show(result: ProgramAnswers, config: Any) -> None:
                 columns[title] = [None if np.isnan(v).any() else int(v.argmax()) for v in scores]
         elif values.ndim == 1:
             columns["answer"] = _known(values)
-        columns["error"] = _known(errors[name])
+        columns["from the polynomials"] = _known(errors[name])
         if beside is not None:
-            columns["from the model"] = _known(beside[name])
+            columns["error"] = _known(beside[name])
         rows = list(zip(*columns.values(), strict=True))
         print_table([*columns], rows, title=f"{name} {list(values.shape[1:])}")
     print(
-        f"largest error against the polynomials {answer.max_error:.3g}, mean "
+        f"greatest difference of one number from the polynomials {answer.max_error:.3g}, mean "
         f"{answer.mean_error:.3g} ({answer.target})"
     )
-    if answer.model_max_error is None:
-        print("the distance to the model is not known: these polynomials name no functions")
+    if result.model_max_error is None:
+        print("errors beside the model are not known: these polynomials name no functions")
     else:
-        print(
-            f"largest distance to the model {answer.model_max_error:.3g}, mean "
-            f"{answer.model_mean_error:.3g}"
+        say(
+            f"greatest error {result.model_max_error:.3g}, mean {result.model_mean_error:.3g}: "
+            f"{ERROR}"
         )
     if result.agreement is not None:
         print(f"{result.agreement:.2%} of the answers agree with the model's")
