@@ -73,8 +73,6 @@ class Chosen(NamedTuple):
     module: Module
     settings: dict[str, Any]
     front: Front | None = None
-    calibration: Calibration | None = None
-    """With the ranges of these approximations; None for those of the prepared model."""
 
 
 def compile_model(
@@ -150,7 +148,7 @@ def compile_model(
     _beside(prepared, chosen, lowered, steps)
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
-            output, prepared.source, chosen, chosen.calibration or prepared.calibration, lowered,
+            output, prepared.source, chosen, prepared.calibration, lowered,
             options, kept, of_text, prepared.asked if options.keep_answers else None,
         )  # fmt: skip
     return Compiled(bundle, prepared, lowered)
@@ -302,9 +300,9 @@ def choose(
             raise KeyboardInterrupt(f"the same command continues from the evaluations in {place}")
         kept = distant(prepared, options, front, options.pick(front), steps)
         front = front.with_point(kept.point)
-    point, calibration = kept.point, with_room(prepared.calibration, kept.room)
+    point, ranges = kept.point, with_room(prepared.calibration, kept.room)
     space, found = front.parametrisation, point.to_dict()
-    module = apply_settings(prepared.module, point.settings, calibration, space)
+    module = apply_settings(prepared.module, point.settings, ranges, space)
     settings = {
         "strategy": front.strategy,
         "seed": front.facts.get("seed"),
@@ -318,7 +316,7 @@ def choose(
         "distance": {"room": kept.room, "price": kept.price},
         "is_cost": front.expert.cost(front.cost) if front.expert and front.expert.valid else None,
     }
-    return Chosen(module, settings, front, calibration)
+    return Chosen(module, settings, front)
 
 
 def distant(

@@ -37,11 +37,15 @@ def in_usual_order(module: Module) -> Module:
     Raises:
         AtlasError: the inputs of a batch are mixed, or their axis does not stay the first axis.
     """
-    if any(map(_is_unusual, module.ops)):
-        module = _Mover(module).run()
-    for op in module.ops:
-        _require_batch_first(op)
-    return module
+    if not any(map(_is_unusual, module.ops)):
+        return _batch_first(module)
+    try:
+        return _batch_first(_Mover(module).run())
+    except AtlasError as refused:
+        try:  # what is encrypted may have its tokens on the last axis
+            return _batch_first(_Mover(module, tokens_last=True).run())
+        except AtlasError:
+            raise refused from None
 
 
 def _is_unusual(op: Op) -> bool:
@@ -74,8 +78,9 @@ def _mixes(op: Op) -> bool:
     return False
 
 
-def _require_batch_first(op: Op) -> None:
-    if _mixes(op):
+def _batch_first(module: Module) -> Module:
+    """The module, if the batch stays its first axis."""
+    for op in filter(_mixes, module.ops):
         raise AtlasError(
             f"{op.name} mixes the inputs of a batch, or moves their axis",
             where=op.location,
@@ -84,13 +89,14 @@ def _require_batch_first(op: Op) -> None:
             remedy="keep the batch as the first axis: x.flatten(1), x.mean(1), "
             "nn.MultiheadAttention(..., batch_first=True)",
         )
+    return module
 
 
 class _Mover:
-    """Rewrites one module."""
+    """Rewrites one module. ``tokens_last``: what is encrypted may be [batch, features, tokens]."""
 
-    def __init__(self, module: Module) -> None:
-        self.module, self.rewriter = module, Rewriter(module)
+    def __init__(self, module: Module, tokens_last: bool = False) -> None:
+        self.module, self.rewriter, self.tokens_last = module, Rewriter(module), tokens_last
         self.batch = min((op.attributes["shape"][0] for op in module.inputs), default=1)
         self.moved: dict[Value, Moved] = {}
         self._encrypted: dict[Value, Value] = {}
@@ -170,7 +176,7 @@ class _Mover:
             of = itself(self.written(op.operands[0]))
         if op.name == "nn.encrypt":
             turned = Moved(of.base, of.index.swapaxes(1, -1))
-            if self._rows(of) is None and self._rows(turned) is None:
+            if self._rows(of) is None and not (self.tokens_last and self._rows(turned)):
                 # tokens are an axis of the value, not of the base
                 of = itself(self.written(op.operands[0]))
             if of.base not in self._encrypted:

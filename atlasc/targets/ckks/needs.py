@@ -32,7 +32,8 @@ def needs_of(parameters: ParameterSet) -> BootstrapNeeds:
 
 def name_of(parameters: ParameterSet) -> str:
     """The name of a set in the file: whatever its needs depend on."""
-    return f"{parameters.family} {parameters.bootstrap} {parameters.log_ring_degree}"
+    kind = type(parameters).__name__
+    return f"{kind} {parameters.bootstrap} {parameters.log_ring_degree}"
 
 
 @cache

@@ -98,7 +98,7 @@ def final_function(node: Node) -> tuple[str | None, Node]:
 
     If a function of single elements is followed only by movements, these are moved before it.
     """
-    if packet(node) in MOVES and (*shape(node), 1) == shape(node.args[0]):
+    if packet(node) == "squeeze" and (*shape(node), 1) == shape(node.args[0]):
         return "squeeze", node.args[0]
     moves, end = list[Node](), node
     while packet(end) in MOVES and len(end.users) == len(moves[-1:]):

@@ -57,7 +57,7 @@ def test_index_chooses_inputs_in_that_order(tiny: Tiny) -> None:
 def test_the_table_shows_answers_and_errors(tiny: Tiny) -> None:
     result = run(tiny.bundle, "--input", tiny.data, "--count", "2")
     assert result.exit_code == 0, result.stderr
-    for text in ("images.npz[1]", "polynomials", "distance to the model", "execute"):
+    for text in ("images.npz[1]", "polynomials", "from the model", "execute"):
         assert text in result.stdout
 
 
