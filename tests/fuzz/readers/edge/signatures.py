@@ -78,7 +78,7 @@ def _tokens(folder: Path) -> Any:
     with patch.object(subprocess, "Popen", _Forked):
         found = BoundedTokenizer(folder)
     try:
-        return found(["a q", "r"])
+        return found(["a q", "r"]), found.places("a", "q", 8)
     finally:
         found._end()
 
@@ -88,7 +88,8 @@ def _read_tokens(folder: Path) -> Any:
     found, options = read_tokenizer(folder), {"truncation": False, "max_length": None}
     with explained("as main says of any error"):
         asked = {"texts": ["a q", "r"], "seconds": None, "options": options}
-        return found and tokenizer_process._answer(found, asked)
+        places = {"places": ["a", "q", 8]}
+        return found and [tokenizer_process._answer(found, one) for one in (asked, places)]
 
 
 READERS = [
