@@ -23,7 +23,7 @@ from tests.fuzz.sites import HERE, NOT_FUZZED, openings, unread
 from tests.suite.made_once import made_once
 
 ROOT = Path(__file__).parents[2]
-INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
+INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "250"))
 
 
 Results = dict[tuple[str, bool], dict[str, Any]]
@@ -47,7 +47,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Results:
     It has a process of its own: forks want one without threads.
     """
     place = tmp_path_factory.mktemp("fuzz") / "report.json"
-    return fuzzed(samples, place, "--corpus", "--case-seconds", 2, "--inputs", INPUTS, "--seed", 1)
+    return fuzzed(samples, place, "--corpus", "--case-seconds", 1, "--inputs", INPUTS, "--seed", 1)
 
 
 def fuzzed(samples: Path, place: Path, *options: object) -> Results:

@@ -73,6 +73,11 @@ def public_masks(
     Returns:
         The ids and that of padding; None if no mask is computed from ids.
     """
+    import torch
+
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.embedding.default):
+        if (ids := _copied(node.args[1])) in inputs:  # ids.long() is the ids
+            node.replace_input_with(node.args[1], ids)
     found = [one for one in _comparisons(graph, inputs, kinds, known) if _decides(one, kinds)]
     mask = next((node for node, name in inputs.items() if name == PUBLIC_INPUT), None)
     named = {token for one in found for token in _padding_of(one.ids)}
