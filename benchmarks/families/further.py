@@ -15,6 +15,7 @@ from benchmarks.families.models import (
     LAYERS,
     SIZES,
     SPECIAL,
+    T5,
     VOCABULARY,
     Family,
     decoder,
@@ -81,9 +82,7 @@ FURTHER: dict[str, Family] = {
     "layoutlm": text("LayoutLM", _CLASSES, max_2d_position_embeddings=16),
     "umt5": Family(
         "UMT5Config", "UMT5EncoderModel",
-        {"vocab_size": VOCABULARY, "d_model": FEATURES, "d_kv": 8, "d_ff": HIDDEN,
-         "num_layers": LAYERS, "num_heads": HEADS, "pad_token_id": 0},
-        spread=0.15,
+        T5, spread=0.15,
     ),
     "mbart": Family("MBartConfig", "mbart.modeling_mbart:MBartEncoder", _SEQUENCES),
     "pegasus": Family("PegasusConfig", "pegasus.modeling_pegasus:PegasusEncoder", _SEQUENCES),

@@ -129,6 +129,11 @@ _BART = {
     "encoder_ffn_dim": HIDDEN, "decoder_ffn_dim": HIDDEN, "max_position_embeddings": 16,
 }  # fmt: skip
 
+T5 = {
+    "vocab_size": VOCABULARY, "d_model": FEATURES, "d_kv": 8, "d_ff": HIDDEN,
+    "num_layers": LAYERS, "num_heads": HEADS, "pad_token_id": 0,
+}  # fmt: skip
+
 FAMILIES: dict[str, Family] = {
     "bert": text("Bert", "ForSequenceClassification"),
     "roberta": text("Roberta", "ForSequenceClassification"),
@@ -173,9 +178,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "t5": Family(
         "T5Config", "T5EncoderModel",
-        {"vocab_size": VOCABULARY, "d_model": FEATURES, "d_kv": 8, "d_ff": HIDDEN,
-         "num_layers": LAYERS, "num_heads": HEADS, "pad_token_id": 0},
-        spread=0.15,
+        T5, spread=0.15,
     ),
     "bart": Family("BartConfig", "bart.modeling_bart:BartEncoder", _BART),
     "gpt2": Family(

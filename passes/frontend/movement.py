@@ -115,7 +115,7 @@ class _Mover:
         if op.name in ELEMENTS or by_feature is False:
             return self._on_elements(op)
         if op.name in FEATURES or by_feature:
-            return (op.name == "nn.linear" and self._cut(op)) or self._on_features(op)
+            return self._cut(op) or self._on_features(op)
         if op.name in ("nn.add", "nn.mul", "nn.sub"):
             return self._on_both(op)
         if op.name == "nn.matmul":

@@ -21,7 +21,7 @@ from tests.suite.imports import ROOT, imported, module_name, sources
 
 SECONDS = 180
 START = 70
-"""Seconds until the first test runs."""
+"""Seconds until the first test runs, and those that a machine with other work takes longer."""
 PROCESSES = 2
 PACKAGES = {
     "ir": "atlasc.ir", "passes": "atlasc.passes", "atlasc": "atlasc",
