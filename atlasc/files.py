@@ -197,6 +197,14 @@ def _is_about(place: Path, draft: Path, name: Any) -> bool:
     return path.is_relative_to(draft) or place.is_relative_to(path)
 
 
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it: a draft is a folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
 def _remove_stale(folder: Path) -> None:
     """Remove the drafts in a folder that no process writes any more."""
     for left in folder.glob(f".*{DRAFT}"):

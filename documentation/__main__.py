@@ -1,11 +1,13 @@
-"""Writes the pages that follow from the code: ``python -m documentation docs/reference``."""
+"""Writes what follows from the code: ``python -m documentation docs/reference`` writes the pages,
+and the types of the options of ``atlasc.compile``.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from documentation import api, commands, errors, passes, protocol
+from documentation import api, changes, commands, errors, passes, protocol
 
 PAGES = {
     "commands.md": commands.page,
@@ -21,3 +23,4 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
+    changes.FILE.write_text(changes.text(), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Functions at the very end of a model, which the client applies to decrypted numbers.
 
-The program returns their operands, such as logits. All of them work along the last axis.
+The program returns their operands, such as logits. All of them work along the last axis, which
+argmax and squeeze remove.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ FINAL_FUNCTIONS: Mapping[str, FinalFunction] = {
         of_elements=True,
         keeps_order=True,
     ),
+    "squeeze": FinalFunction(lambda x: x[..., 0], ()),
     "sigmoid": FinalFunction(
         lambda x: np.exp(_log_sigmoid(x)), ("sigmoid(x)",), of_elements=True, keeps_order=True
     ),

@@ -136,6 +136,12 @@ class Layout:
         return 1 << bits
 
     @cached_property
+    def batch_copies(self) -> int:
+        """Number of places in a ciphertext that hold the input of a batch of one; 1 for others."""
+        alone = any(axis == "b" and extent == 1 for axis, extent in self.extents)
+        return 1 << sum(field.bits for field in self.fields if alone and field.axis == "b")
+
+    @cached_property
     def features_low(self) -> bool:
         """Whether the features lie in the low slot bits, below the batch, and not in the top ones.
 

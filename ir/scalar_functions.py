@@ -117,6 +117,7 @@ def _tanh_argument(m: Any, x: Any) -> Any:
     return m.root(2 / m.pi) * (x + 0.044715 * x**3)
 
 
+_SELU, _SELU_CURVE = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 _TANH_FORM = f"(1 + tanh({math.sqrt(2 / math.pi)} * (x + 0.044715 * x**3)))"
 _BLOOM_FORM = f"(1 + tanh({math.sqrt(2 / math.pi)} * x * (1 + 0.044715 * x * x)))"
 _ERF_FORM = f"(1 + erf(x / {math.sqrt(2)}))"
@@ -184,6 +185,24 @@ ACTIVATIONS = {
             "max(x, 0)².",
             lambda m, x: m.above_zero(x) ** 2,
             ("square(relu(x))", "relu(x) ** 2", "relu(x) * relu(x)"),
+        ),
+        ScalarFunction(
+            "clip",
+            "x between 0 and 1.",
+            lambda m, x: m.above_zero(x) - m.above_zero(x - 1),
+            ("hardtanh(x, 0.0, 1.0)", "clamp(x, 0.0, 1.0)"),
+        ),
+        ScalarFunction(
+            "selu",
+            "1.0507 · x for x > 0, otherwise 1.7581 · (eˣ − 1).",
+            lambda m, x: _SELU * (m.above_zero(x) + _SELU_CURVE * m.expm1(m.below_zero(x))),
+            ("selu(x)",),
+        ),
+        ScalarFunction(
+            "softsign",
+            "x / (1 + |x|).",
+            lambda m, x: x / (1 + m.above_zero(x) - m.below_zero(x)),
+            ("x / (1 + abs(x))",),
         ),
     )
 }

@@ -8,10 +8,9 @@ sets the levels, key planning sets the keys, and lowering for a target sets `tar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any
 
-import networkx
 from pydantic import AfterValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
 from atlasc.ir.bounds import MAX_INTEGER, MAX_LEVEL, MAX_SLOT_BITS
@@ -141,7 +140,11 @@ def fault_of(facts: Mapping[str, Any]) -> str:
     if amounts and max(amounts) >= facts["slots"]:
         return f"a rotation by {max(amounts)} exceeds the {facts['slots']} slots"
     # A composed rotation must end: no rotation may be a part of itself.
-    with suppress(networkx.NetworkXNoCycle):
-        around = networkx.find_cycle(networkx.DiGraph([row[:2] for row in sums]))
-        return f"the rotation by {around[0][0]} is composed of itself"
+    parts = TopologicalSorter[int]()
+    for amount, part, *_ in sums:
+        parts.add(amount, part)
+    try:
+        parts.prepare()
+    except CycleError as error:
+        return f"the rotation by {error.args[1][0]} is composed of itself"
     return ""

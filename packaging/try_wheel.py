@@ -6,9 +6,12 @@ python packaging/try_wheel.py run FOLDER     # needs the wheel alone
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import distributions, files
 from pathlib import Path
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"
@@ -35,13 +38,14 @@ def run(folder: Path) -> None:
     import numpy as np
 
     import atlasc
-    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.program.key_plan import KeyPlan
     from atlasc.targets.base import no_progress
     from atlasc.targets.cpu.engine import CpuEngine
     from atlasc.targets.cpu.parameters import CpuParameters
 
     if Path(atlasc.__file__).is_relative_to(DIGITS.parent.parent):
         sys.exit("the sources were imported, not the wheel")
+    require_listed()
     command = str(Path(sys.executable).parent / "atlasc")
     with tempfile.TemporaryDirectory() as place:
         program, keys = folder / "program", Path(place) / "keys"
@@ -64,6 +68,16 @@ def run(folder: Path) -> None:
     slots = np.linspace(-1, 1, parameters.slots)
     x = engine.encrypt(slots, 2)
     np.testing.assert_allclose(engine.decrypt(engine.mul(x, x)), slots**2, atol=1e-5)
+
+
+def require_listed() -> None:
+    """End unless the wheel's bill of materials lists everything that was installed with it."""
+    [bill] = [one for one in files("atlasc") or () if one.name == "atlasc.cdx.json"]
+    listed = {one.get("purl") for one in json.loads(bill.read_text())["components"]}
+    for one in distributions():
+        purl = f"pkg:pypi/{re.sub('[-_.]+', '-', one.name).lower()}@{one.version}"
+        if one.name not in ("atlasc", "pip", "setuptools") and purl not in listed:
+            sys.exit(f"the bill of materials lacks {purl}")
 
 
 if __name__ == "__main__":

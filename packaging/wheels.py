@@ -4,8 +4,9 @@
     python packaging/wheels.py --python python3.12 --python /opt/python3.14/bin/python
 
 For each version: a wheel with the native parts, in ``dist/``, whose tag says which Linux it fits
-(auditwheel). Then it is installed in a new environment without a compiler, and answers an encrypted
-query there (``packaging/try_wheel.py``). A wheel without a native part is a failure.
+(auditwheel), and its bill of materials (``packaging/sbom.py``). Then it is installed in a new
+environment without a compiler, and answers an encrypted query there (``packaging/try_wheel.py``). A
+wheel without a native part is a failure.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+import sbom
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -77,6 +80,7 @@ def build(interpreter: str, place: Path, output: Path) -> Path:
     mended = place / "mended"
     run(python, "-m", "auditwheel", "repair", "-w", mended, wheel, env=os.environ | path)
     [wheel] = mended.glob("*.whl")
+    sbom.add(wheel)
     output.mkdir(exist_ok=True)
     return Path(shutil.copy(wheel, output))
 

@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import itertools
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Predicted times are those of the tables that ship, whatever the user of this machine measured.
 os.environ["XDG_DATA_HOME"] = str(Path(__file__).resolve().parent / "no tables here")
 os.environ.pop("ATLASC_COSTS", None)
+# A shell starts jobs in the background with Ctrl-C ignored, and what they start inherits it: the
+# commands that a test interrupts would go on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ("tests.suite.durations", "tests.suite.depth")
 _BOOTSTRAP_KEYS = pytest.StashKey["KeySet"]()
@@ -166,7 +170,7 @@ def pytest_runtest_teardown(
 @pytest.fixture(scope="module")
 def bootstrap_keys(pytestconfig: pytest.Config) -> KeySet:
     """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
-    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.program.key_plan import KeyPlan
     from atlasc_comparisons.desilo.keys import KeySet
     from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED
 

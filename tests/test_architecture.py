@@ -40,6 +40,8 @@ HEAVY = {"torch", "transformers", "desilofhe", "pymoo", "ray", "sklearn", "matpl
 MAX_LINES = 400
 MAX_MODULES = 15
 """Of one folder."""
+MOST_OF_ROLES = 100
+"""Modules of atlasc that the roles import."""
 
 # What is still to be mended. Delete a line as soon as what it names is gone: a test says so.
 KNOWN_CYCLES: set[tuple[str, str]] = set()
@@ -229,3 +231,23 @@ def test_help_imports_nothing_heavy() -> None:
     assert "Usage: atlasc" in done.stdout
     loaded = set(ast.literal_eval(done.stderr.strip().splitlines()[-1]))
     assert loaded & (HEAVY | {"numpy", "scipy", "lark", "rich", "mpmath", "safetensors"}) == set()
+
+
+def test_roles_import_no_compiler() -> None:
+    """A client and a server start without a search, a pass of the frontend, or a large library."""
+    code = (
+        "import sys\nimport atlasc.api.roles\n"
+        "print([name for name in sys.modules if name.split('.')[0] in sys.argv[1:]])"
+    )
+    command = [sys.executable, "-c", code, "atlasc", *HEAVY, "scipy", "networkx", "mpmath"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = ast.literal_eval(done.stdout)
+    assert [name for name in loaded if not name.startswith("atlasc")] == []
+    assert len(loaded) <= MOST_OF_ROLES
+    compiler = {
+        "atlasc.latency",
+        "atlasc.search",
+        "atlasc.passes.frontend",
+        "atlasc.passes.pipeline",
+    }
+    assert compiler.isdisjoint(loaded)

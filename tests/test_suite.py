@@ -11,7 +11,7 @@ import pytest
 from tests.suite import depth, durations, near
 from tests.suite.imports import ROOT
 from tests.suite.made_once import made_once
-from tests.suite.near import choose, distances, readers
+from tests.suite.near import START, choose, distances, readers
 
 pytest_plugins = ("pytester",)
 SUITE = """
@@ -159,7 +159,7 @@ def test_what_is_shared_is_made_once(
 
 NEAR = {
     "atlasc/service/endpoints.py": "tests/atlasc/service/test_endpoints.py",
-    "passes/lowering/rotation_keys.py": "tests/atlasc/targets/test_cpu.py",
+    "passes/lowering/rotation_keys.py": "tests/atlasc/test_key_planning.py",
     "ir/layout.py": "tests/ir/test_layout.py",
     "runtime_cuda/ckks/keys/raise.cu": "tests/runtime_cuda/ckks/test_engine.py",
     "runtime_cuda/src/roles/ledger.cpp": "tests/runtime_cuda/test_install.py",
@@ -185,7 +185,7 @@ def test_the_tests_near_a_file(changed: str, read_by: dict[str, set[str]]) -> No
 
 
 def test_near_tests_fit_into_the_time() -> None:
-    choice = choose(["ir/layout.py"], seconds=60)
+    choice = choose(["ir/layout.py"], seconds=START + 20)
     table = durations.load()
     assert "tests/ir/test_layout.py" in choice.near
     assert choice.left_out and not set(choice.near) & set(choice.left_out)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Reach
@@ -21,6 +21,28 @@ UNSAFE_REMEDY = (
     "compile with data that has such inputs, or a larger --margin; --unchecked encrypts the inputs "
     "anyway"
 )
+
+
+def what_answers(settings: Mapping[str, Any]) -> list[str]:
+    """What would answer unsafe inputs, and what it costs: a line each.
+
+    Args:
+        settings: of the bundle's manifest.
+    """
+    kind, found = settings.get("cost"), ["more data: --data with inputs like these; the surest way"]
+    unit = {"latency": "predicted seconds"}.get(str(kind), str(kind))
+    own = settings.get("seconds" if kind == "latency" else str(kind))
+    if kind is not None:
+        found.append(
+            "wider ranges: --margin 0.5, for half of the width more at each end; the search then "
+            f"says their {unit}"
+        )
+    if own is not None and settings.get("is_cost") is not None:
+        found.append(
+            f"the most accurate polynomials: --recipe is, {settings['is_cost']:.3g} {unit} instead "
+            f"of {own:.3g}"
+        )
+    return found
 
 
 class Admitted(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from atlasc.client.checks import shapes
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.texts.spans import Span
 from atlasc.run.session import RunResult, placed
 from atlasc.run.timing import Timing
 
@@ -26,6 +27,10 @@ class ProgramAnswers:
         unchecked: whether answers far outside the outputs seen in calibration are shown.
         agreements: how far each answer agrees with the model's, from 0 to 1, in the order of
             ``rows``; None if the model's answers are not known.
+        from_model: output name -> errors beside the model's answers, in the order of ``rows``; see
+            `model_errors`.
+        spans: the answer to each question as a part of its text; None for a row without one, and
+            for models of other tasks.
     """
 
     inputs: Inputs
@@ -35,6 +40,8 @@ class ProgramAnswers:
     warnings: tuple[str, ...]
     unchecked: bool = False
     agreements: tuple[float, ...] | None = None
+    from_model: Mapping[str, np.ndarray] | None = None
+    spans: tuple[Span | None, ...] | None = None
 
     def __repr__(self) -> str:
         """How the answers are, without the answers and the inputs, which are private."""
@@ -49,6 +56,10 @@ class ProgramAnswers:
         """Output name -> answers ``[inputs, ...]``; NaN in rows without an answer."""
         shown = self.answer.shown(self.unchecked)
         return {name: self._placed(values) for name, values in shown.items()}
+
+    def shown(self) -> tuple[Span | None, ...] | dict[str, np.ndarray]:
+        """What a reader wants: the spans that answer questions, otherwise the outputs."""
+        return self.outputs if self.spans is None else self.spans
 
     @property
     def expected(self) -> dict[str, np.ndarray]:
@@ -66,17 +77,20 @@ class ProgramAnswers:
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
-        """Output name -> largest difference of each input's answer from that of the polynomials.
+        """Output name -> greatest difference of one number of each answer from the polynomials'.
 
         The difference is taken before the function that may end an output.
         """
-        return self._distances(self.answer.expected)
+        before = replace(self.answer, functions={}).shown(self.unchecked)
+        expected = self.answer.expected
+        return {
+            name: self._placed(np.abs(values - expected[name]).reshape(len(values), -1).max(axis=1))
+            for name, values in before.items()
+        }
 
     @property
     def max_error(self) -> float:
-        """Greatest difference between an answer and the polynomials' answer; NaN without
-        answers.
-        """
+        """Greatest difference of one number from the polynomials' answers; NaN without answers."""
         return self.answer.max_error
 
     @property
@@ -94,18 +108,35 @@ class ProgramAnswers:
 
     @property
     def model_errors(self) -> dict[str, np.ndarray] | None:
-        """Output name -> largest difference of each input's answer from the model's answer.
+        """Output name -> error of each answer; NaN without an answer, None if the model's are not
+        known.
 
-        The difference is taken before the function that may end an output.
+        An error is the mean absolute difference of an answer's numbers from the model's, without
+        padding, before the function that may end an output: what is promised.
         """
-        return None if self.answer.model is None else self._distances(self.answer.model)
+        if self.from_model is None:
+            return None
+        hidden = () if self.unchecked else self.answer.refused
+        found = {}
+        for name, errors in self.from_model.items():
+            known = np.array(errors, dtype=np.float64)
+            known[list(hidden)] = np.nan
+            found[name] = self._placed(known)
+        return found
 
     @property
     def model_max_error(self) -> float | None:
-        """Greatest difference between an answer and the model's; None if the model's is not
-        known.
+        """Greatest error of an answer beside the model's, see `model_errors`; NaN without answers,
+        None if the model's are not known.
         """
-        return self.answer.model_max_error
+        return self._of_errors(np.max)
+
+    @property
+    def model_mean_error(self) -> float | None:
+        """Mean error of the answers beside the model's, see `model_errors`; None if the model's are
+        not known.
+        """
+        return self._of_errors(np.mean)
 
     @property
     def agreement(self) -> float | None:
@@ -127,12 +158,12 @@ class ProgramAnswers:
         """Seconds of each op; None if nothing was encrypted."""
         return self.answer.timing
 
-    def _distances(self, others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        before = replace(self.answer, functions={}).shown(self.unchecked)
-        return {
-            name: self._placed(np.abs(values - others[name]).reshape(len(values), -1).max(axis=1))
-            for name, values in before.items()
-        }
+    def _of_errors(self, figure: Callable[[np.ndarray], float]) -> float | None:
+        if self.model_errors is None:
+            return None
+        every = np.stack([*self.model_errors.values()])
+        known = every[~np.isnan(every)]
+        return float(figure(known)) if known.size else float("nan")
 
     def _placed(self, values: np.ndarray) -> np.ndarray:
         return placed(values, self.rows, len(self.inputs))

@@ -14,6 +14,7 @@ from atlasc.api.admission import checked, require_polynomials
 from atlasc.api.answers import ProgramAnswers
 from atlasc.api.errors import atlas_errors
 from atlasc.api.generation import generate, sampling_of
+from atlasc.api.interrupted import resumable
 from atlasc.api.progress import steps_for
 from atlasc.api.running import run_inputs
 from atlasc.api.words import collecting, warned
@@ -31,7 +32,9 @@ from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
 
+    from atlasc.api.changes import Changes
     from atlasc.evaluation.evaluate import Evaluation
 
 
@@ -42,9 +45,10 @@ def compile(
     *,
     tokenizer: Any = None,
     processor: Any = None,
+    journal: str | Path | None = None,
     options: CompileOptions | None = None,
     progress: ProgressCallback | bool | None = None,
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> Program:
     """Compile a model to a program on encrypted inputs.
 
@@ -58,6 +62,9 @@ def compile(
             tensor; a mapping from input names to arrays; or the path of a file.
         tokenizer: the tokenizer of a text model in memory.
         processor: the image processor or feature extractor of a model in memory.
+        journal: a file for the evaluations of the search, which stays: the same call with it
+            continues a search that was interrupted. Without it the evaluations of a search that
+            ends early are kept in a temporary file, which the interrupt or a warning names.
         options: see :class:`CompileOptions`.
         progress: called as ``progress(what, done, total)``; True or False: show a bar or nothing;
             None: show one in a notebook or on a terminal.
@@ -72,10 +79,12 @@ def compile(
         chosen = options_of(CompileOptions, changes, options)
         scratch = TemporaryDirectory(prefix="atlasc-")
         place = Path(scratch.name) / "program"
-        made = compile_model(
-            model, data, place, chosen, steps_for(progress),
-            tokenizer=tokenizer, processor=processor, note=collecting(warnings),
-        )  # fmt: skip
+        kept = None if journal is None else Path(journal)
+        with resumable(place, kept):
+            made = compile_model(
+                model, data, place, chosen, steps_for(progress),
+                tokenizer=tokenizer, processor=processor, journal=kept, note=collecting(warnings),
+            )  # fmt: skip
     return Program(made.bundle, scratch, tuple(warnings))
 
 
@@ -310,9 +319,9 @@ class Program:
         return [
             ("model", f"{facts.model.name} ({facts.model.kind}), {facts.batch} a run{length}"),
             ("target", f"{facts.target}, {facts.security_bits} bits of security"),
-            ("error of the polynomials", "–" if error is None else f"{error:.3g}"),
+            ("mean error of the polynomials", "–" if error is None else f"{error:.3g}"),
             ("agreement with the model", "–" if agreement is None else f"{agreement:.2%}"),
-            ("levels", str(costs.get("levels_total"))),
+            ("all levels", str(costs.get("levels_total"))),
             ("bootstraps", str(costs.get("bootstraps"))),
             ("predicted seconds of a run", "–" if seconds is None else f"{seconds:.3g}"),
         ]

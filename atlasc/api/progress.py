@@ -6,6 +6,7 @@ import html
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,8 @@ QUIET_SECONDS = 2.0
 LINE_SECONDS = 10.0
 """Seconds between two lines when standard error is no terminal."""
 
+LEAST_STEPS, RECENT_STEPS = 3, 32
+"""Steps after which the time that is left is estimated, and the last steps that count apart."""
 CELL_SECONDS = 0.2
 """Least seconds between two updates of a notebook's bar."""
 
@@ -83,6 +86,8 @@ def progress(label: str, total: int | None = None, *, resume: str = "") -> Itera
     try:
         with show(label, total) as step:
             yield step
+            if step.total and step.done < step.total:  # it needed fewer steps than it might have
+                step.report("", step.total, step.total)
     except KeyboardInterrupt as interrupt:
         if resume and not interrupt.args:
             interrupt.args = (resume,)
@@ -100,15 +105,20 @@ def _bar(label: str, total: int | None) -> Iterator[Step]:
         bars.BarColumn(bar_width=30),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
-        bars.TimeRemainingColumn(elapsed_when_finished=False),
+        bars.TextColumn("{task.fields[left]}"),
         bars.TextColumn("[dim]{task.fields[note]}"),
         console=Console(stderr=True),
     )
-    task = display.add_task(escape(printable(label)), total=total, note="")
+    task = display.add_task(escape(printable(label)), total=total, note="", left="")
+    pace = Pace()
 
     def changed(step: Step) -> None:
+        left = pace.left(step)
         note = escape(printable(step.note))  # without control codes of a terminal or of rich
-        display.update(task, completed=step.done, total=step.total, note=note)
+        display.update(
+            task, completed=step.done, total=step.total, note=note,
+            left="" if left is None else f"about {_clock(left)} left",
+        )  # fmt: skip
 
     with display:
         yield Step(label, total, changed)
@@ -120,14 +130,16 @@ def _cell(label: str, total: int | None) -> Iterator[Step]:
     from IPython.display import HTML, display
 
     started = shown = time.monotonic()
+    pace = Pace()
 
     def page(step: Step) -> HTML:
         state = f"value={step.done} max={step.total}" if step.total else ""
         bar = "" if step.total and step.done >= step.total else f"<progress {state}></progress> "
-        return HTML(bar + html.escape(line(step, time.monotonic() - started)))
+        return HTML(bar + html.escape(line(step, time.monotonic() - started, pace.left(step))))
 
     def changed(step: Step) -> None:
         nonlocal shown
+        pace.left(step)
         if time.monotonic() - shown >= CELL_SECONDS:
             shown = time.monotonic()
             handle.update(page(step))
@@ -151,13 +163,15 @@ def _lines(
     stream: TextIO | None = None,
 ) -> Iterator[Step]:
     out, started = stream or sys.stderr, time.monotonic()
-    step, ended, printed = Step(label, total), threading.Event(), threading.Event()
+    pace, ended, printed = Pace(), threading.Event(), threading.Event()
+    step = Step(label, total, pace.left)
 
     def watch() -> None:
         # Its own thread, because one step may take minutes and a silent log looks dead.
         wait = quiet
         while not ended.wait(wait):
-            print(line(step, time.monotonic() - started), file=out, flush=True)
+            text = line(step, time.monotonic() - started, pace.left(step))
+            print(text, file=out, flush=True)
             printed.set()
             wait = interval
 
@@ -173,7 +187,34 @@ def _lines(
         print(printable(f"{label}: finished in {elapsed}"), file=out, flush=True)
 
 
-def line(step: Step, elapsed: float) -> str:
+class Pace:
+    """Estimates the seconds that are left of some work from its steps so far.
+
+    The first steps of a search are often quick, because their values explode early, or all known
+    from an earlier run. So the slower one counts of the pace since the first count and of the last
+    `RECENT_STEPS`, and nothing is said before `LEAST_STEPS`.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_STEPS)
+
+    def left(self, step: Step) -> float | None:
+        """Seconds that are left; None if this is not known. Called whenever a step changes."""
+        now, done = time.monotonic(), step.done
+        if self._first is None or done < self._first[1]:
+            self._first = now, done
+            self._recent.clear()
+        if not self._recent or done > self._recent[-1][1]:
+            self._recent.append((now, done))
+        if not step.total or not done - self._first[1] >= LEAST_STEPS or done >= step.total:
+            return None
+        since = (self._first, self._recent[0])
+        slowest = max((now - at) / (done - count) for at, count in since if done > count)
+        return slowest * (step.total - done)
+
+
+def line(step: Step, elapsed: float, left: float | None = None) -> str:
     """``label: 3/10 (30%), 0:00:12 elapsed, about 0:00:28 left``, with the parts that are known."""
     text = f"{step.label}:"
     if step.total:
@@ -181,8 +222,8 @@ def line(step: Step, elapsed: float) -> str:
     elif step.done:
         text += f" {step.done} done,"
     text += f" {_clock(elapsed)} elapsed"
-    if step.total and 0 < step.done < step.total:
-        text += f", about {_clock(elapsed / step.done * (step.total - step.done))} left"
+    if left is not None:
+        text += f", about {_clock(left)} left"
     return printable(f"{text} [{step.note}]" if step.note else text)
 
 

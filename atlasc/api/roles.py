@@ -28,10 +28,7 @@ from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
-from atlasc.loading.inputs import Inputs
-from atlasc.passes.lowering.rotation_keys import key_plan
-from atlasc.run.session import execute, require_no_state
-from atlasc.run.timing import Pace, Timing
+from atlasc.program.key_plan import key_plan
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets import find_target
 from atlasc.targets.base import Target, no_progress
@@ -40,6 +37,9 @@ from atlasc.targets.machine import forbid_core_dumps
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from atlasc.loading.inputs import Inputs
+    from atlasc.run.timing import Timing
 
 
 class Located(Protocol):
@@ -322,6 +322,8 @@ class Server:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted.
         ``progress(op, done, 100)`` is called before each op.
         """
+        from atlasc.run.session import require_no_state
+
         require_no_state(self.bundle)
         results, timing = self.compute(*query.ciphertexts(self.engine), progress)
         count, name = query.count, query.query
@@ -341,6 +343,9 @@ class Server:
             public: public inputs by name.
             progress: called as ``progress(op, done, 100)`` before each op.
         """
+        from atlasc.program.execute import execute
+        from atlasc.run.timing import Pace
+
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()

@@ -15,10 +15,11 @@ from atlasc.compilation.compile import PROJECT
 from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.texts.spans import spans_of
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult
-from atlasc.simulation.agreement import Promise, compared
+from atlasc.simulation.agreement import UNKNOWN, Promise, compared
 from atlasc.targets import find_target
 
 
@@ -59,24 +60,37 @@ def run_inputs(
         admitted.rows[row]: f"{share:.1%} of its slots are far outside those seen in calibration"
         for row, share in answer.refused.items()
     }
-    return ProgramAnswers(
+    answers = ProgramAnswers(
         inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked,
-        _agreement(bundle, arrays, answer),
+        *_beside_model(bundle, arrays, answer),
     )  # fmt: skip
+    if not inputs.words:
+        return answers
+    found = spans_of(bundle.model.tokenizer, inputs.words, inputs.arrays, answers.outputs)
+    return replace(answers, spans=found)
 
 
-def _agreement(
+def _beside_model(
     bundle: Bundle, arrays: Mapping[str, np.ndarray], answer: RunResult
-) -> tuple[float, ...] | None:
-    """How far each answer agrees with the model's, from 0 to 1; None if that is not known."""
+) -> tuple[tuple[float, ...] | None, dict[str, np.ndarray] | None]:
+    """How far each answer agrees with the model's, from 0 to 1, and output name -> error of each
+    answer; None for what is not known.
+    """
+    if answer.model is None:
+        return None, None
     promise = Promise.of(bundle.poly)
-    if promise is None or answer.model is None:
-        return None
+    judged = promise or UNKNOWN
+    errors = {
+        name: compared(judged, bundle.poly, arrays, {name: ours}, {name: answer.model[name]}).errors
+        for name, ours in answer.outputs.items()
+    }
+    if promise is None:
+        return None, errors
     beside = compared(promise, bundle.poly, arrays, answer.outputs, answer.model)
     # These answers already contain the errors of encryption.
     found = beside.agreement(replace(promise, noise=0.0))
     found[list(answer.refused)] = 0.0
-    return tuple(found.tolist())
+    return tuple(found.tolist()), errors
 
 
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:

@@ -21,16 +21,14 @@ folders of their own (``atlasc keygen``).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atlasc.bundle.manifest import (
-    FORMAT,
     MANIFEST,
     REQUIRED,
     ROLES,
@@ -38,23 +36,22 @@ from atlasc.bundle.manifest import (
     Manifest,
     Role,
     read_manifest,
+    require_unchanged,
 )
 from atlasc.client.in_clear import require_closed
 from atlasc.client.program import ClientProgram, interface_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import read_json, sha256_of
+from atlasc.ir.files import read_json
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import load_module, save_module, save_modules
+from atlasc.ir.text.storage import load_module
 from atlasc.loading import LONG
-from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
-from atlasc.loading.inputs import Inputs
-from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
-from atlasc.loading.models import LoadedModel, client_model
-from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
-from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.parameters import ParameterSet
-from atlasc.targets.program import identity_of
+
+if TYPE_CHECKING:
+    from atlasc.loading.inputs import Inputs
+    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.texts.public_prefix import PublicPrefix
 
 STEP, PREFILL = "step", "prefill"
 """Folders in a bundle for the bundles that generate text: of a decoder's step, and of the prefill
@@ -169,6 +166,8 @@ class Bundle:
         """
         if PREFIX not in self.manifest.files:
             return None
+        from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
+
         _require_part(self.folder, "client")
         where, remedy = self.folder / PREFIX, "compile the model again"
         most = 16 * MAX_PREFIX
@@ -204,6 +203,8 @@ class Bundle:
         """The model as far as it is needed to read inputs. Data without a name is the first input,
         which is a private one, whatever the bundle's order is.
         """
+        from atlasc.loading.client import client_model
+
         public = set(self.client.public)
         private = [op for op in self.client.embed.inputs if op.attributes["name"] not in public]
         inputs = *private, *self.client.public_inputs
@@ -243,58 +244,6 @@ class Bundle:
         return whole
 
 
-def write_bundle(
-    draft: Path,
-    client: ClientProgram,
-    program: Module,
-    poly: Module,
-    model: LoadedModel,
-    facts: dict[str, Any],
-    prefix: PublicPrefix | None = None,
-) -> None:
-    """Fill a new folder; the manifest, with the digests of all other files, is written last.
-
-    ``prefix`` is the public prefix of the texts that a step generates.
-    """
-    for name in ("client/model", "server"):
-        (draft / name).mkdir(parents=True)
-    save_module(client.interface, draft / "client" / "interface.air")
-    texts = {draft / "client" / "embed.air": client.embed}
-    if client.head is not None:
-        texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once
-    save_modules(texts, draft / "client" / "embed.safetensors")
-    if prefix is not None:
-        (draft / PREFIX).write_text(prefix.model_dump_json() + "\n", encoding="utf-8")
-    # The client's files for reading inputs: no weights, no code.
-    copied = ["config.json", *PROCESSOR_FILES]
-    if not _wrote_tokenizer(model, draft / "client" / "model"):
-        copied += [*TOKENIZER_FILES, *FURTHER_FILES]
-    for name in copied:
-        if (model.directory / name).is_file():
-            shutil.copyfile(model.directory / name, draft / "client" / "model" / name)
-    server = draft / "server"
-    texts = {server / "program.air": program, server / "poly.air": poly}
-    save_modules(texts, server / "weights.safetensors")
-    files = sorted(path for path in draft.rglob("*") if path.is_file())
-    manifest = {
-        "format": FORMAT,
-        "program": identity_of(program),
-        **facts,
-        "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
-    }
-    (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _wrote_tokenizer(model: LoadedModel, folder: Path) -> bool:
-    """Write the model's tokenizer for the client; False if the model has none that can be
-    written.
-    """
-    try:
-        return model.tokenizer is not None and write_tokenizer(model.tokenizer, folder)
-    except AtlasError:  # it cannot be read; ids and images need none
-        return False
-
-
 def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     """Open a bundle, or its part of a role, and check every file against the manifest.
 
@@ -327,12 +276,7 @@ def _check_part(folder: Path, manifest: Manifest, part: str) -> None:
             raise AtlasError(
                 f"{folder} lacks {name}", remedy="copy the bundle again, or compile again"
             )
-        if sha256_of(folder / name) != expected:
-            raise AtlasError(
-                f"{folder / name} was changed after the bundle was compiled",
-                why="its SHA-256 is not the one in the manifest",
-                remedy="compile the model again, or restore the file",
-            )
+        require_unchanged(folder / name, expected, "compile the model again, or restore the file")
     for path in (folder / part).rglob("*"):
         listed = path.relative_to(folder).as_posix() in manifest.files
         if not listed and (path.is_symlink() or not path.is_dir()):

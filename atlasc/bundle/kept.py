@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.manifest import require_unchanged
 from atlasc.files import write_private
 from atlasc.ir.arrays.tensor_files import TensorFile
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import sha256_of
 
 OWNER = "owner"
 KEPT = f"{OWNER}/answers.safetensors"
@@ -61,12 +61,8 @@ def kept_of(bundle: Bundle) -> Kept | None:
     path, expected = bundle.folder / KEPT, bundle.manifest.files.get(KEPT)
     if expected is None or not os.path.lexists(path):
         return None
-    if path.is_symlink() or sha256_of(path) != expected:
-        raise AtlasError(
-            f"{path} was changed after the bundle was compiled",
-            why="its SHA-256 is not the one in the manifest",
-            remedy="restore the file, or remove the folder: programs run without it",
-        )
+    remedy = "restore the file, or remove the folder: programs run without it"
+    require_unchanged(path, expected, remedy)
     file = TensorFile(path)
     found = {name: np.asarray(file.array(name)) for name in file.entries if name != SALT}
     inputs, answers = (

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, JsonValue, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes
+from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, sha256_of
 from atlasc.ir.plugins import NAME
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
@@ -154,3 +154,13 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
         manifest = parse_json(content, Manifest)
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
+
+
+def require_unchanged(path: Path, digest: str, remedy: str) -> None:
+    """Refuse a file of a bundle that is a link, or has another SHA-256 than the manifest says."""
+    if sha256_of(path) != digest:
+        raise AtlasError(
+            f"{path} was changed after the bundle was compiled",
+            why="its SHA-256 is not the one in the manifest",
+            remedy=remedy,
+        )

@@ -305,6 +305,18 @@ def outliers_of(facts: Mapping[str, Any]) -> tuple[Outlier, ...]:
         raise AtlasError("the outliers of a calibration are damaged", why=str(error)) from None
 
 
+def calibration_of(facts: Mapping[str, Any]) -> Calibration:
+    """A calibration that was written as JSON values, as a bundle has it.
+
+    Raises:
+        AtlasError: it is damaged.
+    """
+    try:
+        return parse_json(json.dumps(facts), Calibration)
+    except ValueError as error:
+        raise AtlasError("the calibration of a bundle is damaged", why=str(error)) from None
+
+
 def read_calibration(path: Path) -> Calibration:
     """The calibration in a JSON file.
 

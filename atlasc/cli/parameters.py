@@ -85,19 +85,22 @@ class IndexedInputs:
         return self._numbers if self.index else range
 
     def _numbers(self, count: int) -> list[int]:
+        from atlasc.ir.files import whole_number
+
         wanted: list[int] = []
         for part in self.index.split(","):
-            first, _, last = part.strip().partition("-")
-            if not first.isdecimal() or (last and not last.isdecimal()):
+            first, dash, last = map(str.strip, part.partition("-"))
+            start, end = whole_number(first), whole_number(last if dash else first)
+            if start is None or end is None or end < start:
                 raise AtlasError(
                     f"--index {self.index} is not a list of numbers", remedy="write it as 0,1,5-7"
                 )
-            wanted += range(int(first), int(last or first) + 1)
-        if not wanted or max(wanted) >= count:
-            raise AtlasError(
-                f"--index {self.index} chooses inputs that the file does not have",
-                why=f"it has the inputs 0 to {count - 1}",
-            )
+            if end >= count:
+                raise AtlasError(
+                    f"--index {self.index} chooses inputs that the file does not have",
+                    why=f"it has the inputs 0 to {count - 1}",
+                )
+            wanted += range(start, end + 1)
         return wanted
 
 

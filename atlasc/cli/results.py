@@ -39,7 +39,7 @@ def say_of_keys(program: Module, chosen: object) -> None:
 
     Says nothing if the user chose the memory.
     """
-    from atlasc.passes.lowering.rotation_keys import MEMORY
+    from atlasc.program.key_plan import MEMORY
 
     limit = program.attributes.get(MEMORY)
     if limit is not None and chosen is None:
@@ -57,7 +57,7 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     which a prompt is computed at once; None without a prefill, and ``no_prefill`` then says why.
     """
     from atlasc.generation.steps import TextBundles, seconds_of
-    from atlasc.passes.lowering.rotation_keys import key_plan
+    from atlasc.program.key_plan import key_plan
 
     programs = TextBundles.of(bundle)
     step, prefill = programs.step, programs.prefill

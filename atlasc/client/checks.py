@@ -8,7 +8,7 @@ mean, and judges the decrypted slots of an answer (``atlasc/client_data.hpp``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,9 +55,13 @@ class Reach:
         return self.fault or str(load_library().reach_text(self.ratio))
 
 
-def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
+def faults(arrays: Mapping[str, np.ndarray], padding: Mapping[str, int] | None = None) -> list[str]:
     """For each row why it cannot be answered, in words: values that are not finite, or no token but
     padding; empty if it can.
+
+    ``padding`` has the id of padding by the name of the ids, for a program that computes its mask
+    from them: the mask must say the same. A bundle names this id, so no mask is read off it: a text
+    with the id among its tokens is refused, and nothing of it leaves.
     """
     rows = [""] * len(next(iter(arrays.values())))
     for name, array in arrays.items():
@@ -65,6 +69,9 @@ def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
         if name == MASK:
             for row in np.flatnonzero(~values[: len(rows)].any(axis=-1)):
                 rows[row] = "it has no token but padding"
+        if name in (padding or {}) and MASK in arrays:
+            for at, fault in _misplaced(values, np.asarray(arrays[MASK]), (padding or {})[name]):
+                rows[at] = rows[at] or fault
         if values.dtype.kind != "f":
             continue
         lost = (~np.isfinite(values)).reshape(len(values), -1).sum(axis=1)
@@ -74,9 +81,21 @@ def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
     return rows
 
 
-def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """Raise AtlasError, about ``what``, unless all rows can be answered."""
-    for row, why in enumerate(faults(arrays)):
+def _misplaced(ids: np.ndarray, mask: np.ndarray, padding: int) -> Iterator[tuple[int, str]]:
+    """Rows whose mask and ids do not say the same, each with the fault."""
+    said = f"the id {padding}, which the model takes for padding"
+    for row, (one, kept) in enumerate(zip(ids, mask > 0, strict=True)):
+        if (kept & (one == padding)).any():
+            yield row, f"it has {said}, among its tokens; its attention_mask must be 0 there"
+        elif (~kept & (one != padding)).any():
+            yield row, f"its attention_mask is 0 at a token; only {said}, may stand there"
+
+
+def require_finite(
+    arrays: Mapping[str, np.ndarray], what: str, padding: Mapping[str, int] | None = None
+) -> None:
+    """Raise AtlasError, about ``what``, unless all rows can be answered; see `faults`."""
+    for row, why in enumerate(faults(arrays, padding)):
         if why:
             raise AtlasError(
                 f"{what} {row} cannot be encrypted",

@@ -16,7 +16,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
-from atlasc.passes.lowering.rotation_keys import KEYS, KeyPlan
+from atlasc.program.key_plan import KEYS, KeyPlan
 from atlasc.runtime.interface import message_interface
 from atlasc.runtime.native import load_library, translated
 
@@ -104,6 +104,12 @@ class ClientProgram:
         """The ops of these inputs."""
         return public_inputs(self.interface)
 
+    @property
+    def padding(self) -> dict[str, int]:
+        """The id of padding by the name of the ids, where the model computes its mask from them."""
+        known = (op.attributes for op in self.embed.inputs)
+        return {of["name"]: of["padding"] for of in known if "padding" in of}
+
     def check_count(self, count: int) -> None:
         """Raise AtlasError unless one run can answer ``count`` inputs."""
         if not 1 <= count <= self.batch:
@@ -120,7 +126,7 @@ class ClientProgram:
                 inputs than one batch.
         """
         self.check_count(rows_of(arrays))
-        require_finite(arrays, "input")
+        require_finite(arrays, "input", self.padding)
         prepared = self.embedded({name: np.asarray(array) for name, array in arrays.items()})
         require_finite(prepared, "the embedded input")
         return prepared
@@ -170,7 +176,7 @@ class ClientProgram:
 
     def examine(self, arrays: Arrays) -> list[Reach]:
         """The magnitude of each raw input; any number of inputs."""
-        unfit, reached = faults(arrays), np.full(rows_of(arrays), np.inf)
+        unfit, reached = faults(arrays, self.padding), np.full(rows_of(arrays), np.inf)
         finite = [row for row, fault in enumerate(unfit) if not fault]
         interface = message_interface(self.interface)
         for start, part in batches({n: array[finite] for n, array in arrays.items()}, TOGETHER):

@@ -33,6 +33,8 @@ class Verdict:
         error: mean absolute difference of the polynomials' answer from the model's, which is
             computed with the functions that the polynomials approximate.
         promised: error up to which an answer counts as right; None if the program promises none.
+        stated: mean absolute error that the encrypted answer to this input stays within; None if
+            the program promises none, or if the model's answer is not known.
         disagrees: why the answer differs from the model's; empty if it agrees.
         undecided: why the class of the answer is not certain; empty if it is.
         cosine: cosine of the polynomials' answer and the model's.
@@ -46,6 +48,7 @@ class Verdict:
     fault: str = ""
     error: float = 0.0
     promised: float | None = None
+    stated: float | None = None
     disagrees: str = ""
     undecided: str = ""
     cosine: float | None = None
@@ -108,6 +111,7 @@ class Verdict:
             "fault": self.fault or None,
             "error": self.error,
             "promised": self.promised,
+            "stated": self.stated,
             "cosine": self.cosine,
             "agreement": self.agreement,
             "first": self.first and self.first.to_dict(),
@@ -159,9 +163,10 @@ def verdicts(
                 one = replace(
                     one,
                     promised=promise.error,
+                    stated=promise.stated(error) if known else None,
                     agreement=float(agreement[row]) if known else None,
                     disagrees=beside.disagrees(promise, row),
-                    undecided=beside.undecided(promise, row),
+                    undecided=beside.undecided(promise, row, known),
                 )
             found.append(one)
     return found

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle, write_bundle
+from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle
 from atlasc.bundle.kept import write_kept
+from atlasc.bundle.writer import write_bundle
 from atlasc.calibration.calibrate import Calibration
-from atlasc.client.checks import MASK
+from atlasc.calibration.measure import blas_threads
+from atlasc.calibration.room import with_room
 from atlasc.client.program import client_program
-from atlasc.client.verdict import verdicts
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
 from atlasc.compilation.generation.programs import Decoder, TextPrograms, head_side, text_programs
@@ -23,9 +25,9 @@ from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.oracle.asking import Asked
 from atlasc.compilation.oracle.figures import figures
 from atlasc.compilation.prepare import PreparedModel, prepare
-from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
+from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs, search_problem
 from atlasc.compilation.source import Source
-from atlasc.compilation.statement import Statement, measure_of, require, require_enough, statements
+from atlasc.compilation.statement import measure_of, require, require_enough, tried_program
 from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
@@ -34,36 +36,23 @@ from atlasc.ir.module import Module
 from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.generation.public_rows import Prefix
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
+from atlasc.program.key_plan import KeyPlan
 from atlasc.report.polynomials import polynomials
 from atlasc.report.report_page import report_html
 from atlasc.report.summary import noise_by_kind, program_facts
+from atlasc.search.distance import MOST, Distances, Distant
 from atlasc.search.front import Front
 from atlasc.search.points import Point
 from atlasc.search.strategies import DEFAULT, find_strategy
-from atlasc.simulation.agreement import (
-    LEAST_AGREEMENT,
-    MEASURE,
-    Measure,
-    Promise,
-    promised,
-)
-from atlasc.simulation.output_errors import output_error, simulated_errors
-from atlasc.simulation.simulate import PolynomialSimulator
-from atlasc.simulation.watch import KNOWS_MODEL, both_answers
+from atlasc.simulation.agreement import Measure, Promise, promised
+from atlasc.simulation.output_errors import simulated_errors
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import with_embedding
 from atlasc.version import __version__
 
-FEW = 4
-"""Number of inputs on which the functions that the polynomials approximate are compared with the
-model."""
-ROUNDING = 1e-4
-"""Difference between the exact functions and the model that may come from rounding, as a share of
-how the outputs vary."""
 PROJECT = "project"
 """Folder in a bundle for the C++ project of a target without a library for Python."""
 
@@ -95,6 +84,7 @@ def compile_model(
     *,
     tokenizer: Any = None,
     processor: Any = None,
+    journal: Path | None = None,
     note: Callable[..., None] = quiet,
 ) -> Compiled:
     """Compile a model into a bundle, which appears whole or not at all.
@@ -108,6 +98,7 @@ def compile_model(
         options: the options; None for the defaults.
         steps: progress.
         tokenizer, processor: for a model in memory.
+        journal: another file for the evaluations of the search, which stays.
         note: called with a headline and details for whatever a user should know of the data or the
             search.
 
@@ -122,7 +113,7 @@ def compile_model(
     if saved is not None:
         options.pick(saved.front)  # refuse before any work
     searched = saved is None and options.recipe is None
-    journal = journal_place(output) if searched else None
+    journal = journal_place(output, journal) if searched else None
     prepared = prepare(
         model, data, options, steps, saved,
         batch=options.batch, tokenizer=tokenizer, processor=processor, note=note,
@@ -151,14 +142,14 @@ def compile_model(
     if chosen.front is not None:
         measure = chosen.front.measure
     _promise(lowered, chosen.settings, measure)
-    found = _tried(prepared, chosen.settings, lowered, steps)
+    found = tried_program(prepared, chosen.settings, lowered, steps)
     require(found, options.unsafe_at_most)
     chosen.settings["statements"] = [one.to_dict() for one in found]
     _beside(prepared, chosen, lowered, steps)
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
-            output, prepared.source, chosen, prepared.calibration, lowered, options, kept, of_text,
-            prepared.asked if options.keep_answers else None,
+            output, prepared.source, chosen, prepared.calibration, lowered,
+            options, kept, of_text, prepared.asked if options.keep_answers else None,
         )  # fmt: skip
     return Compiled(bundle, prepared, lowered)
 
@@ -179,34 +170,6 @@ def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> No
     settings["promise"] = {**made.attributes(), "words": str(Promise.of(lowered.poly))}
 
 
-def _tried(
-    prepared: PreparedModel, settings: dict[str, Any], lowered: Lowered, steps: Steps
-) -> list[Statement]:
-    """Statements from the verdicts on held-back inputs about other inputs.
-
-    The agreement of the held-back answers with the model is written into the settings.
-    """
-    inputs, own = prepared.source.validated, len(prepared.source.held_back)
-    client, poly = client_program(lowered.client, lowered.program), lowered.poly
-    few = prepared.source.few(FEW).arrays
-    _, functions = both_answers(poly, client.embedded(few))
-    exact = exact_answers(prepared.module, few)
-    apart = output_error(functions, exact, dict.fromkeys(functions))
-    magnitude = max(float(np.abs(y).max()) for y in exact.values())
-    rounding = ROUNDING * settings["variation"] + np.finfo(np.float32).eps * magnitude
-    poly.attributes[KNOWS_MODEL] = bool(apart <= rounding)
-    asked = settings["agreement_asked"] = LEAST_AGREEMENT[settings["promise"][MEASURE]]
-    if not len(inputs):
-        return []
-    with steps("checking the program on held-back inputs", len(inputs)) as step:
-        # Exact answers come from the model: unlike the poly module, it spends no time on padding.
-        exact = exact_answers(prepared.module, inputs.arrays)
-        found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, exact)
-    agreement = float(np.mean([one.agreement or 0.0 for one in found[:own]]))
-    settings |= {"agreement": agreement, "agrees": agreement >= asked}
-    return statements(found, inputs.arrays.get(MASK))
-
-
 def _beside(prepared: PreparedModel, chosen: Chosen, lowered: Lowered, steps: Steps) -> None:
     """Write how far each stage of the program is from the model itself into the settings."""
     if (asked := prepared.asked) is None:
@@ -215,12 +178,6 @@ def _beside(prepared: PreparedModel, chosen: Chosen, lowered: Lowered, steps: St
         found = figures(asked, prepared.traced, lowered, searched=chosen.front is not None)
     rounded = {n: far if far is None else float(f"{far:.2g}") for n, far in found.items()}
     chosen.settings["from_model"] = {"inputs": len(asked.inputs), **rounded}
-
-
-def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Output name -> cleartext answers of the model, ``[inputs, ...]``."""
-    simulator = PolynomialSimulator(module, np.float64)
-    return simulator.cleartext(simulator.prepare(arrays))
 
 
 def write_program(
@@ -334,18 +291,18 @@ def choose(
     if options.recipe is not None:
         return _by_recipe(prepared, options, options.recipe, steps)
     if front is not None:
-        point = options.pick(front)
+        kept = Distant(options.pick(front))
     else:
         modest = find_strategy(options.strategy or DEFAULT).modest(options.budget)
         front = search(prepared, options, steps, pick=options.pick, budget=modest, **searching)
         if not front.complete:
-            journal = searching.get("journal")
-            resume = f"the same command continues from the evaluations in {journal}"
-            ended = "nothing was written; with a smaller budget the search ends sooner"
-            raise KeyboardInterrupt(resume if journal is not None else ended)
-        point = options.pick(front)
+            place = searching["journal"]
+            raise KeyboardInterrupt(f"the same command continues from the evaluations in {place}")
+        kept = distant(prepared, options, front, options.pick(front), steps)
+        front = front.with_point(kept.point)
+    point, ranges = kept.point, with_room(prepared.calibration, kept.room)
     space, found = front.parametrisation, point.to_dict()
-    module = apply_settings(prepared.module, point.settings, prepared.calibration, space)
+    module = apply_settings(prepared.module, point.settings, ranges, space)
     settings = {
         "strategy": front.strategy,
         "seed": front.facts.get("seed"),
@@ -356,8 +313,32 @@ def choose(
         **found,
         "variation": front.variation,
         "held_back": front.held_back,
+        "distance": {"room": kept.room, "price": kept.price},
+        "is_cost": front.expert.cost(front.cost) if front.expert and front.expert.valid else None,
     }
     return Chosen(module, settings, front)
+
+
+def distant(
+    prepared: PreparedModel, options: CompileOptions, front: Front, picked: Point, steps: Steps
+) -> Distant:
+    """The setting that was picked, or one a little dearer, with ranges that reach further.
+
+    A margin that the user names is taken as it is, and so are ranges that hold for every input.
+    Without a greatest error there is nothing to spend.
+    """
+    wanted = options.wanted(front)
+    taken = options.margin, wanted.accuracy, wanted.agreement
+    named = any(one is not None for one in taken) or options.ranges == "certified"
+    if named or wanted.error is None or picked.error > wanted.error:
+        return Distant(picked)
+    problem = replace(
+        search_problem(prepared, options),
+        parametrisation=front.parametrisation, cost=front.cost, measure=front.measure,
+    )  # fmt: skip
+    with steps("widening the ranges", MOST) as step, blas_threads(1):
+        of = Distances(problem, front, wanted, lambda done: step.report("", done, MOST))
+        return of.best(picked, prepared.source.validated.arrays)
 
 
 def _by_recipe(

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from math import inf
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -187,9 +187,12 @@ def parse_ranges(text: str) -> str:
 def parse_share(text: str) -> float:
     """The share of ``0.1%`` or ``0.001``; raises AtlasError for anything else."""
     try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise AtlasError(f"{text!r} is not a share", remedy="write 0.1% or 0.001") from None
+        share = nan
+    if not isfinite(share):
+        raise AtlasError(f"{text!r} is not a share", remedy="write 0.1% or 0.001")
+    return share
 
 
 def parse_measure(text: str) -> str:

@@ -15,7 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from atlasc.calibration.calibrate import MAX_CALIBRATION, Calibration, read_calibration
+from atlasc.bundle.manifest import MANIFEST, read_manifest
+from atlasc.calibration.calibrate import (
+    MAX_CALIBRATION,
+    Calibration,
+    calibration_of,
+    read_calibration,
+)
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.lowering import lower_module, memory_of
 from atlasc.compilation.options import MAX_ERROR, TargetOptions
@@ -67,23 +73,29 @@ def load_front(path: Path) -> SavedFront:
     """Read a front and the calibration beside it.
 
     Args:
-        path: the folder that ``search -o`` wrote, or its front.json.
+        path: the folder that ``search -o`` wrote, or ``compile`` after a search; or the front.json
+            in it. A bundle has the ranges in its manifest.
 
     Raises:
         AtlasError: the front or its calibration is missing, cannot be read, or belongs to another.
     """
     path = path / FRONT if path.is_dir() else path
     beside = path.with_name(CALIBRATION)
-    remedy = "give the folder that atlasc search -o wrote"
+    remedy = "give the folder that atlasc search -o wrote, or a bundle with a front"
     if not path.exists():
         raise AtlasError(f"the front {path} was not found", remedy="write one with atlasc search")
-    if not beside.exists():
+    in_bundle = not beside.exists() and path.with_name(MANIFEST).is_file()
+    if not beside.exists() and not in_bundle:
         raise AtlasError(
             f"there is no {CALIBRATION} beside {path}",
             why="settings are useless without the ranges that they were searched on",
             remedy=remedy,
         )
-    front, calibration = Front.load(path), read_calibration(beside)
+    front = Front.load(path)
+    if in_bundle:
+        calibration = calibration_of(read_manifest(path.parent)[0].calibration)
+    else:
+        calibration = read_calibration(beside)
     if front.facts.get("calibration_digest") != calibration_digest(calibration):
         raise AtlasError(
             f"{path} and {beside} do not belong together",
@@ -197,7 +209,8 @@ class _KeptRanges(Schema):
     calibration: Calibration
 
 
-def _ranges_beside(journal: Path) -> Path:
+def ranges_beside(journal: Path) -> Path:
+    """The place of the ranges that an interrupted command measured."""
     return journal.with_name(f"{journal.name}.ranges")
 
 
@@ -208,11 +221,11 @@ def kept_ranges(journal: Path | None, of: str) -> Calibration | None:
         journal: journal of the command.
         of: digest (hex) of everything that the ranges depend on.
     """
-    if journal is None or not _ranges_beside(journal).exists():
+    if journal is None or not ranges_beside(journal).exists():
         return None
     try:
         kept = read_json(
-            _ranges_beside(journal), _KeptRanges, "the ranges", MAX_CALIBRATION, links=False
+            ranges_beside(journal), _KeptRanges, "the ranges", MAX_CALIBRATION, links=False
         )
     except AtlasError:  # measured again
         return None
@@ -223,7 +236,7 @@ def keep_ranges(journal: Path | None, of: str, calibration: Calibration) -> None
     """Keep ranges beside a journal, for `kept_ranges`."""
     if journal is not None:
         kept = {"of": of, "calibration": calibration.to_dict()}
-        write_text(_ranges_beside(journal), json.dumps(kept))
+        write_text(ranges_beside(journal), json.dumps(kept))
 
 
 @contextmanager
@@ -238,7 +251,7 @@ def keeping(journal: Path | None, output: Path) -> Iterator[dict[str, str]]:
         return
     yield {EVALUATIONS: read_text(journal, MAX_JOURNAL, links=False)}
     journal.unlink(missing_ok=True)
-    _ranges_beside(journal).unlink(missing_ok=True)
+    ranges_beside(journal).unlink(missing_ok=True)
 
 
 def save_front(

@@ -18,6 +18,8 @@ their squares add up.
   slots that fill the interval of the arguments seen in calibration, at least [-1, 1]. The worst
   part of the interval counts, because a sum of a high degree amplifies rounding most at its ends,
   and grows beyond them.
+- A narrow bootstrap takes the mean of slots that repeat. Errors before it differ from copy to copy
+  of a batch of one, so they are averaged: their variance is divided by the number of copies.
 - Gains are the worst on calibration inputs. An input unlike these may do worse: the bound holds for
   inputs like them, and ``MARGIN`` covers the difference.
 """
@@ -87,6 +89,7 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
     gains: dict[Value, float] = {}
     functions, noises = dict(Functions(program, shape).calls()), OpNoises(program, noise)
     found: dict[Op, float] = {}
+    averaged = _averaged(program)
     for op in program.ops:
         if op.result is None or not op.result.encrypted:
             continue
@@ -107,9 +110,31 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
             owed = noise.rescale**2 if op.levels(program.symbols) else 0.0
             total += (owed + added.before) * sum(gains[value] ** 2 for value in encrypted)
             total += added.after * gain**2
-        found[op] = 2 * total + real
+        narrow = op.name == "ckks.bootstrap" and "period" in op.attributes
+        # A narrow bootstrap errs alike in all copies.
+        found[op] = (2 * total + real) / (1 if narrow else averaged.get(op.result, 1))
     for op in program.outputs:  # before decryption there is one more rescale
         found[op] = 2 * (noise.rescale * gains[op.operands[0]]) ** 2
+    return found
+
+
+def _averaged(program: Module) -> dict[Value, int]:
+    """For each value, the number of copies of it whose mean every output depends on: those of a
+    batch of one, if a narrow bootstrap is on every way to an output. 1 where there is another way.
+
+    Other copies do not count, because an op may take one of them and spread it.
+    """
+    found: dict[Value, int] = {}
+    for op in reversed(program.ops):
+        after = 1 if op.result is None else found.get(op.result, 1)
+        for value in op.operands:
+            if not value.encrypted:
+                continue
+            here = after
+            if op.name == "ckks.bootstrap" and "period" in op.attributes:
+                here = value.ciphertext.layout.batch_copies
+            here = min(here, value.ciphertext.layout.batch_copies)
+            found[value] = min(found.get(value, here), here)
     return found
 
 

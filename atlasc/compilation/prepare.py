@@ -19,7 +19,13 @@ from atlasc.calibration.tails import effective_margin
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.oracle.asking import Asked, ask
-from atlasc.compilation.source import Source, load_source, require_different, require_keys
+from atlasc.compilation.source import (
+    Source,
+    as_traced,
+    load_source,
+    require_different,
+    require_keys,
+)
 from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -101,6 +107,7 @@ def prepare(
         traced = trace_model(
             source.model, batch, source.length, source.inputs, outputs=options.outputs, note=note
         )
+    source = as_traced(source, traced, note)
     for part in (source.inputs, source.held_back):
         require_keys(traced, part)
     with steps("asking the model itself"):

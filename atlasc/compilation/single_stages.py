@@ -56,7 +56,13 @@ from atlasc.targets import find_target
 from atlasc.targets.base import Target
 from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet
-from atlasc.targets.program import parameters_of, with_matching_parameters
+from atlasc.targets.program import (
+    PARAMETERS,
+    TARGET,
+    parameters_of,
+    parameters_on,
+    with_matching_parameters,
+)
 
 MAX_DATA = 4 * GIB
 """Greatest number of bytes of the arrays of a data file."""
@@ -71,6 +77,7 @@ class Inspection:
         costs: costs counted on ``program``.
         parameters: parameter set of the program, if one suits it.
         summary: see ``costs_summary``.
+        target: name of the target whose seconds and memory these are.
         nominal: whether the ranges are nominal, not measured; then only the costs are meaningful.
         outliers: of a bundle: tokens and channels of the model that stand out.
     """
@@ -79,6 +86,7 @@ class Inspection:
     costs: ProgramCosts
     parameters: ParameterSet | None
     summary: dict[str, Any]
+    target: str
     nominal: bool = False
     outliers: tuple[Outlier, ...] = ()
 
@@ -106,15 +114,14 @@ def inspect(path: str, options: InspectOptions | None = None, steps: Steps = sil
     """
     options = options or InspectOptions()
     find_recipe(options.recipe)
-    check_target(options)
+    check_target(options.filled())
     file = Path(path)
     if (file / MANIFEST).is_file():
-        if options.generate:
-            raise _lowered(path)
+        options.require_lowered(path)
         with steps("checking the bundle"):
             bundle = load_bundle(file, held_role(file))
             _ = bundle.program
-        return inspect_bundle(bundle, steps, options.costs)
+        return inspect_bundle(bundle, steps, options.costs, options.target)
     if file.suffix != ".air":
         return inspect_module(bare_module(path, options, steps), options, steps)
     # All texts of a bundle's server share one file of arrays.
@@ -128,17 +135,19 @@ def inspect_module(
     module: Module, options: InspectOptions | None = None, steps: Steps = silent
 ) -> Inspection:
     """Costs of a module of any level; see :func:`inspect`."""
-    options = options or InspectOptions()
+    given = options or InspectOptions()
+    options = given.filled()
     depth: Depth | None = None
     nominal = False
     parameters: Any
     if module.level == "ckks":
-        if options.generate:
-            raise _lowered(f"@{module.name}")
+        given.require_lowered(f"@{module.name}")
         require_slots(module)
         program, parameters = module, parameters_of(module)
         if parameters is not None:
-            parameters = parameters.costed_by(options.costs)
+            known = module.attributes[TARGET], module.attributes[PARAMETERS]
+            options = replace(options, target=given.target or known[0])
+            parameters = parameters_on(*known, given.target).costed_by(options.costs)
     elif module.level == "nn":
         nominal = any("approximation" not in op.attributes for op in nonlinear_ops(module))
         if nominal:
@@ -159,22 +168,28 @@ def inspect_module(
             _, program, parameters = lower_poly(module, choose, each_pass(step))
     with steps("counting"):
         costs = program_costs(program)
-    return Inspection(program, costs, parameters, costs_summary(costs, parameters, depth), nominal)
+    summary = costs_summary(costs, parameters, depth)
+    return Inspection(program, costs, parameters, summary, options.target, nominal)
 
 
-def _lowered(what: str) -> AtlasError:
-    return AtlasError(
-        f"{what} is lowered already, and is no window of a decoder",
-        remedy="leave --generate out; the step of a bundle is its folder step",
-    )
-
-
-def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = None) -> Inspection:
+def inspect_bundle(
+    bundle: Bundle, steps: Steps = silent, table: Path | None = None, target: str = ""
+) -> Inspection:
     """Costs of a compiled program by a cost table (None: the table in use).
 
     The depth is read from the manifest.
+
+    Args:
+        bundle: the program.
+        steps: progress.
+        table: a cost table; None for the one in use.
+        target: the target that would run it; empty for the one that it was compiled for.
+
+    Raises:
+        AtlasError: that target has other parameters.
     """
-    parameters = bundle.parameters.costed_by(table)
+    own = bundle.parameters  # which checks their security
+    parameters = parameters_on(bundle.target, own.to_dict(), target).costed_by(table)
     with steps("counting"):
         costs = program_costs(bundle.program)
     known = bundle.manifest.costs
@@ -186,7 +201,8 @@ def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = N
     for row in summary["per_layer"]:
         row["depth"] = by_layer.get(row["layer"])
     found = outliers_of(bundle.manifest.calibration)
-    return Inspection(bundle.program, costs, parameters, summary, outliers=found)
+    name = target or bundle.target
+    return Inspection(bundle.program, costs, parameters, summary, name, outliers=found)
 
 
 def lower_alone(

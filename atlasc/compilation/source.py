@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from atlasc.compilation.options import CalibrationOptions
+from atlasc.compilation.oracle.masks import with_its_mask
 from atlasc.compilation.steps import Note, quiet
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.module import Module
-from atlasc.loading import IDS, MASK
+from atlasc.loading import IDS, MASK, padding_of
 from atlasc.loading.checks import require_finite_weights, tell_unknown
-from atlasc.loading.data import inputs_of, require_data
+from atlasc.loading.data import require_data
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.loading.texts import public_prefix
 from atlasc.loading.texts.lengths import common_beginning, with_prefixes
+from atlasc.loading.texts.padding import masked, tell_padding, with_tokens
 from atlasc.loading.texts.repetition import repetitions, writes_text
 from atlasc.loading.texts.tokens import special_of
 
@@ -103,7 +105,7 @@ def load_source(
         )
     prefix = public_prefix.prefix_of(public_text, loaded) if public_text else None
     room = public_prefix.room_after(prefix, loaded, options.sequence_length)
-    everything = inputs_of(data, loaded, room, options.long)
+    loaded, everything = with_its_mask(loaded, data, room, options.long, note)
     everything = everything.tell(note).readable(note).require_finite()
     tell_unknown(everything, loaded, note)
     used, kept = everything.split(options.held_back, options.seed)
@@ -141,6 +143,27 @@ def load_source(
         parts = public_prefix.put_before(parts, loaded, prefix, options.sequence_length)
     length = parts["inputs"].arrays[IDS].shape[1]
     return Source(loaded, length=length, prefix=prefix, repetitions=repeated, **parts)
+
+
+def as_traced(source: Source, traced: Module, note: Note = quiet) -> Source:
+    """The source for a model that computes its mask from token ids, as its trace shows: with the
+    masks that the model sees, and its own id of padding.
+
+    Raises:
+        AtlasError: an input has no token; or every text has the id of padding.
+    """
+    padding = padding_of(traced.inputs)
+    if padding is None or source.model.padding == padding:
+        return source
+    both = source.inputs.joined(source.held_back)
+    tell_padding(both, source.model, padding, note)
+    own = {"inputs": source.inputs, "held_back": source.held_back}
+    parts: dict[str, Any] = {
+        name: masked(part, padding).require_finite() for name, part in own.items()
+    }
+    made = {"measured": source.measured, "validated": source.validated}
+    parts |= {name: with_tokens(masked(part, padding)) for name, part in made.items()}
+    return replace(source, model=replace(source.model, padding=padding), **parts)
 
 
 def require_different(source: Source, data: Any) -> None:

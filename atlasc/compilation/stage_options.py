@@ -5,11 +5,13 @@ The module imports no library at its top level, as :mod:`atlasc.compilation.opti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from atlasc.compilation.declared import documented, option, switch
+from atlasc.compilation.declared import documented, flag, option, switch
 from atlasc.compilation.options import BatchOptions, LimitOptions, TargetOptions
+from atlasc.ir.errors import AtlasError
+from atlasc.targets import DEFAULT, target_names
 
 
 @documented
@@ -18,7 +20,31 @@ class InspectOptions(BatchOptions, TargetOptions):
     """How a model, or an IR text that is no program yet, is lowered to see its costs."""
 
     recipe: str = option("Named settings: is, nexus, thor, moai, arion or polaris.", default="is")
+    target: str = option(
+        f"Target whose costs are predicted: {', '.join(target_names())} [default: {DEFAULT}; a "
+        "program's own].", default="",
+    )  # fmt: skip
     generate: bool = switch("Show the step of a decoder, for atlasc generate, not its window.")
+
+    def filled(self) -> InspectOptions:
+        """The same options with the target of a model that is not compiled yet."""
+        return replace(self, target=self.target or DEFAULT)
+
+    def require_lowered(self, what: str) -> None:
+        """Raise AtlasError for options that say how a model is lowered, given for a program."""
+        if self.generate:
+            raise AtlasError(
+                f"{what} is lowered already, and is no window of a decoder",
+                remedy="leave --generate out; the step of a bundle is its folder step",
+            )
+        plain = replace(InspectOptions(), target=self.target, costs=self.costs)
+        others = [f.name for f in fields(self) if getattr(self, f.name) != getattr(plain, f.name)]
+        if others:
+            raise AtlasError(
+                f"{', '.join(map(flag, others))} changes nothing of {what}",
+                why="it is lowered already, and this says how a model is lowered",
+                remedy="leave the option out, or inspect the model itself",
+            )
 
 
 @documented

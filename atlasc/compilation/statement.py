@@ -6,20 +6,33 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from atlasc.client.verdict import Verdict
+from atlasc.client.checks import MASK
+from atlasc.client.program import client_program
+from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.declared import choose
+from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.models import LoadedModel
-from atlasc.simulation.agreement import MEASURES, Measure
+from atlasc.passes.pipeline import Lowered
+from atlasc.simulation.agreement import LEAST_AGREEMENT, MEASURE, MEASURES, ROUNDING, Measure
+from atlasc.simulation.output_errors import output_error
+from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.watch import KNOWS_MODEL, both_answers
+
+if TYPE_CHECKING:
+    from atlasc.compilation.prepare import PreparedModel
 
 CONFIDENCE = 0.95
+FEW = 4
+"""Number of inputs on which the functions that the polynomials approximate are compared with the
+model."""
 PARTS = 4
 """Lengths are grouped by quarters of the compiled length."""
 VECTORS = ("embed", "hidden", "pool", "vector", "feature")
@@ -75,6 +88,8 @@ class Statement:
         bound: upper bound on the share of unsafe inputs; see `clopper_pearson`.
         undecided: number of these inputs on which the model itself hardly decides; they do not
             count as unsafe.
+        error: greatest error that is stated for the others (`Verdict.stated`), encryption included;
+            None if it is not known, or if all are unsafe.
     """
 
     tokens: tuple[int, int] | None
@@ -82,19 +97,55 @@ class Statement:
     unsafe: int
     bound: float
     undecided: int = 0
+    error: float | None = None
 
     def __str__(self) -> str:
         which = "inputs" if self.tokens is None else "texts of {} to {} tokens".format(*self.tokens)
         return (
             f"at most {self.bound:.2%} of {which} like these are unsafe, with {CONFIDENCE:.0%} "
             f"confidence ({self.unsafe} of {self.inputs} held-back ones are"
-            + (f", and the model hardly decides on {self.undecided}" if self.undecided else "")
+            + (f", and the class of {self.undecided} is not certain" if self.undecided else "")
+            + ("" if self.error is None else f"; the others err by at most {self.error:.2g}")
             + ")"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as JSON values."""
         return asdict(self)
+
+
+def tried_program(
+    prepared: PreparedModel, settings: dict[str, Any], lowered: Lowered, steps: Steps
+) -> list[Statement]:
+    """Statements from the verdicts on held-back inputs about other inputs.
+
+    The agreement of the held-back answers with the model is written into the settings.
+    """
+    inputs, own = prepared.source.validated, len(prepared.source.held_back)
+    client, poly = client_program(lowered.client, lowered.program), lowered.poly
+    few = prepared.source.few(FEW).arrays
+    _, functions = both_answers(poly, client.embedded(few))
+    exact = exact_answers(prepared.module, few)
+    apart = output_error(functions, exact, dict.fromkeys(functions))
+    magnitude = max(float(np.abs(y).max()) for y in exact.values())
+    rounding = ROUNDING * settings["variation"] + np.finfo(np.float32).eps * magnitude
+    poly.attributes[KNOWS_MODEL] = bool(apart <= rounding)
+    asked = settings["agreement_asked"] = LEAST_AGREEMENT[settings["promise"][MEASURE]]
+    if not len(inputs):
+        return []
+    with steps("checking the program on held-back inputs", len(inputs)) as step:
+        # Exact answers come from the model: unlike the poly module, it spends no time on padding.
+        exact = exact_answers(prepared.module, inputs.arrays)
+        found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, exact)
+    agreement = float(np.mean([one.agreement or 0.0 for one in found[:own]]))
+    settings |= {"agreement": agreement, "agrees": agreement >= asked}
+    return statements(found, inputs.arrays.get(MASK))
+
+
+def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Output name -> cleartext answers of the model, ``[inputs, ...]``."""
+    simulator = PolynomialSimulator(module, np.float64)
+    return simulator.cleartext(simulator.prepare(arrays))
 
 
 def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) -> float:
@@ -116,14 +167,10 @@ def statements(found: Sequence[Verdict], mask: np.ndarray | None = None) -> list
     """
     if not found:
         return []
-    unsafe = np.array([verdict.unsafe for verdict in found])
-    undecided = np.array([verdict.kind == "undecided" for verdict in found])
-    return [_statement(None, unsafe, undecided), *_by_length(mask, unsafe, undecided)]
+    return [_statement(None, found), *_by_length(mask, found)]
 
 
-def _by_length(
-    mask: np.ndarray | None, unsafe: np.ndarray, undecided: np.ndarray
-) -> Iterator[Statement]:
+def _by_length(mask: np.ndarray | None, found: Sequence[Verdict]) -> Iterator[Statement]:
     if mask is None:
         return
     lengths, whole = mask.sum(axis=1), mask.shape[1]
@@ -131,14 +178,22 @@ def _by_length(
     for least, most in itertools.pairwise(ends):
         some = (least < lengths) & (lengths <= most)
         if some.any():
-            yield _statement((least + 1, most), unsafe[some], undecided[some])
+            chosen = [found[row] for row in np.flatnonzero(some).tolist()]
+            yield _statement((least + 1, most), chosen)
 
 
-def _statement(
-    tokens: tuple[int, int] | None, unsafe: np.ndarray, undecided: np.ndarray
-) -> Statement:
-    count, inputs = int(unsafe.sum()), len(unsafe)
-    return Statement(tokens, inputs, count, clopper_pearson(count, inputs), int(undecided.sum()))
+def _statement(tokens: tuple[int, int] | None, found: Sequence[Verdict]) -> Statement:
+    count = sum(one.unsafe for one in found)
+    stated = [one.stated for one in found if not one.unsafe and one.stated is not None]
+    # Rounded, because the last digits depend on the order of sums and a bundle should not.
+    return Statement(
+        tokens,
+        len(found),
+        count,
+        clopper_pearson(count, len(found)),
+        sum(one.kind == "undecided" for one in found),
+        float(f"{max(stated):.2g}") if stated else None,
+    )
 
 
 def require_enough(inputs: int, limit: float | None) -> None:

@@ -29,7 +29,7 @@ class Step:
     """
 
     def __init__(
-        self, label: str, total: int | None, changed: Callable[[Step], None] = lambda step: None
+        self, label: str, total: int | None, changed: Callable[[Step], object] = lambda step: None
     ) -> None:
         self.label, self.total, self.done, self.note = label, total, 0, ""
         self._changed = changed
@@ -57,6 +57,8 @@ def steps_of(progress: ProgressCallback | None) -> Steps:
         step = Step(label, total, changed)
         changed(step)
         yield step
+        if step.total and step.done < step.total:  # it needed fewer steps than it might have
+            step.report("", step.total, step.total)
 
     return steps
 

@@ -27,6 +27,7 @@ from atlasc.loading import IDS, MASK
 from atlasc.loading.images.processor import PIXELS, load_image_processor
 from atlasc.loading.images.reading import read_image
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.labels import probabilities
 from atlasc.loading.texts.tokens import special_of
 from atlasc.remote.answers import RemoteAnswers
 from atlasc.remote.connection import Connection
@@ -228,10 +229,20 @@ def answer_of(found: RemoteAnswers) -> dict[str, Any]:
         outputs.append(
             {
                 "name": name, "shape": values.shape[1:], "classes": found.classes if named else (),
+                "probabilities": _probabilities(found, name) if named and found.several else [],
                 "values": [] if found.refused else [*map(_finite, numbers[:SHOWN].tolist())],
             }
         )  # fmt: skip
     return {"outputs": outputs, "refused": next(iter(found.refused.values()), None)}
+
+
+def _probabilities(found: RemoteAnswers, name: str) -> list[float]:
+    """Of each label of the first input, where each counts by itself; empty without an answer."""
+    if found.refused:
+        return []
+    function = found.answers.functions.get(name)
+    shares = probabilities(found.answers.outputs[name][:1], function)[0, :SHOWN]
+    return [*map(float, shares)]
 
 
 def _finite(number: float) -> float | None:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from atlasc.emit import text
 from atlasc.ir.module import Module, Op, Value
 from atlasc.program.function import Function
+from atlasc.program.kinds import OUTSIDE
 
-OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
-"""Ops at the border of a program, which belong to no block."""
 PREPARING = ("ckks.drop", "ckks.bootstrap")
 """Ops that only prepare a value for its user."""
 _TAKEN = {

@@ -49,7 +49,8 @@ class Figures:
         divergence: mean Kullback-Leibler divergence of the program's probabilities from the
             model's, in nats; None without classes. This and all following figures leave out unsafe
             inputs, which get no answer.
-        max_error, mean_error: greatest and mean absolute difference from the model's answers.
+        max_error, mean_error: greatest and mean error of an answer: the mean absolute difference
+            of its numbers from the model's, in the unit of the output, without padding.
         least_cosine: least cosine with the model's answers.
         seconds: seconds of a run on an engine; None for stages in the clear.
     """
@@ -80,7 +81,8 @@ class Judged:
         verdict: safe, undecided or unsafe.
         why: why it is not safe; empty if it is.
         label, model, program: names of classes, or values; None if there is none.
-        error: mean absolute difference of the polynomials' answer from the model's.
+        error: error of the polynomials' answer: the mean absolute difference of its numbers from
+            the model's.
         agreement: agreement with the model's answer, from 0 to 1.
     """
 
@@ -289,7 +291,6 @@ def _figures(
         values = answers.reshape(len(answers), -1)[:, 0]
         pearson, spearman = correlation(values, truth), correlation(_ranks(values), _ranks(truth))
     count, given = len(stage.rows), np.flatnonzero(~unsafe[list(stage.rows)])
-    difference = np.abs(stage.answers - model.of(stage.rows))[given]
     return Figures(
         stage.name,
         count,
@@ -302,7 +303,7 @@ def _figures(
         float(agreement.mean()),
         wilson(float(agreement.sum()), count),
         _divergence(bundle, inputs, promise, model, stage, given),
-        float(difference.max(initial=0.0)) if np.isfinite(difference).all() else float("inf"),
+        float(beside.errors[given].max()) if len(given) else float("inf"),
         float(beside.errors[given].mean()) if len(given) else float("inf"),
         float(beside.cosines[given].min(initial=1.0)),
         stage.seconds,

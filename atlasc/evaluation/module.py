@@ -6,14 +6,14 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.kept import KEPT, kept_of
-from atlasc.compilation.oracle.asking import Arrays, apart, largest
+from atlasc.compilation.oracle.asking import Arrays, apart, greatest_error
 from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import explained
 from atlasc.run import session
 
 
 def from_module(bundle: Bundle, steps: Steps, target: str = "") -> dict[str, float | None] | None:
-    """Greatest differences from the module's answers, as `compile` measured them, and the number of
+    """Greatest errors beside the module's answers, as `compile` measured them, and the number of
     inputs; None if nothing was kept, or it is not here.
 
     Torch is not needed: the answers were kept when the program was compiled.
@@ -33,7 +33,7 @@ def from_module(bundle: Bundle, steps: Steps, target: str = "") -> dict[str, flo
     def far(found: Arrays) -> float:
         rows = len(next(iter(found.values())))
         some, wanted = ({n: a[:rows] for n, a in one.items()} for one in kept)
-        return largest(apart(bundle.poly, some, found, wanted))
+        return greatest_error(apart(bundle.poly, some, found, wanted))
 
     remedy = "compile the model again, or remove the folder: programs run without it"
     with (
@@ -51,4 +51,5 @@ def from_module(bundle: Bundle, steps: Steps, target: str = "") -> dict[str, flo
     first = {name: array[: bundle.batch] for name, array in kept.inputs.items()}
     answers = session.run(bundle, first, target, steps=steps, unchecked=True)
     known = {name: y.astype(np.float64) for name, y in answers.outputs.items()}
-    return figures | {"ciphertexts": far(known)}
+    count = len(next(iter(first.values())))
+    return figures | {"ciphertexts": far(known), "ciphertexts_inputs": count}

@@ -36,6 +36,7 @@ _CODE = (
     "from atlasc.loading.tokenizer_process import main; main(Path(sys.argv[1]))"
 )
 _Columns = TypeAdapter(dict[str, list[list[int]]])
+_Places = TypeAdapter(list[tuple[int, int, int]])
 
 
 class BoundedTokenizer:
@@ -87,6 +88,12 @@ class BoundedTokenizer:
         """The text of token ids."""
         options = {"skip_special_tokens": skip_special_tokens}
         return str(self._ask({"decode": list(ids), "options": options})["text"])
+
+    def places(self, first: str, second: str, length: int) -> list[tuple[int, int, int]]:
+        """See :meth:`ProgramTokenizer.places`; none if the tokenizer cannot say."""
+        found = self._ask({"places": [first, second, length]}).get("places")
+        with explained("the tokenizer gives no places of tokens", self._folder):
+            return _Places.validate_python(found)
 
     def _start(self) -> None:
         """Start the process. It finds modules where this one does, and nowhere else."""

@@ -6,7 +6,7 @@ second and not after an hour of compilation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +22,10 @@ from atlasc.loading.audio.inputs import AUDIO, audio_in_memory, audio_of_rows, l
 from atlasc.loading.images.inputs import images_in_memory, load_images
 from atlasc.loading.images.reading import SUFFIXES
 from atlasc.loading.inputs import Inputs, checked
+from atlasc.loading.mask_argument import read_masks
 from atlasc.loading.texts import memory, tables
 from atlasc.loading.texts.lengths import Texts, padded
+from atlasc.loading.texts.padding import as_compiled
 from atlasc.loading.texts.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MAX_ARRAYS = 4 * GIB
 """Greatest number of bytes of the arrays of an .npz."""
 FORMATS = (*tables.READERS, ".npz")
+KNOWN = (*FORMATS, *SUFFIXES, *recordings.SUFFIXES)
+"""Suffixes of files of data."""
 SHOWN = 80
 """Greatest number of characters of a path that a message shows."""
 Choice: TypeAlias = Callable[[int], Sequence[int]]
@@ -119,14 +123,24 @@ def inputs_of(
 
 
 def require_data(data: object) -> None:
-    """Raise AtlasError for a path without data, before a model is read for it."""
+    """Raise AtlasError for a path without data, or of an unknown format, before a model is read for
+    it.
+    """
     if not isinstance(data, str | Path):
         return
     path, text = Path(data).expanduser(), isinstance(data, str)
     with suppress(OSError):  # a long text is no name of a file
         if path.exists():
+            if not path.is_dir() and path.suffix.lower() not in KNOWN:
+                raise AtlasError(
+                    f"data {data} has an unknown format",
+                    remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an "
+                    "image or a recording or a folder of them: "
+                    f"{', '.join(SUFFIXES + recordings.SUFFIXES)}",
+                )
             return
-    shown = data if len(str(data)) <= SHOWN else f"{str(data)[:SHOWN]} ..."
+    # A string may be a text that was meant as one; a path is named whole.
+    shown = data if not text or len(str(data)) <= SHOWN else f"{str(data)[:SHOWN]} ..."
     raise AtlasError(
         f"data {shown} not found",
         why="a string is the path of a file" if text else "",
@@ -162,14 +176,8 @@ def _from_file(
         have, needed = "recordings", main if main in AUDIO else AUDIO[0]
     elif table:
         have, needed = "texts" if suffix == ".txt" else "texts or ids", IDS
-    elif source.is_dir() or suffix in SUFFIXES:
-        have, needed = "images", "pixel_values"
     else:
-        raise AtlasError(
-            f"data {source} has an unknown format",
-            remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an image "
-            f"or a recording or a folder of them: {', '.join(SUFFIXES + recordings.SUFFIXES)}",
-        )
+        have, needed = "images", "pixel_values"
     if main != needed:
         raise AtlasError(
             f"data {source} holds {have}, but the model reads {main}",
@@ -213,6 +221,7 @@ def _from_arrays(
 ) -> Inputs:
     """Inputs from arrays under the names of the model's inputs, with or without ``labels``."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
+    arrays = read_masks(arrays, model.module)
     read, notes = without_ignored(list(arrays))
     arrays = {name: arrays[name] for name in read}
     main, known = model.input_names[0], (*model.input_names, *model.optional_names)
@@ -220,7 +229,7 @@ def _from_arrays(
         raise AtlasError(
             f"{source} does not have the model's inputs",
             why=f"the data has {sorted(arrays) or 'nothing'}; the model reads {', '.join(known)}",
-            remedy=f"name the arrays like the inputs; only {main} is required",
+            remedy=f"name the arrays like the inputs; {_required(model)}",
         )
     count = len(arrays[main]) if arrays[main].ndim else 0
     if count == 0:
@@ -246,11 +255,34 @@ def _from_arrays(
                 where=source,
                 remedy="leave this input out",
             )
-    if missing := [name for name in model.input_names if name not in arrays]:
+    _require(model.input_names, arrays, model, source)
+    return checked(as_compiled(replace(inputs, arrays=arrays), model), model)
+
+
+MADE = (MASK, SEGMENTS)
+"""Inputs that texts have by themselves."""
+
+
+def _required(model: LoadedModel) -> str:
+    """Which inputs data must have, and which it may have, in words."""
+    required = [name for name in model.input_names if name not in MADE]
+    optional = [*(n for n in model.input_names if n in MADE), *model.optional_names]
+    more = f", {', '.join(optional)} may be left out" if optional else ""
+    return f"required: {', '.join(required)}{more}"
+
+
+def _require(
+    names: Iterable[str], arrays: Mapping[str, np.ndarray], model: LoadedModel, source: str
+) -> None:
+    """Raise AtlasError for all inputs that data lack."""
+    made = MADE if IDS in arrays else ()
+    if missing := [name for name in names if name not in (*arrays, *made)]:
         raise AtlasError(
-            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="add it"
+            f"{source} lacks {', '.join(missing)}",
+            why=f"forward takes {'it' if len(missing) == 1 else 'them'} without a default",
+            remedy=f"add {'it' if len(missing) == 1 else 'them'} as arrays of as many rows; "
+            f"{_required(model)}",
         )
-    return checked(replace(inputs, arrays=arrays), model)
 
 
 def _mask_of(
@@ -288,11 +320,7 @@ def _texts_of_arrays(
             where=source,
         )
     channels = dict.fromkeys([IDS, MASK, *model.input_names, *arrays])
-    missing = [name for name in channels if name not in (*arrays, MASK, SEGMENTS)]
-    if missing:
-        raise AtlasError(
-            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="add it"
-        )
+    _require(channels, arrays, model, source)
     found = []
     for name in channels:
         if name == MASK:

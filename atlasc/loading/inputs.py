@@ -46,6 +46,7 @@ class Inputs:
         faults: [N] why a row has no input (its arrays then hold only padding or NaN), empty if it
             has one; () if all rows have one.
         read: how a table was read, in words: its rows, columns and quoting; empty for other data.
+        words: [N] each text, or both texts of a pair; () if none were given.
     """
 
     arrays: dict[str, np.ndarray]
@@ -55,6 +56,7 @@ class Inputs:
     notes: tuple[tuple[str, str], ...] = ()
     faults: tuple[str, ...] = ()
     read: str = ""
+    words: tuple[tuple[str, ...], ...] = ()
 
     def __repr__(self) -> str:
         """Shapes alone: inputs are private."""
@@ -75,6 +77,7 @@ class Inputs:
             self.notes,
             tuple(self.faults[row] for row in rows) if self.faults else (),
             self.read,
+            tuple(self.words[row] for row in rows) if self.words else (),
         )
 
     def joined(self, others: Inputs) -> Inputs:
@@ -87,7 +90,8 @@ class Inputs:
         }
         labels, tokens = _joined(self.labels, others.labels), _joined(self.tokens, others.tokens)
         names = self.names + others.names
-        return Inputs(arrays, names, labels, tokens, self.notes, read=self.read)
+        words = self.words + others.words if self.words and others.words else ()
+        return Inputs(arrays, names, labels, tokens, self.notes, read=self.read, words=words)
 
     def readable(self, note: Callable[[str, str], object]) -> Inputs:
         """The inputs without the rows that could not be read; a note lists these rows."""

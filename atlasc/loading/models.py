@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Op
-from atlasc.loading import IDS, MASK, SEGMENTS
+from atlasc.loading import IDS, MASK, SEGMENTS, Padding
 from atlasc.loading.bounded_tokenizer import BoundedTokenizer
 from atlasc.loading.model_files.adapters import check_adapter
 from atlasc.loading.model_files.directories import GGUF, ONNX, gguf_file, model_directory
@@ -31,7 +29,6 @@ from atlasc.loading.model_files.huggingface import (
     quiet_transformers,
     read_as_sentences,
     read_config,
-    read_object,
     tokenizer_errors,
 )
 from atlasc.loading.model_files.parts import as_its_folder_says, encoder_of
@@ -77,6 +74,7 @@ class LoadedModel:
         notes: what of the files is not read or computed, as pairs of a headline and details.
         sentences: what a folder of sentence-transformers says beside its Transformer.
         given: the module that the user gave, if ``module`` was made of it.
+        padding: the ids and that of padding, where the model computes its mask from the ids.
     """
 
     module: torch.nn.Module
@@ -89,6 +87,7 @@ class LoadedModel:
     notes: tuple[tuple[str, str], ...] = ()
     sentences: Sentences | None = None
     given: torch.nn.Module | None = None
+    padding: Padding | None = None
 
     @property
     def name(self) -> str:
@@ -104,6 +103,11 @@ class LoadedModel:
             if not _GENERAL_NAME.fullmatch(own):
                 return own
         return "model"
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it is the model as the client of a bundle knows it."""
+        return self.kind == CLIENT
 
     @property
     def directory(self) -> Path:
@@ -179,7 +183,7 @@ class LoadedModel:
         """The tokenizer beside the model, loaded at first use; see `load_tokenizer`. That of a
         bundle has bounds.
         """
-        if self.kind == CLIENT:
+        if self.is_client:
             return BoundedTokenizer(self.directory) if has_tokenizer(self.directory) else None
         found = load_tokenizer(self.directory)
         if found is not None and self.sentences is not None:
@@ -358,27 +362,6 @@ def load_model(
     return LoadedModel(
         part.eval(), _kind(config), module.config, source, notes=tuple(notes), sentences=sentences
     )
-
-
-def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
-    """The model as the client of a bundle knows it, without weights or torch, to read inputs.
-
-    Args:
-        inputs: raw inputs of the program, private inputs first; they give the shapes.
-        folder: has the original model's config (unless it was an archive of torch.export),
-            tokenizer and preprocessor.
-
-    Raises:
-        AtlasError: the config is no JSON object.
-    """
-    path = folder / "config.json"
-    config: Any = SimpleNamespace(**(read_object(path, links=False) if path.exists() else {}))
-    shapes: dict[str, Shape | None] = {
-        op.attributes["name"]: (None, *op.attributes["shape"][1:]) for op in inputs
-    }
-    if IDS in shapes:  # lengths of texts are checked when they are padded
-        shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])
-    return LoadedModel(None, CLIENT, config, folder, shapes=shapes)
 
 
 def _kind(config: Any) -> str:

@@ -72,6 +72,9 @@ def _facts(tokenizer: Any) -> Any:
 def _answer(tokenizer: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     if "decode" in request:
         return {"text": tokenizer.decode(request["decode"], **request["options"])}
+    if "places" in request:
+        known = isinstance(tokenizer, ProgramTokenizer)
+        return {"places": tokenizer.places(*request["places"]) if known else []}
     seconds = request["seconds"]
     pairs = () if seconds is None else (seconds,)
     found = tokenizer(request["texts"], *pairs, verbose=False, **request["options"])

@@ -11,7 +11,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, open_plain
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.program.key_plan import key_plan
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.wire import CHUNK, Config, KeyStatus, NewKey, ProgramFacts
 from atlasc.targets.key_folders import LARGEST, configuration_of, read_index

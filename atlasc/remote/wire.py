@@ -17,6 +17,7 @@ LEAST_CHUNK = 1 << 16
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 FINISHED: tuple[JobState, ...] = ("done", "failed", "cancelled")
 Name = Annotated[str, Field(max_length=200)]
+Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=100_000)]
 
 
@@ -115,7 +116,7 @@ class JobStatus(Schema):
         fault: why the job failed.
     """
 
-    id: Name
+    id: Id
     state: JobState
     program: Sha256
     query: Name

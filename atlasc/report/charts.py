@@ -92,7 +92,9 @@ def linear_axis(title: str, values: Sequence[float], text: Callable[[float], str
 def cost_axis(front: Front, costs: Sequence[float]) -> tuple[Axis, float]:
     """The axis of a front's cost, and the seconds (or levels) of its unit."""
     if front.cost != "latency":
-        words = "Levels of the blocks" if front.cost == "levels" else "Depth of the blocks"
+        words = (
+            "Levels by formula, of the blocks" if front.cost == "levels" else "Depth of the blocks"
+        )
         return linear_axis(words, costs, lambda value: f"{value:g}"), 1.0
     unit, size = unit_of(max(costs))
     title = f"Predicted time of one answer ({UNIT_WORDS.get(unit, unit)})"

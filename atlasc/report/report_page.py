@@ -18,8 +18,8 @@ SHOWN_RANGES = 10
 """How many ranges stand open: those whose seen values come nearest to an end, or leave it."""
 COUNTS = {
     "depth": "depth",
-    "levels": "levels (nonlinear)",
-    "levels_total": "levels (all)",
+    "levels": "levels of nonlinear ops",
+    "levels_total": "all levels",
     "bootstraps": "bootstraps",
     "key_switches": "key switches",
     "plaintext_products": "× plaintext",

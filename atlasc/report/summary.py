@@ -5,37 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atlasc.analyses.observed import program_change
 from atlasc.client.sharing import safe_digits
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.approximate import Depth
 from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.program.counting_engine import Counts
+from atlasc.program.kinds import kind_of
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import estimates_of
 
-_NAMES = {
-    **dict.fromkeys(("ckks.linear_transform", "ckks.rotary"), "linear"),
-    "ckks.ct_matmul_qk": "attention scores",
-    "ckks.row_scores": "attention scores",
-    "ckks.ct_matmul_pv": "attention values",
-    "ckks.row_context": "attention values",
-}
-
-
-def kind_of(op: Op) -> str:
-    """The kind of an op: ``bootstrap``, the nonlinear function that the op belongs to (``softmax``,
-    ``gelu``, …), ``linear``, ``attention scores``, ``attention values``, or ``other``.
-    """
-    if op.name == "ckks.bootstrap":
-        return "bootstrap"
-    part = op.attributes.get("part")
-    return str(part) if part else _NAMES.get(op.name, "other")
+if TYPE_CHECKING:
+    from atlasc.passes.approximation.approximate import Depth
 
 
 def noise_by_kind(changes: Mapping[Op, float]) -> list[dict[str, Any]]:

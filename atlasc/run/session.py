@@ -123,29 +123,15 @@ class RunResult(Answers):
 
     @property
     def max_error(self) -> float:
-        """Greatest difference of an answer from the polynomials' answer; NaN without answers."""
-        return max(float(errors.max()) for errors in self._errors(self.expected))
+        """Greatest difference of one number from the polynomials' answer; NaN without answers."""
+        return max(float(errors.max()) for errors in self._differences(self.expected))
 
     @property
     def mean_error(self) -> float:
         """Mean absolute difference from the polynomials' answers; NaN without answers."""
-        return float(np.mean([errors.mean() for errors in self._errors(self.expected)]))
+        return float(np.mean([errors.mean() for errors in self._differences(self.expected)]))
 
-    @property
-    def model_max_error(self) -> float | None:
-        """Greatest difference of an answer from the model's; None if the model's is not known."""
-        if self.model is None:
-            return None
-        return max(float(errors.max()) for errors in self._errors(self.model))
-
-    @property
-    def model_mean_error(self) -> float | None:
-        """Mean absolute difference from the model's answers; None if they are not known."""
-        if self.model is None:
-            return None
-        return float(np.mean([errors.mean() for errors in self._errors(self.model)]))
-
-    def _errors(self, others: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def _differences(self, others: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         answered = [row for row in range(rows_of(self.outputs)) if row not in self.refused]
         if not answered:
             return [np.array([np.nan])]

@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from atlasc.bundle.folder import Bundle
-from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.module import Module, Op
 from atlasc.program.costs import program_costs
-from atlasc.report.summary import kind_of
+from atlasc.program.kinds import OUTSIDE, kind_of
 from atlasc.targets import find_target, target_names
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.costs import costs_of, measured_costs

@@ -98,7 +98,7 @@ class Wanted:
         named = (
             (self.error, "an error of {:g}"),
             (self.depth, "depth {}"),
-            (self.levels, "levels {}"),
+            (self.levels, "levels by formula {}"),
             (self.seconds, "{:g} predicted seconds"),
         )
         most = [text.format(limit) for limit, text in named if limit is not None]
@@ -242,6 +242,11 @@ class Front:
         if wanted.limits_quality:
             return min(safe, key=lambda point: (point.cost(self.cost), point.error))
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
+
+    def with_point(self, point: Point) -> Front:
+        """The front with other figures of the setting of a point."""
+        same = (point if one.settings == point.settings else one for one in self.points)
+        return replace(self, points=tuple(same))
 
     @property
     def every_point(self) -> tuple[Point, ...]:

@@ -220,8 +220,8 @@ class Point:
         measured = [f", {name} {share:.2%}" for name, share in shares if share is not None]
         divergence = "" if self.divergence is None else f", KL {self.divergence:.3g} nats"
         return (
-            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{divergence}{seconds}"
-            f"{''.join(measured)}"
+            f"depth {self.depth}, levels by formula {self.levels}, error {self.error:.3g}"
+            f"{divergence}{seconds}{''.join(measured)}"
         )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration
+from atlasc.calibration.room import with_room
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
@@ -209,8 +211,9 @@ class Objective:
 
     def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
         self._problem, self.layers, module = problem, layers, problem.module
+        self._calibration = problem.calibration
         self.space = SearchSpace(layer_count(module), problem.parametrisation, problem.sharing)
-        self._places = places(module)
+        self.places = places(module)
         self._simulator = simulator(problem)
         self._inputs = self._simulator.prepare(problem.arrays)
         exact = self._simulator.cleartext(self._inputs, layers=layers)
@@ -223,6 +226,15 @@ class Objective:
     def variation(self) -> float:
         """How the exact outputs vary from input to input; see ``agreement.variation``."""
         return self._reference.variation
+
+    def with_room(self, room: Mapping[str, float]) -> Objective:
+        """The same objective, on ranges that reach further (see `atlasc.calibration.room`)."""
+        other = copy(self)
+        other._calibration = with_room(self._problem.calibration, room)
+        other._chosen = {
+            key: one for key, one in self._chosen.items() if not room.get(key[0])
+        }  # fmt: skip
+        return other
 
     def evaluate(self, settings: Settings) -> Point:
         """Evaluate depth, levels and error of a setting in canonical form."""
@@ -260,7 +272,7 @@ class Objective:
 
     def costs(self, approximations: Mapping[str, Approximation]) -> tuple[int, int]:
         """Depth and levels of the blocks; exact ops cost nothing."""
-        inside = {p.op.value.name: p.op.name for p in self._places if p.block is not None}
+        inside = {p.op.value.name: p.op.name for p in self.places if p.block is not None}
         chosen = [(inside[n], one) for n, one in approximations.items() if n in inside]
         return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
 
@@ -270,7 +282,7 @@ class Objective:
         """Result name -> approximation of a setting, at some places or at all; ops that are left
         exact have none.
         """
-        wanted = self._places if places is None else places
+        wanted = self.places if places is None else places
         parametrisation = self._problem.parametrisation
         layers = {
             block: None if block is None else parametrisation.canonical(settings[block])
@@ -285,7 +297,7 @@ class Objective:
         key = place.op.value.name, setting
         if key not in self._chosen:
             self._chosen[key] = approximation_for(
-                place, setting, self._problem.calibration, self._problem.parametrisation
+                place, setting, self._calibration, self._problem.parametrisation
             )
         return self._chosen[key]
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from atlasc.files import remove
 from atlasc.remote.wire import FINISHED, Fault, JobState, JobStatus
 from atlasc.service.faults import Refusal
 from atlasc.service.programs import Programs
@@ -80,7 +81,7 @@ class Jobs:
             needed = row["answer"] if row["state"] in FINISHED else QUERY
             for path in folder.iterdir():
                 if path.name != needed:
-                    path.unlink()
+                    remove(path)
         return int(again)
 
     # --- what callers ask

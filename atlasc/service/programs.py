@@ -14,7 +14,7 @@ from atlasc.bundle.messages import Message
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.program.key_plan import key_plan
 from atlasc.remote.wire import ProgramFacts
 from atlasc.service.faults import Refusal
 from atlasc.service.workers.base import Loadable

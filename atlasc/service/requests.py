@@ -150,9 +150,9 @@ async def body_parts(request: Request) -> AsyncIterator[bytes]:
     """
     parts = request.stream().__aiter__()
     started, size = time.monotonic(), 0
-    while time.monotonic() - started < BODY_SECONDS + size / LEAST_SPEED:
+    while (left := started + BODY_SECONDS + size / LEAST_SPEED - time.monotonic()) > 0:
         try:
-            part = await asyncio.wait_for(parts.__anext__(), BODY_SECONDS)
+            part = await asyncio.wait_for(parts.__anext__(), min(left, BODY_SECONDS))
         except StopAsyncIteration:
             return
         except asyncio.TimeoutError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from atlasc.bundle.sealed import EVALUATION_KEYS, HEAD, LENGTH, header_bytes, sealed_facts
-from atlasc.files import sync_entry
+from atlasc.files import remove, sync_entry
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain, sha256_of
 from atlasc.remote.wire import CHUNK, KeyStatus, NewKey
@@ -58,7 +58,7 @@ class Uploads:
         }
         for path in (store.folder / "keys").glob("*/*"):
             if path not in known:
-                path.unlink()
+                remove(path)
         return cls(store, programs, quota)
 
     def all(self, tenant: str) -> tuple[KeyStatus, ...]:

@@ -44,8 +44,19 @@ LEAST_AGREEMENT: dict[Measure, float] = {"class": 0.99, "tokens": 0.999, "values
 program is offered. It is larger for tokens: an input on whose class the model hardly decides is
 undecided, but a text with some such tokens is safe. Of texts of another kind, up to four times as
 many tokens get another class, and 99.5% of these should agree too (benchmarks/fidelity/safe.py)."""
+ROUNDING = 1e-4
+"""Difference between the exact functions and the model that may come from rounding, as a share of
+how the outputs vary."""
+SINGLE = 1e-5
+"""Error of an answer that is computed in single precision, as a share of the variation: forty times
+what was measured on six layers."""
 CHUNK = 1 << 24
 """Values of answers that are compared at once."""
+ERROR = "the mean absolute difference of an answer's numbers from the model's"
+"""What an error of an answer is, wherever one is stated. Its unit is that of the output; padding is
+left out."""
+MEAN_ERROR = {"class": "mean error", "tokens": "error sqrt(2 KL)", "values": "mean error"}
+"""Measure -> name of the figure by which settings are compared."""
 DESCRIPTIONS = {
     "class": "the same class",
     "tokens": "the same likeliest class of each token",
@@ -78,6 +89,27 @@ class Promise:
         usual = self.error if self.usual is None else self.usual
         return min(usual, LARGEST * self.variation)
 
+    @property
+    def coarse(self) -> bool:
+        """Whether answers usually err so much that a class may be right by chance."""
+        return self.error > LARGEST * self.variation
+
+    @property
+    def doubt(self) -> float:
+        """How far a score of the encrypted answer may be from the polynomials' own, which the check
+        computes: by encryption, and by rounding.
+        """
+        return min(self.near, self.noise + ROUNDING * self.variation)
+
+    def stated(self, error: float) -> float:
+        """Greatest mean absolute error of the encrypted answer to an input.
+
+        Args:
+            error: of the polynomials' answer, as the check measured it.
+        """
+        varying = self.variation if np.isfinite(self.variation) else 0.0
+        return error + self.noise + SINGLE * varying
+
     def attributes(self) -> dict[str, Any]:
         """Attributes of the poly module, with three digits: further ones depend on the order of
         sums.
@@ -100,11 +132,13 @@ class Promise:
         return Promise(measure, found[PROMISED], **others)
 
     def __str__(self) -> str:
-        share = f", {self.error / self.variation:.2%} of how answers vary" if self.variation else ""
-        noise = f" ({self.noise:.2g} of it by encryption)" if self.noise else ""
+        share = (
+            f", {self.error / self.variation:.2%} of how answers vary," if self.variation else ""
+        )
+        noise = f"; encryption adds at most {self.noise:.2g}" if self.noise else ""
         return (
-            f"an answer agrees with the model's: {DESCRIPTIONS[self.measure]}; it may err by "
-            f"{self.error:.3g}{share}{noise}"
+            f"an answer agrees with the model's: {DESCRIPTIONS[self.measure]}; one that errs by "
+            f"more than {self.error:.3g}{share} counts as wrong{noise}; an error is {ERROR}"
         )
 
 
@@ -166,7 +200,7 @@ class Comparison:
             differs; 0 if no class differs.
         margins: least difference of the model's two best scores; infinite without classes.
         own_margins: least lead of the model's class in the answer; infinite without classes.
-        unclear: share of tokens on which the model hardly decides.
+        unclear: share of tokens whose class encryption may change, or that differs.
     """
 
     errors: np.ndarray
@@ -206,25 +240,38 @@ class Comparison:
                 "least "
                 f"{self.flips[row]:.3g}"
             )
-        coarse = promise.error > LARGEST * promise.variation
-        if promise.measure == "class" and coarse and near < self.margins[row] <= promise.error:
+        if (
+            promise.measure == "class"
+            and promise.coarse
+            and near < self.margins[row] <= promise.error
+        ):
             return (
                 f"its class is chance: the two best scores differ by {self.margins[row]:.3g}, but "
                 f"an answer may err by {promise.error:.3g}"
             )
         return ""
 
-    def undecided(self, promise: Promise, row: int) -> str:
-        """Why it is uncertain that an answer will have the model's class: the scores of two classes
-        are too close to each other; empty if they are not.
+    def undecided(self, promise: Promise, row: int, known: bool = True) -> str:
+        """Why it is uncertain that an answer will have the model's class; empty if it is certain.
+
+        The polynomials' answer and the model's are both known here, so only the errors of
+        encryption and of rounding are left to chance, however much other answers err. Under a
+        coarse program the class itself may be right by chance.
+
+        Args:
+            promise: the program's promise.
+            row: the input.
+            known: whether ``margins`` are those of the model itself; otherwise its scores may be as
+                far off as answers usually are.
         """
         margin, own = self.margins[row], self.own_margins[row]
-        if promise.measure == "class" and margin <= promise.near:
+        chance = margin <= promise.near and (promise.coarse or not known)
+        if promise.measure == "class" and (own <= 0 or chance):
             return (
                 f"the model itself hardly decides: its two best scores differ by {margin:.3g}, but "
                 f"an answer may err by {promise.near:.3g}"
             )
-        if promise.measure == "class" and own <= 2 * promise.noise:
+        if promise.measure == "class" and own <= 2 * promise.doubt:
             return f"errors of encryption may change its class: two scores differ by {own:.3g}"
         if promise.measure == "tokens" and self.unclear[row] > 0.5:
             return f"the model itself hardly decides {self.unclear[row]:.0%} of its tokens"
@@ -294,7 +341,7 @@ def _compared(
         np.where(places & ~same, margins, 0.0).max(axis=1),
         np.where(places, margins, np.inf).min(axis=1),
         np.where(places, own, np.inf).min(axis=1),
-        _means(margins <= promise.near, places),
+        _means(own <= 2 * promise.doubt, places),
     )
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.latency.model import LatencyTarget
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan
 from atlasc.runtime.engine import RoleEngine
 from atlasc.targets.cost_table import CostTable, active_table
-from atlasc.targets.costs import costs_of
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from atlasc.latency.model import LatencyTarget
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
@@ -64,6 +64,9 @@ class Target:
 
         def choose(levels: int, slots: int = 1) -> ParameterSet:
             return self.parameters.choose(levels, slots).costed_by(costs)
+
+        from atlasc.latency.model import LatencyTarget
+        from atlasc.targets.costs import costs_of
 
         return LatencyTarget(choose, costs_of)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.runtime.engine import RoleEngine
 from atlasc.targets import cost_table
 from atlasc.targets.base import Progress

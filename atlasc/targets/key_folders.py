@@ -22,7 +22,7 @@ from atlasc.ir.files import (
     require_private,
     sha256_of,
 )
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.parameters import ParameterSet
 
 Role = Literal["client", "server"]

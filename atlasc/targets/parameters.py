@@ -18,8 +18,8 @@ from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from atlasc.passes.lowering.rotation_keys import KeyPlan
     from atlasc.program.function import Function
+    from atlasc.program.key_plan import KeyPlan
     from atlasc.program.live_engine import Peaks
     from atlasc.program.transform_work import TransformWork
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
-from atlasc.passes.lowering.rotation_keys import MEMORY
+from atlasc.program.key_plan import MEMORY
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
 from atlasc.targets import find_target
 from atlasc.targets.base import Target
@@ -77,5 +79,29 @@ def parameters_of(program: Module) -> ParameterSet | None:
             why=f"the program has {slots} slots and {levels} levels, but "
             f"{found.to_dict()} has {found.slots} and {found.max_level}",
             remedy="lower the model again",
+        )
+    return found
+
+
+def parameters_on(own: str, parameters: dict[str, Any], target: str) -> ParameterSet:
+    """The parameters of a program as a target runs them.
+
+    Args:
+        own: the target that the program was lowered for.
+        parameters: its parameter set, as in a manifest.
+        target: the target; empty for the program's own.
+
+    Raises:
+        AtlasError: the target is unknown, or has other parameters.
+    """
+    kind = find_target(target or own).parameters
+    found: ParameterSet | None = None
+    with suppress(AtlasError):
+        found = kind.from_dict(parameters)
+    if found is None or found.to_dict() != parameters:
+        raise AtlasError(
+            f"the target {target} cannot run a program that was lowered for {own}",
+            why="the two have different parameters",
+            remedy=f"inspect the model itself with --target {target}, or compile it for {target}",
         )
     return found

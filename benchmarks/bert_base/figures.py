@@ -8,7 +8,7 @@ from typing import Any
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table, say
 from atlasc.compilation.single_stages import inspect_bundle
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.program.key_plan import key_plan
 from atlasc.run.timing import Timing
 from atlasc.targets import find_target
 from atlasc.targets.ckks.engine import generation_bytes, key_bytes

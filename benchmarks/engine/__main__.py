@@ -30,8 +30,8 @@ import numpy as np
 
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_table
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

@@ -22,12 +22,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from atlasc.cli.output import print_table
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.bootstrap.sets import SETS
 from atlasc.program.bootstrap.stages import baby_giant, slots_to_coeffs
 from atlasc.program.counting_engine import counts_of
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.kernels.context import blocked
+from atlasc.program.key_plan import KeyPlan
 from atlasc.program.record import Recorder
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine

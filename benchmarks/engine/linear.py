@@ -19,12 +19,12 @@ import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.counting_engine import counts_of
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.kernels.context import blocked
 from atlasc.program.kernels.linear import choose_plan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.costs import costs_of
 from atlasc.targets.cpu.engine import CpuEngine

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atlasc.cli.output import print_table
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.function import Function
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

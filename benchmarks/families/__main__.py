@@ -3,6 +3,7 @@
 python -m benchmarks.families                          traced and lowered, all families
 python -m benchmarks.families --until trace gpt2 t5    two families, only traced
 python -m benchmarks.families --until compile bert     compiled without options too: minutes
+python -m benchmarks.families --further                56 further architectures, lowered
 python -m benchmarks.families --base gpt2              the true shape of a base model, lowered
 
 With --record, the figures go into docs/models.md.
@@ -17,6 +18,7 @@ from dataclasses import asdict
 
 from atlasc.cli.output import print_json, print_table
 from benchmarks.families.base_shapes import lower
+from benchmarks.families.further import FURTHER
 from benchmarks.families.models import FAMILIES
 from benchmarks.families.page import record
 from benchmarks.families.stages import STAGES, Outcome, attempt
@@ -27,26 +29,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.families", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
+    every = {**FAMILIES, **FURTHER}
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(every))
     parser.add_argument("--until", choices=STAGES, default="lower", help="the last stage")
+    parser.add_argument("--further", action="store_true", help="the 56 further architectures")
     parser.add_argument("--base", action="store_true", help="true shapes instead of tiny models")
     parser.add_argument("--record", action="store_true", help="write the figures to docs/models.md")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     chosen = parser.parse_args()
-    if unknown := sorted(set(chosen.families) - set(FAMILIES)):
-        parser.error(f"no family {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
-    if chosen.record and not chosen.base and chosen.until != STAGES[-1]:
-        parser.error(f"--record goes with --base or with --until {STAGES[-1]}")
-    names = chosen.families or list(FAMILIES)
+    if unknown := sorted(set(chosen.families) - set(every)):
+        parser.error(f"no family {', '.join(unknown)}; there are {', '.join(every)}")
+    names = chosen.families or list(FURTHER if chosen.further else FAMILIES)
+    few = not FURTHER.keys().isdisjoint(names)
+    if few and chosen.base:
+        parser.error("--base is for the families of the first table")
+    last = "lower" if few else STAGES[-1]
+    if chosen.record and not chosen.base and chosen.until != last:
+        parser.error(f"--record goes with --base or with --until {last}")
     if chosen.base:
         lower_shapes(names, chosen.record)
         return
     outcomes: dict[str, Outcome] = {}
     for name in names:
         started = time.perf_counter()
-        outcomes[name] = attempt(FAMILIES[name], chosen.until)
+        outcomes[name] = attempt(every[name], chosen.until)
         if chosen.record:
-            record("tiny", name, outcomes[name])
+            record("further" if name in FURTHER else "tiny", name, outcomes[name])
         if not chosen.json:
             reached = outcomes[name].reached[-1:] or ("nothing",)
             print(f"{name}: {reached[0]}, {time.perf_counter() - started:.1f} s", flush=True)

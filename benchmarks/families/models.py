@@ -94,15 +94,18 @@ def find_class(name: str) -> Any:
     return getattr(import_module(f"transformers.models.{module}"), inner)
 
 
-def _text(config: str, model: str, **settings: Any) -> Family:
+def text(config: str, model: str, **settings: Any) -> Family:
+    """A model of texts."""
     return Family(f"{config}Config", f"{config}{model}", {**TEXT, **settings})
 
 
-def _decoder(config: str, **settings: Any) -> Family:
+def decoder(config: str, **settings: Any) -> Family:
+    """A model of texts that writes the next token, with grouped heads."""
     return Family(f"{config}Config", f"{config}ForCausalLM", {**GROUPED, **settings})
 
 
-def _image(config: str, model: str = "ForImageClassification", **settings: Any) -> Family:
+def image(config: str, model: str = "ForImageClassification", **settings: Any) -> Family:
+    """A model of images."""
     given = {**IMAGE, **settings}
     shape = (given["num_channels"], given["image_size"], given["image_size"])
     return Family(f"{config}Config", f"{config}{model}", given, "pixels", shape)
@@ -126,32 +129,37 @@ _BART = {
     "encoder_ffn_dim": HIDDEN, "decoder_ffn_dim": HIDDEN, "max_position_embeddings": 16,
 }  # fmt: skip
 
+T5 = {
+    "vocab_size": VOCABULARY, "d_model": FEATURES, "d_kv": 8, "d_ff": HIDDEN,
+    "num_layers": LAYERS, "num_heads": HEADS, "pad_token_id": 0,
+}  # fmt: skip
+
 FAMILIES: dict[str, Family] = {
-    "bert": _text("Bert", "ForSequenceClassification"),
-    "roberta": _text("Roberta", "ForSequenceClassification"),
+    "bert": text("Bert", "ForSequenceClassification"),
+    "roberta": text("Roberta", "ForSequenceClassification"),
     "distilbert": Family(
         "DistilBertConfig", "DistilBertForSequenceClassification",
         {"vocab_size": VOCABULARY, "dim": FEATURES, "n_layers": LAYERS, "n_heads": HEADS,
          "hidden_dim": HIDDEN, "max_position_embeddings": 16},
     ),
-    "electra": _text("Electra", "ForSequenceClassification", embedding_size=12),
-    "albert": _text("Albert", "ForSequenceClassification", embedding_size=12),
-    "xlm-roberta": _text("XLMRoberta", "ForSequenceClassification"),
-    "camembert": _text("Camembert", "ForSequenceClassification"),
-    "mpnet": _text("MPNet", "Model"),
-    "deberta-v2": _text(
+    "electra": text("Electra", "ForSequenceClassification", embedding_size=12),
+    "albert": text("Albert", "ForSequenceClassification", embedding_size=12),
+    "xlm-roberta": text("XLMRoberta", "ForSequenceClassification"),
+    "camembert": text("Camembert", "ForSequenceClassification"),
+    "mpnet": text("MPNet", "Model"),
+    "deberta-v2": text(
         "DebertaV2", "ForSequenceClassification", relative_attention=True,
         pos_att_type=["p2c", "c2p"], position_buckets=4, share_att_key=True,
     ),
-    "modernbert": _text("ModernBert", "ForSequenceClassification", **SPECIAL, cls_token_id=1,
+    "modernbert": text("ModernBert", "ForSequenceClassification", **SPECIAL, cls_token_id=1,
                         sep_token_id=2, local_attention=4, global_attn_every_n_layers=2),
-    "vit": _image("ViT"),
-    "deit": _image("DeiT"),
-    "beit": _image("Beit"),
-    "dinov2": _image("Dinov2"),
-    "siglip": _image("SiglipVision", "Model"),
-    "clip (vision)": _image("CLIPVision", "Model"),
-    "clip (text)": _text("CLIPText", "Model", **SPECIAL),
+    "vit": image("ViT"),
+    "deit": image("DeiT"),
+    "beit": image("Beit"),
+    "dinov2": image("Dinov2"),
+    "siglip": image("SiglipVision", "Model"),
+    "clip (vision)": image("CLIPVision", "Model"),
+    "clip (text)": text("CLIPText", "Model", **SPECIAL),
     "swin": Family(
         "SwinConfig", "SwinForImageClassification",
         {"image_size": 16, "patch_size": 2, "num_channels": 3, "embed_dim": 8, "depths": [2, 2],
@@ -170,9 +178,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "t5": Family(
         "T5Config", "T5EncoderModel",
-        {"vocab_size": VOCABULARY, "d_model": FEATURES, "d_kv": 8, "d_ff": HIDDEN,
-         "num_layers": LAYERS, "num_heads": HEADS, "pad_token_id": 0},
-        spread=0.15,
+        T5, spread=0.15,
     ),
     "bart": Family("BartConfig", "bart.modeling_bart:BartEncoder", _BART),
     "gpt2": Family(
@@ -180,7 +186,7 @@ FAMILIES: dict[str, Family] = {
         {"vocab_size": VOCABULARY, "n_embd": FEATURES, "n_layer": LAYERS, "n_head": HEADS,
          "n_positions": 16, **SPECIAL},
     ),
-    "gpt-neox": _text("GPTNeoX", "ForCausalLM", **SPECIAL, rotary_pct=0.5),
+    "gpt-neox": text("GPTNeoX", "ForCausalLM", **SPECIAL, rotary_pct=0.5),
     "opt": Family(
         "OPTConfig", "OPTForCausalLM",
         {"vocab_size": VOCABULARY, "hidden_size": FEATURES, "num_hidden_layers": LAYERS,
@@ -192,17 +198,17 @@ FAMILIES: dict[str, Family] = {
         {"vocab_size": VOCABULARY, "hidden_size": FEATURES, "n_layer": LAYERS, "n_head": HEADS,
          **SPECIAL},
     ),
-    "llama": _decoder("Llama"),
-    "mistral": _decoder("Mistral", sliding_window=4),
-    "qwen2": _decoder("Qwen2"),
-    "qwen3": _decoder("Qwen3", head_dim=4),
-    "gemma": _decoder("Gemma", head_dim=4),
-    "phi3": _decoder("Phi3", partial_rotary_factor=0.5),
-    "olmo2": _decoder("Olmo2"),
-    "granite": _decoder(
+    "llama": decoder("Llama"),
+    "mistral": decoder("Mistral", sliding_window=4),
+    "qwen2": decoder("Qwen2"),
+    "qwen3": decoder("Qwen3", head_dim=4),
+    "gemma": decoder("Gemma", head_dim=4),
+    "phi3": decoder("Phi3", partial_rotary_factor=0.5),
+    "olmo2": decoder("Olmo2"),
+    "granite": decoder(
         "Granite", attention_multiplier=0.25, embedding_multiplier=4.0, residual_multiplier=0.5,
         logits_scaling=2.0,
     ),
-    "smollm3": _decoder("SmolLM3"),
+    "smollm3": decoder("SmolLM3"),
 }  # fmt: skip
 """The families in the order of their kinds: encoders of texts, of images, of sound; decoders."""

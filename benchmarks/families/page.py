@@ -21,15 +21,18 @@ from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend.rules.aten_rules import ATEN_RULES
 from atlasc.passes.frontend.rules.patterns import PATTERNS
 from benchmarks.families.base_shapes import SHAPES, Found
-from benchmarks.families.models import FAMILIES
+from benchmarks.families.further import FURTHER
+from benchmarks.families.models import FAMILIES, Family
 from benchmarks.families.stages import STAGES, Outcome
 
+LARGEST_ERROR = 1e-4
+"""Greatest mean difference of an answer, as a share of how outputs vary, under the recipe."""
 TEMPLATE = Path(__file__).with_name("models.md.jinja")
 MEASURED = Path(__file__).with_name("measured.json")
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
-def record(kind: Literal["tiny", "base"], name: str, outcome: Outcome | Found) -> None:
+def record(kind: Literal["tiny", "further", "base"], name: str, outcome: Outcome | Found) -> None:
     """Put the outcome of a family into ``measured.json``, and write the page again."""
     known = measured()
     known["versions"] = {
@@ -42,9 +45,11 @@ def record(kind: Literal["tiny", "base"], name: str, outcome: Outcome | Found) -
 
 
 def measured() -> dict[str, dict[str, Any]]:
-    """The facts so far: ``tiny`` and ``base`` by family, and ``versions`` of libraries."""
+    """The facts so far: ``tiny``, ``further`` and ``base`` by family, and ``versions`` of
+    libraries.
+    """
     if not MEASURED.exists():
-        return {"tiny": {}, "base": {}, "versions": {}}
+        return {"tiny": {}, "further": {}, "base": {}, "versions": {}}
     found: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text("utf-8"))
     return found
 
@@ -54,16 +59,24 @@ def render() -> str:
     known = measured()
     tiny = {name: Outcome(**known["tiny"][name]) for name in FAMILIES if name in known["tiny"]}
     base = {name: Found(**known["base"][name]) for name in SHAPES if name in known["base"]}
+    further = {n: Outcome(**known["further"][n]) for n in FURTHER if n in known["further"]}
     environment = Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         families=len(FAMILIES),
         counts={stage: sum(stage in one.reached for one in tiny.values()) for stage in STAGES},
-        tiny=[_tiny_row(name, one) for name, one in tiny.items()],
+        tiny=[_tiny_row(FAMILIES[name], name, one) for name, one in tiny.items()],
+        further=[_further_row(FURTHER[name], name, one) for name, one in further.items()],
+        further_families=len(FURTHER),
+        further_missing=[name for name in FURTHER if name not in further],
+        further_equal=sum(_is_equal(one) for one in further.values()),
         base=[_base_row(name, one) for name, one in base.items() if not one.refusal],
         missing=[name for name in SHAPES if name not in base],
-        refusals=list(_refusals(tiny, base)),
+        refusals=[
+            *_refusals(tiny, base),
+            *((n, one.refusal) for n, one in further.items() if one.refusal),
+        ],
         ops=[f"`{name}`" for name in sorted({op.split(".")[1] for op in ATEN_RULES})],
         activations=[f"`{name}`" for name in ACTIVATIONS],
         expressions=len({form for form, _ in PATTERNS if "(" in form}),
@@ -71,13 +84,24 @@ def render() -> str:
     )
 
 
-def _tiny_row(name: str, one: Outcome) -> tuple[str, ...]:
-    family = FAMILIES[name]
+def _tiny_row(family: Family, name: str, one: Outcome) -> tuple[str, ...]:
     figures = map(_error, (one.traced, one.packed, one.answer, one.chosen))
     counts = ("–",) * 3
-    if STAGES[-1] in one.reached:
+    if STAGES[2] in one.reached:
         counts = (str(one.answered), str(one.levels), str(one.bootstraps))
     return (name, f"`{family.model.rpartition(':')[2]}`", *figures, *counts)
+
+
+def _further_row(family: Family, name: str, one: Outcome) -> tuple[str, ...]:
+    """The row without the error on chosen inputs: there was no search. The state comes second."""
+    label, model, *figures, _, answered, levels, bootstraps = _tiny_row(family, name, one)
+    state = "equal" if _is_equal(one) else "refused" if one.refusal else "differs"
+    return (label, model, state, *figures, answered, levels, bootstraps)
+
+
+def _is_equal(one: Outcome) -> bool:
+    """Whether a program was made that answers as HuggingFace does."""
+    return STAGES[2] in one.reached and one.answer <= LARGEST_ERROR
 
 
 def _base_row(name: str, one: Found) -> tuple[str, ...]:

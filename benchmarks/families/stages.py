@@ -25,6 +25,8 @@ RECIPE = "is"
 """Settings of the stage ``lower``; the stage ``compile`` searches for its own."""
 ANSWERED = 8
 """Inputs that are answered, of other values than those of calibration."""
+SHORT = 5
+"""Tokens of the shorter texts on which a module is compared."""
 SEEDS = {"calibration": 0, "answers": 1}
 
 
@@ -93,15 +95,19 @@ class _Attempt:
         self.model = load_model(self.folder / "model")
 
     def trace(self) -> None:
-        """The nn module answers as HuggingFace does."""
-        arrays = self.family.inputs(2, SEEDS["answers"])
+        """The nn module answers as HuggingFace does; of texts, at two lengths."""
+        whole = self.family.inputs(2, SEEDS["answers"])
+        shorter = {name: array[:, :SHORT] for name, array in whole.items()}
         loaded: LoadedModel = self.model
-        module = trace(loaded.module, arrays, name="tiny")
-        found, expected = interpret(module, arrays), answers(self.original, arrays)
-        self.outcome.traced = max(
-            float(np.abs(found[name] - expected[name])[_told(arrays, found[name])].max())
-            for name in found
-        )
+        errors = []
+        for arrays in (whole, shorter) if self._length else (whole,):
+            module = trace(loaded.module, arrays, name="tiny")
+            found, expected = interpret(module, arrays), answers(self.original, arrays)
+            errors += [
+                float(np.abs(found[name] - expected[name])[_told(arrays, found[name])].max())
+                for name in found
+            ]
+        self.outcome.traced = max(errors)
 
     def lower(self) -> None:
         """A program under a recipe; packed it computes what the polynomials do."""

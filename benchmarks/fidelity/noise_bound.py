@@ -32,10 +32,10 @@ from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import CompileOptions
 from atlasc.files import write_text
 from atlasc.generation.steps import TextBundles, public_at, window_of
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.program.engine import Engine
 from atlasc.program.execute import execute
 from atlasc.program.function import EngineParameters
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.run.session import decrypt_all, encrypt_all
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.sim import SimEngine

@@ -1,8 +1,9 @@
 """Plants each fault of ``faults.json`` in a copy of the repository and runs the tests near it.
 
 First the quick tests run that ``make test-near`` would choose, then all quick tests that depend on
-the file, then these with the deep ones. A stage that fails has found the fault. A fault whose text
-is not in its file any more ends the run. The results lie in a file: a run that was killed goes on.
+the file, then these with the deep ones. A test that fails, and passes in a copy without the fault,
+has found it. A fault whose text is not in its file any more ends the run. The results lie in a
+file: a run that was killed goes on.
 
     python -m benchmarks.mutation build/mutation.json
     python -m benchmarks.mutation build/mutation.json --only 7 28
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +56,9 @@ def main() -> int:
     found = json.loads(options.results.read_text()) if options.results.exists() else {}
     stages = [stage for stage in STAGES if stage.name in options.stages]
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder, "copy")
+        copy, clean = Path(folder, "copy"), Path(folder, "clean")
         copy_to(copy)
+        copy_to(clean)
         for fault in faults:
             if options.only and fault["id"] not in options.only:
                 continue
@@ -63,7 +66,7 @@ def main() -> int:
             left = [stage for stage in stages if stage.name not in result["survived"]]
             if result["found"] or not left:
                 continue
-            result["found"] = try_one(copy, fault, left, result["survived"])
+            result["found"] = try_one(copy, clean, fault, left, result["survived"])
             options.results.parent.mkdir(parents=True, exist_ok=True)
             options.results.write_text(json.dumps(found, indent=1) + "\n")
             print(f"{fault['id']:>3} {fault['file']}: {fault['what']}: {result}", flush=True)
@@ -81,10 +84,14 @@ def copy_to(copy: Path) -> None:
         (copy / library.relative_to(ROOT)).write_bytes(library.read_bytes())
 
 
-def try_one(copy: Path, fault: dict[str, str], stages: list[Stage], survived: list[str]) -> str:
+def try_one(
+    copy: Path, clean: Path, fault: dict[str, str], stages: list[Stage], survived: list[str]
+) -> str:
     """The first stage that finds a fault, with its test; empty if none does.
 
     Args:
+        copy: gets the fault.
+        clean: stays without it: a test that fails here too has found nothing.
         survived: gets the names of the stages that do not find it.
     """
     path = copy / fault["file"]
@@ -97,8 +104,13 @@ def try_one(copy: Path, fault: dict[str, str], stages: list[Stage], survived: li
         if path.suffix in CPP:
             run(copy, sys.executable, "setup.py", "build_ext", "--inplace")
         for stage in stages:
-            if test := failing(copy, fault["file"], stage):
-                return f"{stage.name}: {test}"
+            start, left_out = time.time(), list[str]()
+            tests = near(copy, fault["file"], stage)
+            while test := failing(copy, tests, stage, left_out):
+                if not failing(clean, [test], stage):
+                    return f"{stage.name}: {test} after {time.time() - start:.0f} s"
+                print(f"{test} fails without a fault", file=sys.stderr, flush=True)
+                left_out.append(test)
             survived.append(stage.name)
         return ""
     finally:
@@ -107,25 +119,34 @@ def try_one(copy: Path, fault: dict[str, str], stages: list[Stage], survived: li
             file.write_bytes(content)
 
 
-def failing(copy: Path, file: str, stage: Stage) -> str:
-    """The test that fails first; empty if none does."""
+def near(copy: Path, file: str, stage: Stage) -> list[str]:
+    """The test files that depend on a file, as many as fit into the time of a stage."""
     script = (
         "import sys; from tests.suite.near import choose; "
         "print('\\n'.join(choose(sys.argv[1:2], float(sys.argv[2])).near))"
     )
     seconds = "inf" if stage.seconds is None else str(stage.seconds)
-    tests = run(copy, sys.executable, "-c", script, file, seconds).split()
+    return run(copy, sys.executable, "-c", script, file, seconds).split()
+
+
+def failing(copy: Path, tests: list[str], stage: Stage, left_out: Iterable[str] = ()) -> str:
+    """The test that fails first; empty if none does."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "-x", "-q", "--no-header", "-rfE"]
-    start = time.time()
+    options = [*stage.options, *(f"--deselect={test}" for test in left_out)]
     done = subprocess.run(
-        [*command, *stage.options, *tests], cwd=copy, env=environment(copy),
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [*command, *options, *tests],
+        cwd=copy,
+        env=environment(copy),
+        capture_output=True,
+        text=True,
+    )
     if done.returncode == 0:
         return ""
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    name = lines[0].split(" - ")[0] if lines else done.stdout[-300:] + done.stderr[-300:]
-    return f"{name} after {time.time() - start:.0f} s"
+    words = [line.split(" - ")[0].split(maxsplit=1) for line in done.stdout.splitlines()]
+    failed = [word[1] for word in words if len(word) == 2 and word[0] in ("FAILED", "ERROR")]
+    if not failed:
+        sys.exit(f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+    return failed[0]
 
 
 def environment(copy: Path) -> dict[str, str]:

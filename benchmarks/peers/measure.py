@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.module import Op
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan
 from atlasc_comparisons.desilo.engine import DesiloEngine
 from atlasc_comparisons.desilo.keys import KeySet
 from atlasc_comparisons.desilo.library import library_engine

@@ -14,10 +14,10 @@ from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.options import TargetOptions
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Op
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.program.costs import program_costs
 from atlasc.program.counting_engine import CountingEngine, Counts
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of

@@ -3,6 +3,7 @@
 ::
 
     python -m benchmarks.service.edge BUNDLE INPUTS [--seconds 30] [--attacks NAME,...] [--json F]
+    python -m benchmarks.service.edge BUNDLE INPUTS --attacks all --workers ray
 
 For each: the milliseconds of health checks over new connections, the memory and the log that the
 service gained, and how long the query of another tenant took.
@@ -153,11 +154,13 @@ def main() -> None:
     parser.add_argument("inputs", type=Path)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--attacks", default=",".join([*ATTACKS, "all"]))
+    parser.add_argument("--workers", default="local", help="of the service: local or ray")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, object] = {}
     with TemporaryDirectory() as scratch:
-        service = Service(options.bundle, Path(scratch) / "state", "--demo")
+        given = ("--demo", "--workers", options.workers)
+        service = Service(options.bundle, Path(scratch) / "state", *given)
         try:
             tenant = Tenant(service, "acme", Path(scratch))
             with np.load(options.inputs) as file:

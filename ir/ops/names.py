@@ -16,6 +16,7 @@ OpName: TypeAlias = Literal[
     "nn.embedding",
     "nn.position_ids",
     "nn.fill_padding",
+    "nn.zero_padding",
     "nn.softmax",
     "nn.layer_norm",
     "nn.rms_norm",
@@ -30,6 +31,9 @@ OpName: TypeAlias = Literal[
     "nn.tanh",
     "nn.relu",
     "nn.relu_squared",
+    "nn.clip",
+    "nn.selu",
+    "nn.softsign",
     "nn.input",
     "nn.output",
     "nn.linear",
@@ -154,7 +158,7 @@ class Attributes(TypedDict, total=False):
     # value of a masked score
     fill: float
     # that the sum approximates, where it is known; the client applies it afterwards, along the last
-    # axis: log_softmax, softmax, argmax, log_sigmoid, sigmoid, normalize
+    # axis: log_softmax, softmax, argmax, log_sigmoid, squeeze, sigmoid, normalize
     function: str
     # times the function is what the sum approximates (default 1)
     gain: float
@@ -190,7 +194,8 @@ class Attributes(TypedDict, total=False):
     noise_gain: float
     # zero in unused slots: only their index 0 stays
     only_first: bool
-    # id of the padding, and its position; 0 for a mask
+    # id of the padding, and its position; 0 for a mask; the token id of padding: it stands where
+    # attention_mask is 0, and nowhere else
     padding: int
     # two diagonals share a complex plaintext
     paired: bool

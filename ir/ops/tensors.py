@@ -20,6 +20,8 @@ STATE = A("state", "bool", "the server keeps it from run to run: the next run re
           "this name", optional=True)  # fmt: skip
 PREFIX = A("prefix", "symbol", "what state holds in the first run: rows of the first tokens, "
            "[batch, heads, tokens, width] (default: none)", optional=True)  # fmt: skip
+PADDING = A("padding", "int", "the token id of padding: it stands where attention_mask is 0, and "
+            "nowhere else", optional=True)  # fmt: skip
 CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis", optional=True)
 OUTPUT_MAP = (
     A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
@@ -40,6 +42,8 @@ def _input(site: Site) -> TensorType:
     kept = side == "server" or not site.attributes.get("state", False)
     require(kept, "only what is encrypted on the server can be its state")
     check_prefix(site, tuple(shape))
+    ids = (side, dtype) == ("client", "i64") and 0 <= site.attributes.get("padding", 0) < 2**63
+    require(ids or "padding" not in site.attributes, "only token ids of the client have padding")
     return TensorType(tuple(shape), side, dtype)
 
 
@@ -57,7 +61,7 @@ declare(
     "nn.input poly.input", "A named input of the program.", "", _input,
     A("name", "name", "name in the data"), A("shape", "ints", "extents, batch first"),
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
-    FACTOR, CENTRED, STATE, PREFIX,
+    FACTOR, CENTRED, STATE, PREFIX, PADDING,
 )  # fmt: skip
 
 

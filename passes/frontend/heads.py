@@ -34,12 +34,23 @@ def without_common_maps(module: Module) -> Module:
 def _map_above(value: Value) -> Op | None:
     """The map of features that a value is made by, through ops that work on each feature alike."""
     op = value.op
-    while (op.name == "nn.scale" and not isinstance(op.attributes["factor"], Symbol)) or (
-        op.name == "nn.repeat" and op.attributes["axis"] < len(op.value.tensor.shape) - 1
-    ):
+    while _on_each_feature(op):
         op = op.operands[0].op
     heads = op.name == "nn.linear" and len(op.value.tensor.shape) > 3
     return op if heads and "bias" not in op.attributes else None
+
+
+def _on_each_feature(op: Op) -> bool:
+    """Whether an op leaves the last axis as it is, up to a number."""
+    last = len(op.value.tensor.shape) - 1 if op.result is not None else -1
+    match op.name:
+        case "nn.scale":
+            return not isinstance(op.attributes["factor"], Symbol)
+        case "nn.repeat":
+            return bool(op.attributes["axis"] < last)
+        case "nn.transpose":
+            return bool(op.attributes["permutation"][-1] == last)
+    return False
 
 
 def _cancel(module: Module, one: Op | None, other: Op | None) -> bool:

@@ -22,6 +22,7 @@ from atlasc.passes.frontend.exported import graph as fx
 from atlasc.passes.frontend.exported.constants import evaluate, read_shapes, to_numpy
 from atlasc.passes.frontend.exported.graph import Node
 from atlasc.passes.frontend.exported.locations import locations
+from atlasc.passes.frontend.exported.padding import public_masks
 from atlasc.passes.frontend.exported.positions import Positions, indices_of
 
 if TYPE_CHECKING:
@@ -65,9 +66,11 @@ class Importer:
         known: values of the evaluated constant nodes.
         same: copies, casts between floats and similar nodes -> the node that they copy.
         batch: extent of the first axis of the inputs.
+        padding: the ids and that of padding, if the public mask replaces comparisons of ids.
         mask_meanings: meanings of the masks seen so far; see ``masks``.
         positions: indices that count tokens, which the client computes; see ``positions``.
         before_tokens: nodes that only the client can compute; see ``graph``.
+        order: the number of each node in the graph.
     """
 
     def __init__(
@@ -81,11 +84,15 @@ class Importer:
         self.names = {node: as_symbol(path) for node, (path, _) in stored.items()}
         self.known: dict[Node, Any] = {node: tensor for node, (_, tensor) in stored.items()}
         self.module = Module(as_symbol(name), "nn")
-        self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
         self.mask_meanings: dict[Any, Any] = {}
         self.batch = min((fx.shape(node)[0] for node in self.inputs if fx.shape(node)), default=1)
         self.same = {**fx.part_sums(graph), **fx.remove_identities(graph)}
         self.kinds = fx.classify(graph, self.inputs)
+        self.padding = public_masks(graph, self.inputs, self.kinds, self.known)
+        if self.padding is not None:
+            self.kinds = fx.classify(graph, self.inputs)
+        public = (node for node, name in self.inputs.items() if name == fx.PUBLIC_INPUT)
+        self.mask_input = next(public, None)
         found = indices_of(graph, self.inputs, self.kinds, self.known)
         self.positions = {n: one for n, one in found.items() if isinstance(one, Positions)}
         constants = {n: one for n, one in found.items() if n not in self.positions}
@@ -95,6 +102,7 @@ class Importer:
             self.kinds = fx.classify(graph, self.inputs, fixed, self.positions)
         self.before_tokens = fx.before_tokens(graph, self.inputs, self.kinds)
         self.locations = locations(graph)
+        self.order = {node: number for number, node in enumerate(graph.nodes)}
         working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)
         self.values: dict[Node, Value] = {}
@@ -239,6 +247,13 @@ class Importer:
             }
             self.values[node] = self.module.add("nn.input", [], attributes, name=name)
         return self.values[node]
+
+    def name_padding(self) -> None:
+        """Say at the ids which one is padding, if a public mask was read off them."""
+        inputs = self.module.inputs
+        if self.padding is not None and any(op.attributes["side"] == "public" for op in inputs):
+            ids = self.values[self.padding.ids].op
+            ids.attributes["padding"] = self.padding.token
 
 
 def _reduced(array: np.ndarray) -> np.ndarray:

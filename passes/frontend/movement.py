@@ -10,7 +10,6 @@ choice of rows of the weight before it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.ir.scalar_functions import ACTIVATIONS
+from atlasc.passes.frontend.moved import Moved, is_plain, itself, moved_to, numbers
 
 MOVES = ("nn.reshape", "nn.transpose", "nn.select")
 HEADS_FIRST = [0, 2, 1, 3]
@@ -37,11 +37,15 @@ def in_usual_order(module: Module) -> Module:
     Raises:
         AtlasError: the inputs of a batch are mixed, or their axis does not stay the first axis.
     """
-    if any(map(_is_unusual, module.ops)):
-        module = _Mover(module).run()
-    for op in module.ops:
-        _require_batch_first(op)
-    return module
+    if not any(map(_is_unusual, module.ops)):
+        return _batch_first(module)
+    try:
+        return _batch_first(_Mover(module).run())
+    except AtlasError as refused:
+        try:  # what is encrypted may have its tokens on the last axis
+            return _batch_first(_Mover(module, tokens_last=True).run())
+        except AtlasError:
+            raise refused from None
 
 
 def _is_unusual(op: Op) -> bool:
@@ -74,8 +78,9 @@ def _mixes(op: Op) -> bool:
     return False
 
 
-def _require_batch_first(op: Op) -> None:
-    if _mixes(op):
+def _batch_first(module: Module) -> Module:
+    """The module, if the batch stays its first axis."""
+    for op in filter(_mixes, module.ops):
         raise AtlasError(
             f"{op.name} mixes the inputs of a batch, or moves their axis",
             where=op.location,
@@ -84,51 +89,16 @@ def _require_batch_first(op: Op) -> None:
             remedy="keep the batch as the first axis: x.flatten(1), x.mean(1), "
             "nn.MultiheadAttention(..., batch_first=True)",
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Moved:
-    """A value as elements of another value.
-
-    Attributes:
-        base: a value of the new module.
-        index: the number of each element in the base, in the value's shape.
-        moves: the ops between base and value, to be kept if nothing better is found; None if the
-            base is not their operand.
-    """
-
-    base: Value
-    index: np.ndarray
-    moves: tuple[Op, ...] | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether every element of the base is still present."""
-        return self.index.size == math.prod(self.base.tensor.shape)
-
-
-def _numbers(value: Value) -> np.ndarray:
-    shape = value.tensor.shape
-    return np.arange(math.prod(shape)).reshape(shape)
-
-
-def _itself(value: Value) -> _Moved:
-    return _Moved(value, _numbers(value), ())
-
-
-def _moved(base: Value, index: np.ndarray) -> _Moved:
-    """A value whose index was found without moves; it has none if it is the base itself."""
-    of = _Moved(base, index)
-    return _itself(base) if index.shape == base.tensor.shape and _is_plain(of) else of
+    return module
 
 
 class _Mover:
-    """Rewrites one module."""
+    """Rewrites one module. ``tokens_last``: what is encrypted may be [batch, features, tokens]."""
 
-    def __init__(self, module: Module) -> None:
-        self.module, self.rewriter = module, Rewriter(module)
+    def __init__(self, module: Module, tokens_last: bool = False) -> None:
+        self.module, self.rewriter, self.tokens_last = module, Rewriter(module), tokens_last
         self.batch = min((op.attributes["shape"][0] for op in module.inputs), default=1)
-        self.moved: dict[Value, _Moved] = {}
+        self.moved: dict[Value, Moved] = {}
         self._encrypted: dict[Value, Value] = {}
 
     def run(self) -> Module:
@@ -138,14 +108,13 @@ class _Mover:
                 self.moved[op.value] = found
         return without_dead_ops(self.rewriter.module)
 
-    def _rule(self, op: Op) -> _Moved | None:
+    def _rule(self, op: Op) -> Moved | None:
         if op.name in MOVES:
             return self._move(op, self.moved[op.operands[0]])
-        number = next((op.attributes[n] for n in ("factor", "value") if n in op.attributes), None)
-        scalar = op.name in ("nn.scale", "nn.add_constant") and not isinstance(number, Symbol)
-        if op.name in ELEMENTS or scalar:
+        by_feature = self._by_feature(op)
+        if op.name in ELEMENTS or by_feature is False:
             return self._on_elements(op)
-        if op.name in FEATURES:
+        if op.name in FEATURES or by_feature:
             return self._cut(op) or self._on_features(op)
         if op.name in ("nn.add", "nn.mul", "nn.sub"):
             return self._on_both(op)
@@ -155,6 +124,17 @@ class _Mover:
             return self._mean(op)
         return self._plain(op)
 
+    def _by_feature(self, op: Op) -> bool | None:
+        """Whether a constant differs by feature and by nothing else; False for a number."""
+        if op.name not in ("nn.scale", "nn.add_constant"):
+            return None
+        number = op.attributes["factor" if op.name == "nn.scale" else "value"]
+        if not isinstance(number, Symbol):
+            return False
+        extents = self.module.symbols[number.name].shape
+        alone = extents[-1:] == op.value.tensor.shape[-1:] and set(extents[:-1]) <= {1}
+        return True if alone else None
+
     def _add(self, op: Op, operands: list[Value], attributes: dict | None = None) -> Value:
         given = op.attributes if attributes is None else attributes
         return self.rewriter.module.add(op.name, operands, given, op.location)
@@ -162,11 +142,11 @@ class _Mover:
     def _other(self, like: Value, name: OpName, operand: Value, **attributes: object) -> Value:
         return self.rewriter.module.add(name, [operand], attributes, like.op.location)
 
-    def _plain(self, op: Op) -> _Moved | None:
+    def _plain(self, op: Op) -> Moved | None:
         value = self.rewriter.copy(op, [self.written(operand) for operand in op.operands])
-        return None if op.result is None else _itself(value)
+        return None if op.result is None else itself(value)
 
-    def _move(self, op: Op, of: _Moved) -> _Moved:
+    def _move(self, op: Op, of: Moved) -> Moved:
         given, index = op.attributes, of.index
         if op.name == "nn.reshape":
             index = index.reshape(given["shape"])
@@ -174,12 +154,10 @@ class _Mover:
             index = index.transpose(given["permutation"])
         else:
             index = np.take(index, given["index"], axis=given["axis"])
-        return _Moved(of.base, index, None if of.moves is None else (*of.moves, op))
+        return Moved(of.base, index, None if of.moves is None else (*of.moves, op))
 
-    def _cut(self, op: Op) -> _Moved | None:
-        """A choice of the features of single heads moves them; it is no choice of the features of
-        a token, which merges with the linear layer before.
-        """
+    def _cut(self, op: Op) -> Moved | None:
+        """A choice of features of single heads moves them; one of tokens is no movement."""
         if op.name != "nn.linear" or len(op.value.tensor.shape) < 4 or "bias" in op.attributes:
             return None
         weight = self.module.symbols[op.attributes["weight"].name]
@@ -188,33 +166,34 @@ class _Mover:
             return None
         of = self.moved[op.operands[0]]
         moves = None if of.moves is None else (*of.moves, op)
-        return _Moved(of.base, of.index[..., chosen], moves)
+        return Moved(of.base, of.index[..., chosen], moves)
 
-    def _on_elements(self, op: Op) -> _Moved:
+    def _on_elements(self, op: Op) -> Moved:
         of = self.moved[op.operands[0]]
         if not of.whole:
             of = self._compact(of) or of
         if not of.whole:
-            value = self.written(op.operands[0])
-            of = _itself(value)
+            of = itself(self.written(op.operands[0]))
         if op.name == "nn.encrypt":
-            if self._rows(of) is None:  # tokens are an axis of the value, not of the base
-                of = _itself(self.written(op.operands[0]))
+            turned = Moved(of.base, of.index.swapaxes(1, -1))
+            if self._rows(of) is None and not (self.tokens_last and self._rows(turned)):
+                # tokens are an axis of the value, not of the base
+                of = itself(self.written(op.operands[0]))
             if of.base not in self._encrypted:
                 self._encrypted[of.base] = self._add(op, [of.base])
-            return _Moved(self._encrypted[of.base], of.index, of.moves)
-        return _Moved(self._add(op, [of.base]), of.index, of.moves)
+            return Moved(self._encrypted[of.base], of.index, of.moves)
+        return Moved(self._add(op, [of.base]), of.index, of.moves)
 
-    def _on_features(self, op: Op) -> _Moved | None:
+    def _on_features(self, op: Op) -> Moved | None:
         of = self._rows(self.moved[op.operands[0]])
         if of is None or not of.whole:
             return self._plain(op)
         value = self._add(op, [of.base])
         width, features = of.base.tensor.shape[-1], value.tensor.shape[-1]
         rows = of.index[..., :1] // width
-        return _moved(value, rows * features + np.arange(features))
+        return moved_to(value, rows * features + np.arange(features))
 
-    def _on_both(self, op: Op) -> _Moved | None:
+    def _on_both(self, op: Op) -> Moved | None:
         one, other = (self.moved[operand] for operand in op.operands)
         if one.index.shape == other.index.shape:
             pairs = [(one, other), (self._rows(one), self._rows(other))]
@@ -222,11 +201,20 @@ class _Mover:
                 if a is None or b is None or not (a.whole and b.whole):
                     continue
                 if a.base.tensor.shape == b.base.tensor.shape and np.array_equal(a.index, b.index):
-                    return _moved(self._add(op, [a.base, b.base]), a.index)
+                    return moved_to(self._add(op, [a.base, b.base]), a.index)
         return self._plain(op)
 
-    def _matmul(self, op: Op) -> _Moved | None:
-        """A product with batch and heads as two axes."""
+    def _matmul(self, op: Op) -> Moved | None:
+        """A product with batch and heads as two axes, and keys as [batch, heads, tokens, width]."""
+        if len(op.value.tensor.shape) == 4 and not op.attributes["transpose_b"]:
+            of = self.moved[op.operands[1]]
+            if of.index.ndim != 4:
+                return self._plain(op)
+            turned = Moved(of.base, of.index.swapaxes(-1, -2))
+            keys = None if self._heads(of) else self._heads(turned)
+            if keys is not None:
+                operands = [self.written(op.operands[0]), keys]
+                return itself(self._add(op, operands, {**op.attributes, "transpose_b": True}))
         if len(op.value.tensor.shape) != 3 or any(len(v.tensor.shape) != 3 for v in op.operands):
             return self._plain(op)
         apart = []
@@ -234,32 +222,35 @@ class _Mover:
             of = self.moved[operand]
             first, *rest = of.index.shape
             index = of.index.reshape(self.batch, first // self.batch, *rest)
-            apart.append(self._heads(_Moved(of.base, index)) or self._apart(operand, index.shape))
+            split = self._heads(Moved(of.base, index))
+            apart.append(split or self._reshaped(operand, self.written(operand), index.shape))
         value = self._add(op, apart)
-        return _Moved(value, _numbers(value).reshape(op.value.tensor.shape))
+        return Moved(value, numbers(value).reshape(op.value.tensor.shape))
 
-    def _apart(self, value: Value, shape: tuple[int, ...]) -> Value:
-        return self._other(value, "nn.reshape", self.written(value), shape=list(shape))
+    def _reshaped(self, like: Value, value: Value, shape: tuple[int, ...]) -> Value:
+        return self._other(like, "nn.reshape", value, shape=list(shape))
 
-    def _mean(self, op: Op) -> _Moved | None:
+    def _mean(self, op: Op) -> Moved | None:
         """A mean along the tokens, whichever axis they are."""
         of, axis = self.moved[op.operands[0]], op.attributes["axis"]
         if of.index.ndim == 3 and axis < 2:
-            rows = self._rows(_Moved(of.base, np.moveaxis(of.index, axis, 1)))
-            if rows is not None and rows.base.tensor.shape == rows.index.shape and _is_plain(rows):
+            rows = self._rows(Moved(of.base, np.moveaxis(of.index, axis, 1)))
+            if rows is not None and rows.base.tensor.shape == rows.index.shape and is_plain(rows):
                 masks = [self.written(mask) for mask in op.operands[1:]]
                 value = self._add(op, [rows.base, *masks], {**op.attributes, "axis": 1})
-                return _itself(value)
+                return itself(value)
         return self._plain(op)
 
     def written(self, value: Value) -> Value:
         """The value itself, written in the new module."""
         of = self.moved[value]
-        if _is_plain(of) and of.base.tensor.shape == value.tensor.shape:
+        if is_plain(of) and of.base.tensor.shape == value.tensor.shape:
             return of.base
         result = self._heads(of) if of.index.ndim == 4 else self._hidden(of)
-        if result is None and _is_plain(of):
-            result = self._other(value, "nn.reshape", of.base, shape=list(value.tensor.shape))
+        if result is None and is_plain(of):
+            result = self._reshaped(value, of.base, value.tensor.shape)
+        if result is None and of.moves is None:
+            result = self._channels_first(value, of)
         if result is None and of.moves is None:
             raise AtlasError(
                 f"{value.op.name} moves data in a way that cannot be packed",
@@ -267,23 +258,31 @@ class _Mover:
                 why=f"a value {list(value.tensor.shape)} mixes tokens and features of "
                 f"{list(of.base.tensor.shape)}",
                 remedy="keep batch, tokens and features apart; only attention heads are split and "
-                "merged. nn.MultiheadAttention and nn.TransformerEncoder expect tokens on the "
-                "first "
-                "axis, unless they are made with batch_first=True",
+                "merged. nn.MultiheadAttention and nn.TransformerEncoder expect tokens first, "
+                "unless they are made with batch_first=True",
             )
         if result is None:
             result = of.base
             for op in of.moves or ():
                 result = self._add(op, [result])
-        self.moved[value] = _itself(result)
+        self.moved[value] = itself(result)
         return result
 
-    def _hidden(self, of: _Moved) -> Value | None:
+    def _channels_first(self, value: Value, of: Moved) -> Value | None:
+        """A value [batch, features, ...] of the client, made of [batch, positions, features]."""
+        base, turned = of.base, numbers(of.base).swapaxes(1, -1)
+        first = base.tensor.side == "client" and len(base.tensor.shape) == 3 and of.whole
+        if not first or not np.array_equal(of.index.ravel(), turned.ravel()):
+            return None
+        result = self._other(value, "nn.transpose", base, permutation=[0, 2, 1])
+        return self._reshaped(value, result, value.tensor.shape)
+
+    def _hidden(self, of: Moved) -> Value | None:
         """A value of the form [batch, tokens, features], or [batch, features] for one token."""
         rows = self._rows(of)
         if rows is None or of.index.ndim not in (2, 3):
             return None
-        if _is_plain(rows) and rows.base.tensor.shape == of.index.shape:
+        if is_plain(rows) and rows.base.tensor.shape == of.index.shape:
             return rows.base
         *extents, width = rows.base.tensor.shape
         tokens = math.prod(extents[1:])
@@ -296,32 +295,30 @@ class _Mover:
             return None
         one = rows.base
         if tokens == 1:
-            return self._other(one, "nn.reshape", one, shape=list(of.index.shape))
+            return self._reshaped(one, one, of.index.shape)
         if len(rows.base.tensor.shape) == 3:
             one = self._other(one, "nn.select", one, axis=1, index=int(token[0]))
         if of.index.ndim == 3:
-            one = self._other(one, "nn.reshape", one, shape=list(of.index.shape))
+            one = self._reshaped(one, one, of.index.shape)
         return one
 
-    def _heads(self, of: _Moved) -> Value | None:
+    def _heads(self, of: Moved) -> Value | None:
         """A value of the form [batch, heads, tokens, width]: features that are split into heads."""
-        if _is_plain(of) and of.base.tensor.shape == of.index.shape:
+        if is_plain(of) and of.base.tensor.shape == of.index.shape:
             return of.base
         batch, heads, tokens, width = of.index.shape
         together = of.index.transpose(HEADS_FIRST).reshape(batch, tokens, heads * width)
-        rows = self._rows(_Moved(of.base, together))
-        if rows is None or not _is_plain(rows):
+        rows = self._rows(Moved(of.base, together))
+        if rows is None or not is_plain(rows):
             return None
         vector = tokens == 1 and rows.base.tensor.shape == (batch, heads * width)
         if not vector and rows.base.tensor.shape != together.shape:
             return None
-        split = self._other(rows.base, "nn.reshape", rows.base, shape=[batch, tokens, heads, width])
+        split = self._reshaped(rows.base, rows.base, (batch, tokens, heads, width))
         return self._other(rows.base, "nn.transpose", split, permutation=HEADS_FIRST)
 
-    def _rows(self, of: _Moved) -> _Moved | None:
-        """The same value as elements of [batch, tokens, features] with whole rows of features; None
-        if a row has elements of several tokens.
-        """
+    def _rows(self, of: Moved) -> Moved | None:
+        """The same value as rows of [batch, tokens, features]; None if a row has several tokens."""
         of = self._tokens(of)
         base, index = of.base, of.index
         if len(base.tensor.shape) not in (2, 3) or index.ndim < 2:
@@ -333,9 +330,9 @@ class _Mover:
             return None
         if not np.array_equal(first, np.arange(features)):
             base = self._chosen(base, first)
-        return _moved(base, rows * len(first) + np.arange(len(first)))
+        return moved_to(base, rows * len(first) + np.arange(len(first)))
 
-    def _compact(self, of: _Moved) -> _Moved | None:
+    def _compact(self, of: Moved) -> Moved | None:
         """The same value, in terms of only the features that it has."""
         of = self._tokens(of)
         if len(of.base.tensor.shape) not in (2, 3):
@@ -344,9 +341,9 @@ class _Mover:
         rows, chosen = of.index // features, of.index % features
         kept = np.unique(chosen)
         base = self._chosen(of.base, kept)
-        return _moved(base, rows * len(kept) + np.searchsorted(kept, chosen))
+        return moved_to(base, rows * len(kept) + np.searchsorted(kept, chosen))
 
-    def _tokens(self, of: _Moved) -> _Moved:
+    def _tokens(self, of: Moved) -> Moved:
         """The same value in terms of [batch, tokens, features], for a base [batch, heads, tokens,
         width]."""
         base, index = of.base, of.index
@@ -356,7 +353,7 @@ class _Mover:
         b, h, t, w = np.unravel_index(index, base.tensor.shape)
         turned = self._other(base, "nn.transpose", base, permutation=HEADS_FIRST)
         merged = self._other(base, "nn.reshape", turned, shape=[batch, tokens, heads * width])
-        return _Moved(merged, ((b * tokens + t) * heads + h) * width + w)
+        return Moved(merged, ((b * tokens + t) * heads + h) * width + w)
 
     def _chosen(self, value: Value, features: np.ndarray) -> Value:
         """Some features: by rows of a linear layer's weight, or by a new linear layer of ones."""
@@ -364,22 +361,14 @@ class _Mover:
         if op.name != "nn.linear":
             weight = np.zeros((len(features), value.tensor.shape[-1]), np.float32)
             weight[np.arange(len(features)), features] = 1
-            return self._other(
-                value, "nn.linear", value, weight=module.constant("features", weight)
-            )
+            layer = module.constant("features", weight)
+            return self._other(value, "nn.linear", value, weight=layer)
         attributes: dict[str, Any] = dict(op.attributes)
         for name in ("weight", "bias"):
             if name in attributes:
                 array = module.symbols[attributes[name].name]
-                part = (
-                    np.broadcast_to(array.reshape(-1)[0], (len(features), *array.shape[1:]))
-                    if is_uniform(array)
-                    else rows_of(array, features)
-                )
+                part = rows_of(array, features)
+                if is_uniform(array):
+                    part = np.broadcast_to(array.reshape(-1)[0], (len(features), *array.shape[1:]))
                 attributes[name] = module.constant(f"{attributes[name].name}.part", part)
         return self._add(op, list(op.operands), attributes)
-
-
-def _is_plain(of: _Moved) -> bool:
-    """Whether no element has moved."""
-    return of.whole and bool((of.index.ravel() == np.arange(of.index.size)).all())

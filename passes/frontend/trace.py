@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -76,7 +76,8 @@ def trace(
             count as shapes without values (see ``blocks``). Load weights in float32, because
             constants such as rotary tables are folded in the model's own precision.
         example_inputs: arrays or shapes by the name of the forward argument; they fix all shapes.
-            ``attention_mask`` becomes a public input, every other one a client input.
+            ``attention_mask`` becomes a public input, every other one a client input. Where a
+            mask is computed from token ids, the result has a public input of that name too.
         name: name of the result.
         outputs: wanted outputs, separated by commas, or ``all``; by default ``logits``, otherwise
             ``sentence_embedding``, ``last_hidden_state`` or the first. Ops for other outputs are
@@ -188,7 +189,7 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
                 remedy="check the names and shapes of the inputs (the model takes "
                 f"{', '.join(parameters)}); where the line decides by values of tensors, compute "
                 "both cases and mix them with weights, or decide by shapes and settings",
-            ) from error
+            ) from None  # torch's own text has hundreds of lines
         finally:
             module.train(training)
 
@@ -261,6 +262,7 @@ def _import_once(
                 remedy="choose another output; this output is known without encryption",
             )
     imported = _import_graph(importer, chosen)
+    importer.name_padding()
     ordered = in_usual_order(without_common_maps(imported))
     verify(ordered)
     return ordered
@@ -327,16 +329,17 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
         return cuts.part(importer, *node.args)
-    known = fx.packet(node) in ACTIVATIONS
-    raise Refusal("only its default arguments are supported" if known else "")
+    raise Refusal("")
 
 
-def _rewriting(nodes: Iterable[fx.Node]) -> str:
+def _rewriting(faults: Sequence[tuple[fx.Node, str]]) -> str:
     """How to write some ops by others that can be compiled."""
-    names = dict.fromkeys(fx.packet(node).removesuffix("_") for node in nodes)
-    known = dict.fromkeys(REWRITINGS[name] for name in names if name in REWRITINGS)
-    if known and all(name in REWRITINGS for name in names):
+    reasons = {fx.packet(node).removesuffix("_"): reason for node, reason in faults}
+    known = dict.fromkeys(REWRITINGS[name] for name in reasons if name in REWRITINGS)
+    if known and all(name in REWRITINGS for name in reasons):
         return f"write the same by other ops: {'; '.join(known)}"
+    if all(reasons.values()):  # these ops have a rule, for other arguments
+        return "; ".join(("write the lines named above otherwise, as each reason says", *known))
     return "; ".join(
         (
             "replace these ops in the model by supported ones (linear, matmul, add, mul, "
@@ -365,7 +368,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
         f"{count} of the model cannot be compiled: {', '.join(names)}",
         where=lines if len(lines) > 1 else lines[0],
         why="on encrypted data only sums, products and functions with a rule can be computed",
-        remedy=_rewriting(node for node, _ in faults),
+        remedy=_rewriting(faults),
     )
     error.targets = frozenset(names)
     return error

@@ -14,7 +14,7 @@ from tiny_model import Tiny, make_text_bundle, write_ids
 from typer.testing import CliRunner
 
 import atlasc
-from atlasc.bundle import folder
+from atlasc.bundle import folder, manifest
 from atlasc.cli import app
 from atlasc.client import program as client_program
 from atlasc.loading.data import inputs_of
@@ -69,7 +69,7 @@ def test_encrypt_reads_a_bundle_and_embeds_inputs_once(
 ) -> None:
     hashed: Counter[Path] = Counter()
     embedded: list[int] = []
-    digest, interpret = folder.sha256_of, client_program.interpret
+    digest, interpret = manifest.sha256_of, client_program.interpret
 
     def count_digest(path: Path) -> str:
         hashed[path.resolve()] += 1
@@ -83,7 +83,7 @@ def test_encrypt_reads_a_bundle_and_embeds_inputs_once(
     if not whole:
         atlasc.load(tiny.bundle).save(tmp_path / "part", part="client")
         bundle = tmp_path / "part"
-    monkeypatch.setattr(folder, "sha256_of", count_digest)
+    monkeypatch.setattr(manifest, "sha256_of", count_digest)
     monkeypatch.setattr(client_program, "interpret", count_interpret)
     run = CliRunner().invoke
     keys, query = str(tmp_path / "keys"), str(tmp_path / "query")

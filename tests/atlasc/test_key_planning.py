@@ -16,9 +16,9 @@ from atlasc.compilation.prepare import calibrate_source, trace_model
 from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
 from atlasc.program.costs import program_costs
 from atlasc.program.kernels.context import layout_of
+from atlasc.program.key_plan import MEMORY, key_plan
 from atlasc.report.summary import costs_summary
 from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packed import run_packed
+from small_transformers import SHAPES, Builder, Shape, inputs_for
 from tiny_model import LENGTH, Tiny, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.calibration.calibrate import calibrate
 from atlasc.client.sharing import BITS, floods
 from atlasc.compare.compare import SAFETY, compare
+from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.noise_bound import (
     MARGIN,
     changes,
@@ -19,13 +23,21 @@ from atlasc.compilation.noise_bound import (
     program_change,
     with_noise,
 )
+from atlasc.compilation.options import TargetOptions
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Module
+from atlasc.ir.text.parser import parse
+from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.polynomials.fits.chebyshev import fit
 from atlasc.program.function import EngineParameters
 from atlasc.report.summary import noise_by_kind
 from atlasc.run import session
+from atlasc.simulation.agreement import promised
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.noise import NoiseModel
+from atlasc.targets.sim import SimEngine
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
@@ -75,6 +87,9 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     assert sum(row["ops"] for row in rows) == len(parts)
     assert {"encryption", "decryption", "linear"} <= {row["kind"] for row in rows}
     assert sum(row["change"] ** 2 for row in rows) == pytest.approx(change**2)
+    # Before decryption there is one rescale; its imaginary part counts as much as its real one.
+    gain = output.operands[0].op.attributes["noise_gain"]
+    assert parts[output] == pytest.approx((noise.rescale**2 + noise.rescale**2) * gain**2)
     members = asdict(noise)
     digits = tuple(one / 2 for one in members.pop("digits"))
     half = NoiseModel(**{name: one / 2 for name, one in members.items()}, digits=digits)
@@ -131,3 +146,68 @@ def test_shared_answers_hide_the_bits_that_they_promise(tiny: Tiny) -> None:
     error = answer.outputs[name] - answer.expected[name]
     norm = np.sqrt(np.square(error).reshape(len(error), -1).sum(axis=1)).max()
     assert 2 * np.log2(flood.deviation / (np.sqrt(12) * norm)) > BITS
+
+
+def alone(shape: Shape, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """A program of one input under `is`: its bound, the root mean square errors that encryption
+    adds to some answers, and the ratios of what is stated of them to their error.
+    """
+    module = Builder(replace(shape, batch=1), seed).build()
+    some = inputs_for(replace(shape, batch=24), seed + 1)
+    approximate = apply_recipe(module, "is", calibrate(module, some, margin=0.3))
+    lowered = lower_module(approximate, some, TargetOptions(target="cpu"))
+    program, engine = lowered.program, lowered.parameters.shape
+    bound = max(op.attributes["noise"] for op in program.outputs)
+    rms, ratios = [], []
+    for row in range(4):
+        inputs = {name: array[row : row + 1] for name, array in some.items()}
+        given, noise = inputs | interpret(lowered.client, inputs), lowered.parameters.noise_model()
+        polynomials = run_packed(program, given, SimEngine(*engine))
+        encrypted = run_packed(program, given, SimEngine(*engine, noise=noise, seed=row))
+        for name, right in interpret(module, inputs).items():
+            rms.append(np.sqrt(np.square(encrypted[name] - polynomials[name]).mean()))
+            promise = promised("values", 1e-3, float(right.std()), bound)
+            stated = promise.stated(float(np.abs(polynomials[name] - right).mean()))
+            ratios.append(stated / np.abs(encrypted[name] - right).mean())
+    return bound, np.array(rms), np.array(ratios)
+
+
+def squares(period: int | None) -> Module:
+    """A square, a bootstrap that may be narrow, and another square, of a batch of one."""
+    kind = "ciphertext<[*:1 b:2 d:2 |  | b=1 d=4], level {}, scale 1>"
+    narrow = "" if period is None else f", period = {period}"
+    return parse(f"""module @m : ckks {{
+      %0 = ckks.input {{name = "x", layout = "[*:1 b:2 d:2 |  | b=1 d=4]",
+        shape = [1, 4], noise_gain = 5.0, mean = 0.0, level = 1}} : {kind.format(1)}
+      %1 = ckks.square %0 {{noise_gain = 3.0, mean = 0.0}} : {kind.format(0)}
+      %2 = ckks.bootstrap %1 {{level = 3{narrow}}} : {kind.format(3)}
+      %3 = ckks.square %2 {{noise_gain = 1.0, mean = 0.0}} : {kind.format(2)}
+      ckks.output %3 {{name = "y", noise_gain = 1.0, shape = [1, 4]}}
+    }}""")
+
+
+def test_a_narrow_bootstrap_averages_what_was_before_it_alone() -> None:
+    """The errors of four copies of one input; those of a batch, and those after it, stay."""
+    noise, shape = NoiseModel.ckks(64), EngineParameters(32, 3, 3)
+
+    def found(period: int | None) -> dict[str, float]:
+        module = squares(period)
+        return {
+            op.value.name if op.result else "y": one
+            for op, one in changes(module, noise, shape).items()
+        }
+
+    whole, narrow = found(None), found(4)
+    for name, share in {"0": 4, "1": 4, "2": 1, "3": 1, "y": 1}.items():
+        assert narrow[name] == pytest.approx(whole[name] / share)
+    assert Layout.parse("[*:1 b:2 d:2 |  | b=3 d=4]").batch_copies == 1
+
+
+@pytest.mark.deep("examples")
+@pytest.mark.parametrize(("name", "seed"), [("vision", 11)])
+def test_of_one_input_the_statement_is_near_the_error_and_never_below(name: str, seed: int) -> None:
+    """Narrow bootstraps take the mean of its copies, which errors before them do not share."""
+    bound, rms, ratios = alone(replace(SHAPES[name], layers=1), seed)
+    assert rms.max() < bound
+    assert ratios.min() >= 1
+    assert np.median(ratios) <= 10, ratios

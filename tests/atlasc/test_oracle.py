@@ -126,6 +126,7 @@ def test_figures_and_answers_are_those_of_the_module(tmp_path: Path) -> None:
     program = compiled(model)
     figures: Any = program.bundle.manifest.settings["from_model"]
     assert figures.pop("inputs") == 6 and figures.pop("own_precision") is None
+    assert figures.pop("packed_inputs") == program.batch
     assert all(far < 1e-6 for far in figures.values()) and len(figures) == 4
     kept = kept_of(program.bundle)
     assert kept is not None
@@ -135,6 +136,7 @@ def test_figures_and_answers_are_those_of_the_module(tmp_path: Path) -> None:
     assert all(any((row == one).all() for one in X) for row in kept.inputs["x"])
     found = program.evaluate(X[:4], encrypted=1).module
     assert found is not None and found.pop("inputs") == 6
+    assert found.pop("ciphertexts_inputs") == program.batch
     assert set(found) == {"functions", "polynomials", "ciphertexts"}
     assert all(far is not None and far < 1e-6 for far in found.values())
 

@@ -17,10 +17,10 @@ from atlasc.compilation.lowering import plan_keys
 from atlasc.ir.interpreter import encrypted_input, interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.passes.pipeline import lower_nn
 from atlasc.polynomials.recipes import recipe_names
 from atlasc.program.kernels.context import layout_of
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

@@ -41,9 +41,9 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     from atlasc.client.verdict import verdicts
     from atlasc.compilation.prepare import calibrate_source, trace_model
     from atlasc.compilation.source import load_source
-    from atlasc.passes.lowering.rotation_keys import key_plan
     from atlasc.passes.pipeline import lower_nn
     from atlasc.program.execute import execute
+    from atlasc.program.key_plan import key_plan
     from atlasc.run import session
     from atlasc.run.session import simulate
     from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED

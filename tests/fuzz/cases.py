@@ -45,6 +45,8 @@ VALUES: dict[str, Any] = {
     "true": True,
     "text": "2",
     "null": None,
+    "list": [],
+    "object": {},
     "half character": "\ud800",
 }
 

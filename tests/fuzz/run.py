@@ -1,34 +1,26 @@
-"""``python -m tests.fuzz``: mutated inputs and the cases of the corpus for every reader."""
+"""Gives readers their mutated inputs and the cases of the corpus, and tells what came of them."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import json
-import multiprocessing
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz import worker
 from tests.fuzz.content import Content
 from tests.fuzz.reader import Reader, all_readers, corpus
-from tests.fuzz.seeds import compiled, random_programs
 from tests.fuzz.sites import followed
 
 RESULTS = Path("build/fuzz")
 BATCH = 5000
 """Inputs of one process: what a reader keeps in memory does not add up over all of them."""
-INPUTS = 20_000
-"""Of a run where nothing else is said."""
-LIBRARIES = ("torch", "transformers.models.auto", "torch.export", "pyarrow.parquet", "soundfile")
-"""What several readers import, which takes seconds."""
+NO_SEEDS = "no seeds"
 KEPT = 3
 """Inputs that are saved of each kind of failure at each place."""
 
@@ -59,6 +51,8 @@ class Result:
 
     Attributes:
         places: functions that its valid samples went through.
+        waited: inputs that took too long once, without computing, and not when they were read
+            alone: another process had the processor.
     """
 
     reader: str
@@ -69,6 +63,7 @@ class Result:
     seconds: float = 0.0
     found: list[Found] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    waited: list[str] = field(default_factory=list)
 
     def add(self, failure: worker.Failure, label: str, content: Content, results: Path) -> None:
         """Count a failure, and save the first of each kind."""
@@ -91,6 +86,7 @@ class Task:
         name: of the reader.
         seed: of the run.
         inputs: how many.
+        first: number of the first one.
         seconds: it ends earlier after so many.
         results: where failing inputs are saved.
         corpus: whether the cases of the corpus come before them.
@@ -100,6 +96,7 @@ class Task:
     name: str
     seed: int
     inputs: int
+    first: int = 0
     seconds: float | None = None
     results: Path = RESULTS
     corpus: bool = False
@@ -127,7 +124,7 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
         with followed() as places:
             meanings = [reader.read(path) for path in paths]
     except Exception as error:
-        found = [Found("no seeds", worker.innermost(error), repr(error), 1)]
+        found = [Found(NO_SEEDS, worker.innermost(error), repr(error), 1)]
         return [Result(reader.name, corpus, found=found) for corpus in (False, True)]
     known = corpus(reader, seeds, task.case_seconds) if task.corpus else {}
     cases = list(known.items())
@@ -136,6 +133,7 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
         return cases[number]
 
     def mutated(number: int) -> tuple[str, Content]:
+        number += task.first
         return f"{task.seed}-{number}", reader.input(task.seed, number, seeds)
 
     sources = (len(cases), case, True), (task.inputs, mutated, False)
@@ -164,7 +162,7 @@ def _read(
     source: Callable[[int], tuple[str, Content]],
 ) -> Result:
     """Give a reader inputs 0 to ``total`` of a source, which knows their labels."""
-    begin = time.monotonic()
+    begin, at = time.monotonic(), 0
 
     def inputs(first: int) -> Iterator[tuple[int, Content]]:
         for number in range(first, min(first + BATCH, total)):
@@ -172,13 +170,21 @@ def _read(
                 return
             yield number, source(number)[1]
 
-    at = 0
-    while at < total and (task.seconds is None or time.monotonic() - begin <= task.seconds):
+    def read(given: Iterable[tuple[int, Content]]) -> tuple[list[worker.Failure], int]:
         place.mkdir()
-        failures, accepted, refused, last = worker.run(reader, inputs(at), meanings, place)
+        failures, accepted, refused, last = worker.run(reader, given, meanings, place)
         shutil.rmtree(place)
         result.accepted += accepted
         result.refused += refused
+        return failures, last
+
+    while at < total and (task.seconds is None or time.monotonic() - begin <= task.seconds):
+        failures, last = read(inputs(at))
+        for number in [one.number for one in failures if one.kind == worker.WAITED]:
+            failures = [one for one in failures if one.number != number]
+            again, _ = read([(number, source(number)[1])])
+            failures += again
+            result.waited += [] if again else [source(number)[0]]
         for failure in failures:
             result.add(failure, *source(failure.number), task.results)
         if any(failure.kind == worker.BROKEN for failure in failures):
@@ -212,52 +218,6 @@ def shares(readers: dict[str, Reader], inputs: int) -> dict[str, int]:
     return {name: max(inputs * reader.weight // whole, 1) for name, reader in readers.items()}
 
 
-def main() -> int:
-    """Run, print, and return the exit code: 1 after a failure."""
-    arguments = _arguments()
-    readers = all_readers()
-    if arguments.reader:
-        readers = {name: readers[name] for name in arguments.reader}
-    number = arguments.inputs
-    if number is None:
-        number = 0 if arguments.corpus else INPUTS
-    inputs = shares(readers, number) if number else dict.fromkeys(readers, 0)
-    seconds = arguments.seconds and arguments.seconds * arguments.jobs / len(readers)
-    tasks = [
-        Task(
-            name,
-            arguments.seed,
-            inputs[name],
-            seconds,
-            corpus=arguments.corpus,
-            case_seconds=arguments.case_seconds,
-        )
-        for name in readers
-    ]
-    what = "the corpus, " if arguments.corpus else ""
-    what += f"{sum(inputs.values())} inputs, seed {arguments.seed}"
-    print(f"{what}, {len(readers)} readers", flush=True)
-    compiled()  # once, before the forks
-    if any(name.startswith("ir-") for name in readers):
-        random_programs()
-    if len(readers) > 1:
-        for library in LIBRARIES:
-            importlib.import_module(library)
-    begin, results = time.monotonic(), []
-    with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
-        for found in pool.imap_unordered(fuzz, tasks, chunksize=1):
-            for result in found:
-                show(result)
-            results += found
-    if arguments.report:
-        arguments.report.write_text(json.dumps([asdict(result) for result in results], indent=1))
-    failed = sum(found.count for result in results for found in result.found)
-    kinds = sum(len(result.found) for result in results)
-    number, taken = sum(result.inputs for result in results), time.monotonic() - begin
-    print(f"{number} inputs, {failed} failures of {kinds} kinds, {taken:.0f} s")
-    return 1 if failed else 0
-
-
 def show(result: Result) -> None:
     """Print a line for a reader, and one for each kind of failure."""
     speed = result.inputs / result.seconds if result.seconds else 0
@@ -268,20 +228,3 @@ def show(result: Result) -> None:
     )
     for found in sorted(result.found, key=lambda found: -found.count):
         print(f"    {found.count:7} x {found.kind} at {found.place}: {', '.join(found.saved)}")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=int, help=f"of all readers together ({INPUTS})")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--reader", action="append", choices=sorted(all_readers()), help="this one")
-    parser.add_argument("--seconds", type=float, help="stop after so many")
-    parser.add_argument(
-        "--corpus", action="store_true", help="the cases once found; new ones only with --inputs"
-    )
-    parser.add_argument(
-        "--case-seconds", type=float, help="of made cases as many as a reader takes in so many"
-    )
-    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
-    parser.add_argument("--report", type=Path, help="write the results as JSON here")
-    return parser.parse_args()

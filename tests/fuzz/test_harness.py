@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import os
 import sys
@@ -14,11 +15,15 @@ from typing import Any
 import pytest
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import read_json
+from tests.fuzz import campaign
 from tests.fuzz.content import Content, Link, Place
 from tests.fuzz.mutate import by_name, mutated
 from tests.fuzz.mutate_archives import zeros_npz
 from tests.fuzz.reader import Reader
 from tests.fuzz.run import Result, Task, fuzz
+from tests.fuzz.sites import File, followed, openings, unread
+from tests.fuzz.worker import WAITED
 
 
 def result_of(
@@ -132,7 +137,9 @@ def test_a_hang_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             time.sleep(0.01)
 
     monkeypatch.setattr("tests.fuzz.worker.SECONDS", 0.02)
-    assert "hang" in [found.kind for found in result_of(hang, tmp_path).found]
+    result = result_of(hang, tmp_path, inputs=4)
+    assert result.found and result.inputs == 4 and result.waited == []
+    assert {found.kind for found in result.found} <= {"hang", WAITED}
 
 
 def test_another_meaning_is_found(tmp_path: Path) -> None:
@@ -191,3 +198,112 @@ def test_the_seed_decides_what_a_reader_is_given() -> None:
     assert first == [reader.input(1, number, seeds) for number in range(50)]
     assert first != [reader.input(2, number, seeds) for number in range(50)]
     assert sys.getrecursionlimit() == 1000  # the mutators must not need another
+
+
+def found_in(text: str, schemas: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+    """The openings of a file of Python that is called new."""
+    tree = ast.parse(text)
+    return [
+        f"{function} {what}" for function, what, *_ in File("new.py", tree, schemas).openings(tree)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("import json\ndef f(p): return json.load(open(p))", {"f load", "f open"}),
+        ("from json import loads as known\ndef f(p): return known(p)", {"f loads"}),
+        ("import json\ndef f(ps): return list(map(json.loads, ps))", {"f loads passed on"}),
+        ("from json import JSONDecoder as D\ndef f(p): return D().decode(p)", {"f JSONDecoder"}),
+        ("def f(p):\n  with p.open() as file: return list(file)", {"f open"}),
+        ("def f(p):\n  with p.open(encoding='utf-8') as file: return list(file)", {"f open"}),
+        ("import io\ndef f(p): return io.open(p, mode='rb')", {"f open"}),
+        ("import os\ndef f(n): return os.read(n, 9)", {"f read"}),
+        ("def f(p): return Path(p).read_text()", {"f read_text"}),
+        ("def f(p): return (p / NAME).read_bytes()", {"f read_bytes"}),
+        ("PLACE = 1\ndef f(): return PLACE.read_bytes()", {"f read_bytes"}),
+        ("import csv\nclass A:\n  def f(self, t): return csv.reader(t)", {"A.f reader"}),
+        ("import numpy as np\ndef f(p): return np.load(p)", {"f load"}),
+        ("from numpy import load\ndef f(p): return load(p)", {"f load"}),
+        ("import tomllib as t\ndef f(p): return t.load(p)", {"f load"}),
+        ("import sqlite3\ndef f(p): return sqlite3.connect(p)", {"f connect"}),
+        ("async def f(request): return await request.json()", {"f json"}),
+        ("async def f(request): return await request.body()", {"f body"}),
+        ("@router.post('/x')\ndef f(x): return x", {"f endpoint"}),
+        ("class H:\n  def do_PUT(self): pass", {"H.do_PUT endpoint"}),
+        ("def f(self): return self.rfile.read(9)", {"f read"}),
+        ("def f(link): return link.get('/x', New)", {" schema atlasc.new.New"}),
+        ("def f(link): return link.get('/x', tuple[New, ...])", {" schema atlasc.new.New"}),
+    ],
+)  # fmt: skip
+def test_a_new_reader_is_found(text: str, what: set[str]) -> None:
+    assert {*found_in(text, {"New"})} == what
+    (name, *_) = what
+    assert unread([f"new.py:{name}"], {"new.py:f"}) == [f"new.py:{name}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(p):\n  with p.open('wb') as file: file.write(b'')",
+        "def f(p):\n  with open(p, 'a') as file: file.write('')",
+        "import json\ndef f(x): return json.dumps(x)",
+        "def f(x): return Journal.open(x)",
+        "def f(x): return x.load()",
+    ],
+)
+def test_what_writes_or_is_read_elsewhere_is_no_reader(text: str) -> None:
+    assert found_in(text) == []
+
+
+def test_a_branch_that_is_not_taken_is_not_read(tmp_path: Path) -> None:
+    """A function has two openings, and what it is given leads to the first one."""
+    names = [name for name in openings() if name.startswith("ir/files.py:read_")]
+    (tmp_path / "a.json").write_text("{}")
+    with followed() as through:
+        read_json(tmp_path / "a.json", dict[str, int], "a test", 100)
+    assert "ir/files.py:read_json read_bytes" in through & {*names}
+    assert "ir/files.py:read_npz ZipFile" in {*names} - through
+
+
+def test_a_campaign_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill it reads what is left, each number once; a mended reader begins again."""
+    told: list[tuple[str, int, int]] = []
+
+    def read(task: Task) -> list[Result]:
+        if len(told) == 3:
+            raise KeyboardInterrupt
+        told.append((task.name, task.first, task.inputs))
+        return [Result(task.name, inputs=task.inputs, refused=task.inputs)]
+
+    monkeypatch.setattr(campaign, "_apart", read)
+    monkeypatch.setattr(campaign, "PIECE", 6_000)
+    readers = {name: Reader(name, lambda _: [], lambda _: None, 1000) for name in ("a", "b")}
+    place = tmp_path / "kept.json"
+    with pytest.raises(KeyboardInterrupt):
+        campaign.run(place, readers, 100, 7)
+    told.clear()
+    found = campaign.run(place, readers, 100, 7)
+    assert told == [("b", 6000, 4000)]
+    assert {one.result.inputs for one in found.readers.values()} == {10_000}
+    assert found.table().splitlines()[-1] == "| all | 20,000 | 0 | 20,000 | 0 |"
+    told.clear()
+    campaign.run(place, readers, 100, 7, again=["a"])
+    assert told == [("a", 0, 6000), ("a", 6000, 4000)]
+    with pytest.raises(ValueError, match="has seed 7"):
+        campaign.run(place, readers, 100, 8)
+
+
+def test_a_starved_input_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits too long once, and not when it is read alone."""
+
+    def wait_once(path: Path) -> None:
+        mark = tmp_path / "waited"
+        if not mark.exists():
+            mark.touch()
+            time.sleep(60)
+        refuse(path)
+
+    monkeypatch.setattr("tests.fuzz.worker.SECONDS", 1)
+    result = result_of(wait_once, tmp_path, inputs=3)
+    assert (result.found, result.waited, result.refused) == ([], ["1-0"], 3)

@@ -40,6 +40,7 @@ ADDRESSES = 2 << 30
 STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
 """What makes ``VmHWM`` start again from the memory in use: see proc_pid_clear_refs(5)."""
+_IN_USE = re.compile(rb"VmHWM:\s*(\d+).*VmRSS:\s*(\d+)", re.DOTALL)
 RESETS = 20
 """Times that it is tried before an input."""
 
@@ -49,7 +50,8 @@ HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 which cannot be printed."""
 BROKEN = "the fuzzer failed"
 _FOREIGN = re.compile(r"/tests/|/site-packages/")
-_STOPPED = {signal.SIGPROF: "hang", signal.SIGALRM: "hang", signal.SIGKILL: "killed"}
+WAITED = "hang: waiting"
+_STOPPED = {signal.SIGPROF: "hang", signal.SIGALRM: WAITED, signal.SIGKILL: "killed"}
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _work(
             _send(sender, Failure(number, "output", _printed_by(text), text))
             os.ftruncate(printed, 0)
             os.lseek(printed, 0, os.SEEK_SET)
-        if (taken := _memory("VmHWM") - before) > MEMORY:
+        if (taken := _memory()[0] - before) > MEMORY:
             _send(sender, Failure(number, "memory", reader.name, f"{taken >> 20} MiB"))
             _give_back()
     counts.write(1 << 62, accepted, refused)
@@ -235,16 +237,18 @@ def _reset_peak() -> int:
     for _ in range(RESETS):
         with contextlib.suppress(OSError):
             CLEAR_REFS.write_text(RESET_PEAK)
-        if _memory("VmHWM") - _memory("VmRSS") < MEMORY // 4:
+        peak, now = _memory()
+        if peak - now < MEMORY // 4:
             break
         time.sleep(0.01)  # counts of a processor that is busy come late
-    return _memory("VmHWM")
+    return peak
 
 
-def _memory(name: str) -> int:
-    """Bytes that Linux counts for this process, e.g. ``VmHWM``, the most since it was reset."""
-    lines = STATUS.read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:"))) << 10
+def _memory() -> tuple[int, int]:
+    """Bytes that Linux counts for this process: the most since it was reset, and those in use."""
+    found = _IN_USE.search(STATUS.read_bytes())
+    assert found is not None
+    return int(found[1]) << 10, int(found[2]) << 10
 
 
 def _printed_by(text: str) -> str:

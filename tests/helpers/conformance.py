@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine, Vector
+from atlasc.program.key_plan import KeyPlan
 from atlasc.program.transform_work import TransformTerm
 from atlasc.targets.parameters import ParameterSet
 

@@ -195,11 +195,11 @@ FORMS: dict[str, Form] = {
 
 REFUSED = {
     "x // 2", "2 / x", "table / x", "2 ** x", "x ** 0", "x ** 0.5", "x ** 5", "x ** y", "var",
-    "max", "amax", "abs", "clamp", "exp", "cumsum", "to int", "round", "sum all", "mean all",
+    "max", "amax", "exp", "cumsum", "to int", "round", "sum all", "mean all",
     "mean of batch", "reshape(-1)", "flatten all", "matrix @ x", "bilinear", "slice two", "gather",
-    "index_select", "stack", "roll", "expand", "repeat", "where", "where private", "tril",
-    "layer norm two axes", "normalize", "batch norm", "group norm", "leaky relu", "softmax axis",
-    "conv1d", "conv1d wide", "pool", "avg pool", "random", "constant", "lerp", "topk", "sort",
+    "index_select", "stack", "roll", "expand", "repeat", "where private", "tril",
+    "layer norm two axes", "batch norm", "group norm", "softmax axis",
+    "conv1d wide", "pool", "avg pool", "random", "constant", "topk", "sort",
     "item", "bool", "numpy", "attention of two parameters",
 }  # fmt: skip
 """Names of those that are no sums, products and known functions, or mix the inputs of a batch."""

@@ -17,4 +17,7 @@ TORCH_ACTIVATIONS: dict[str, torch.nn.Module] = {
     "tanh": torch.nn.Tanh(),
     "relu": torch.nn.ReLU(),
     "relu_squared": ACT2FN["relu2"],
+    "clip": torch.nn.Hardtanh(0.0, 1.0),
+    "selu": torch.nn.SELU(),
+    "softsign": torch.nn.Softsign(),
 }

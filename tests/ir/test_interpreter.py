@@ -177,7 +177,15 @@ def test_every_op_with_a_meaning_is_tested() -> None:
     elsewhere = {f"nn.{f}" for f in ACTIVATIONS}
     elsewhere |= {
         f"nn.{f}"
-        for f in ("encrypt", "embedding", "convolution", "gather", "position_ids", "fill_padding")
+        for f in (
+            "encrypt",
+            "embedding",
+            "convolution",
+            "gather",
+            "position_ids",
+            "fill_padding",
+            "zero_padding",
+        )
     }
     with_meaning = {name for name, op in OPS.items() if op.evaluate is not None}
     assert with_meaning - elsewhere == {case[0] for case in CASES} - elsewhere

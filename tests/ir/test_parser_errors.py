@@ -51,6 +51,7 @@ def test_the_text_that_the_cases_change_is_right() -> None:
         (LINEAR.replace("%x", "%x, %x"), "4:8", "takes 1 operands, not 2"),
         (LINEAR.replace("%x", ""), "4:8", "takes 1 operands, not 0"),
         (LINEAR.replace("%y", "%x"), "4:3", "%x is defined twice"),
+        (f"{LINEAR}\n{LINEAR}", "5:3", "%y is defined twice"),
         (LINEAR.replace("%y = ", ""), "4:3", "nn.linear has a result: write %name = before it"),
         ('  %y = nn.output %x {name = "z"}', "4:8", "nn.output has no result"),
         ('  nn.output %x {name = "z"} : tensor<1x2xf64, server>', "4:31", "and so no type"),

@@ -77,6 +77,7 @@ def compile(
 
 def _warn(bundle: Bundle, calibration: Calibration) -> None:
     """Warn of gaps in the data, and of anything that would stop a run on this machine."""
+    from atlasc.api.admission import what_answers
     from atlasc.ir.errors import AtlasError
     from atlasc.targets import find_target
     from atlasc.targets.machine import available_bytes
@@ -105,7 +106,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
             f"under these polynomials, {settings['unsafe']} of {settings['held_back']} held-back "
             "inputs are unsafe",
             "  why: no setting within the limits has fewer, or --tolerated allows it\n"
-            "  what to do: relax the limits, give more --data, or a larger --margin",
+            "  what to do: " + "; or\n    ".join(["relax the limits", *what_answers(settings)]),
         )
     target, needed, free = find_target(bundle.target), costs["memory_bytes"], available_bytes()
     if not target.encrypted or target.writes_project:
@@ -125,17 +126,31 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
     from atlasc.compilation.oracle.figures import far_words
     from atlasc.compilation.statement import Statement
+    from atlasc.simulation.agreement import MEAN_ERROR
     from atlasc.targets import find_target
 
     say_of_ranges(calibration)
     list_held_back(calibration)
     list_outliers(calibration.outliers)
     settings: dict[str, Any] = bundle.manifest.settings
+    name = MEAN_ERROR[settings["promise"]["agreement"]]
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
     say(
-        f"settings: {how}, error of the polynomials {settings['error']:.3g}, "
+        f"settings: {how}, {name} of the polynomials {settings['error']:.3g}, "
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
+    distance = settings.get("distance") or {"room": {}, "price": 0.0}
+    if room := distance["room"]:
+        furthest = max(room.values())
+        say(
+            f"ranges of {len(room)} ops reach further than the data asks for, up to {furthest:.0%} "
+            f"of their width at each end, for {distance['price']:.1%} more {settings['cost']}; "
+            "--margin chooses otherwise"
+        )
+    elif distance["price"]:
+        say(
+            f"a more accurate setting was taken for {distance['price']:.1%} more {settings['cost']}"
+        )
     if settings.get("public_tokens"):
         say(f"the first {settings['public_tokens']} tokens of a generated text are public")
     say(f"promised: {settings['promise']['words']}")
@@ -148,7 +163,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         say(f"accuracy on labelled inputs: {settings['accuracy']:.2%}")
     if settings.get("unsafe") is not None:
         say(
-            f"on {settings['held_back']} held-back inputs: error "
+            f"on {settings['held_back']} held-back inputs: {name} "
             f"{float(settings['held_back_error']):.3g}, {settings['unsafe']} are unsafe"
         )
     for statement in settings.get("statements", ()):
@@ -282,7 +297,7 @@ def _show_front(front: Front) -> None:
     columns: dict[str, list[Any]] = {
         "point": list(named),
         "depth": [point.depth for point in points],
-        "levels": [point.levels for point in points],
+        "levels by formula": [point.levels for point in points],
         "predicted seconds": [point.seconds for point in points],
         "error": [point.error for point in points],
         "KL": [point.divergence for point in points],

@@ -66,6 +66,7 @@ def _show(found: Evaluation) -> None:
     from atlasc.compilation.oracle.figures import far_words
     from atlasc.evaluation.stages import MEANINGS
     from atlasc.report.pages import share
+    from atlasc.simulation.agreement import ERROR
 
     columns: dict[str, list[object]] = {
         "stage": [one.stage for one in found.figures],
@@ -75,14 +76,14 @@ def _show(found: Evaluation) -> None:
         "Spearman": [share(one.spearman) for one in found.figures],
         "agreement": [share(one.agreement, one.agreement_interval) for one in found.figures],
         "KL (nats)": [one.divergence for one in found.figures],
-        "largest distance to the model": [one.max_error for one in found.figures],
-        "mean": [one.mean_error for one in found.figures],
+        "greatest error": [one.max_error for one in found.figures],
+        "mean error": [one.mean_error for one in found.figures],
     }
     known = {title: cells for title, cells in columns.items() if set(cells) != {None}}
     print_table([*known], zip(*known.values(), strict=True), title=found.program)
     for one in found.figures:
         say(f"{one.stage}: {MEANINGS[one.stage]}")
-    print("in brackets: 95% confidence intervals")
+    say(f"error: {ERROR}; in brackets: 95% confidence intervals")
     if found.module is not None:
         say(far_words(found.module))
     say(f"promised: {found.promise}")

@@ -32,7 +32,7 @@ COUNTS = {
 }
 COLUMNS = {
     "depth": "depth",
-    "levels": "levels",
+    "levels": "nonlinear levels",
     "levels_total": "all levels",
     **COUNTS,
     "rotation_keys": "rotation keys",
@@ -140,7 +140,7 @@ def inspect(
         measured = Timing.load(timing, whole, options.costs)
     found = look(path, options, progress)
     if found.summary["seconds"] is not None:
-        warn_of_costs(options.target, options.costs)
+        warn_of_costs(found.target, options.costs)
     if graph is not None:
         from atlasc.report.drawing import draw_program
 

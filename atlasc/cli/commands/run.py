@@ -28,9 +28,9 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     The command evaluates the program's polynomials without encryption. It needs the whole bundle
     and no keys. An answer is wrong if a bootstrap gets a value outside its range, or if it is not
     the model's answer: another class, or values that differ by more than the program promises.
-    Nothing in a ciphertext shows this. If the scores of the model's two best classes are closer
-    than the promised error, the input is undecided. Exit code: 0 if all inputs are safe, 1 if one
-    is not, 2 if they could not be checked.
+    Nothing in a ciphertext shows this. If another class is so close that errors of encryption may
+    decide, or the model itself hardly decides, the input is undecided. Exit code: 0 if all inputs
+    are safe, 1 if one is not, 2 if they could not be checked.
     """
     from atlasc.api.admission import checked, require_polynomials
     from atlasc.bundle.folder import load_bundle
@@ -42,13 +42,15 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     if as_json:
         print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in found]})
     else:
-        _show_verdicts(found, Promise.of(loaded.poly))
+        _show_verdicts(found, Promise.of(loaded.poly), loaded.manifest.settings)
     if not safe:
         raise typer.Exit(UNSAFE)
 
 
-def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
-    from atlasc.api.admission import UNSAFE_REMEDY
+def _show_verdicts(
+    verdicts: list[Verdict], promise: Promise | None, settings: dict[str, Any]
+) -> None:
+    from atlasc.api.admission import UNSAFE_REMEDY, what_answers
 
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
@@ -60,10 +62,11 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
                 first.op, first.location, first.reached, f"{first.low:.4g} … {first.high:.4g}",
                 f"{first.share:.2%}",
             )  # fmt: skip
-        rows.append((verdict.input, said, error, *left))
+        stated = None if error is None else verdict.stated
+        rows.append((verdict.input, said, error, stated, *left))
     print_table(
         (
-            "input", "", "error", "first left: op", "module", "reaches", "range",
+            "input", "", "error", "may err by", "first left: op", "module", "reaches", "range",
             "beyond, of its width",
         ),
         rows,
@@ -82,6 +85,7 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
     undecided = sum(verdict.kind == "undecided" for verdict in verdicts)
     if unsafe:
         print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
+        print("what would answer them:", *what_answers(settings), sep="\n  ")
     if undecided:
         print(
             f"{undecided} of {len(verdicts)} inputs are undecided: the class may not be the model's"
@@ -147,8 +151,8 @@ def _record(result: ProgramAnswers) -> dict[str, Any]:
     return {
         "max_error": answer.max_error,
         "mean_error": answer.mean_error,
-        "model_max_error": answer.model_max_error,
-        "model_mean_error": answer.model_mean_error,
+        "model_max_error": result.model_max_error,
+        "model_mean_error": result.model_mean_error,
         "agreement": result.agreement,
         "seconds": sum(answer.seconds.values()),
         "target": answer.target,
@@ -169,6 +173,7 @@ def _show(result: ProgramAnswers, config: Any) -> None:
     import numpy as np
 
     from atlasc.loading.labels import gives_several, names_of_classes
+    from atlasc.simulation.agreement import ERROR
 
     inputs, answer, errors = result.inputs, result.answer, result.errors
     beside, model = result.model_errors, result.model
@@ -186,21 +191,21 @@ def _show(result: ProgramAnswers, config: Any) -> None:
                 columns[title] = [None if np.isnan(v).any() else int(v.argmax()) for v in scores]
         elif values.ndim == 1:
             columns["answer"] = _known(values)
-        columns["error"] = _known(errors[name])
+        columns["from the polynomials"] = _known(errors[name])
         if beside is not None:
-            columns["from the model"] = _known(beside[name])
+            columns["error"] = _known(beside[name])
         rows = list(zip(*columns.values(), strict=True))
         print_table([*columns], rows, title=f"{name} {list(values.shape[1:])}")
     print(
-        f"largest error against the polynomials {answer.max_error:.3g}, mean "
+        f"greatest difference of one number from the polynomials {answer.max_error:.3g}, mean "
         f"{answer.mean_error:.3g} ({answer.target})"
     )
-    if answer.model_max_error is None:
-        print("the distance to the model is not known: these polynomials name no functions")
+    if result.model_max_error is None:
+        print("errors beside the model are not known: these polynomials name no functions")
     else:
-        print(
-            f"largest distance to the model {answer.model_max_error:.3g}, mean "
-            f"{answer.model_mean_error:.3g}"
+        say(
+            f"greatest error {result.model_max_error:.3g}, mean {result.model_mean_error:.3g}: "
+            f"{ERROR}"
         )
     if result.agreement is not None:
         print(f"{result.agreement:.2%} of the answers agree with the model's")

@@ -222,7 +222,7 @@ def keys(
 
 def _configurations(bundles: list[Path]) -> frozenset[str]:
     from atlasc.bundle.folder import load_bundle
-    from atlasc.passes.lowering.rotation_keys import key_plan
+    from atlasc.program.key_plan import key_plan
     from atlasc.targets.key_folders import configuration_of
 
     found = (load_bundle(folder, "server") for folder in bundles)

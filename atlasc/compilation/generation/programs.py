@@ -22,9 +22,10 @@ from atlasc.passes.generation.cut_head import CutHead, head_of, is_tied
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.generation.prefill import Prefill, for_step
 from atlasc.passes.generation.public_rows import Prefix, with_public_rows
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan, with_key_levels
+from atlasc.passes.lowering.rotation_keys import with_key_levels
 from atlasc.passes.pipeline import STEPS, Lowered, client_module, lower_poly, to_poly
 from atlasc.program.costs import program_costs
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet

@@ -46,8 +46,8 @@ class Asked:
     Attributes:
         inputs: the inputs, of several lengths.
         answers: output name -> the module's answers, ``[inputs, ...]``.
-        traced: greatest difference of the traced graph's answers from these.
-        own: greatest difference of these from the module's answers in the precision that it was
+        traced: greatest error of the traced graph's answers beside these.
+        own: greatest error of these beside the module's answers in the precision that it was
             given in; None if this is the one in which it was asked.
     """
 
@@ -62,23 +62,25 @@ class Apart(NamedTuple):
 
     Attributes:
         output: name of the output.
-        errors: greatest difference for each input.
-        rounding: difference that may come from rounding.
+        differences: greatest difference of one number, for each input.
+        errors: error of each answer: the mean of these differences.
+        rounding: difference of one number that may come from rounding.
     """
 
     output: str
+    differences: np.ndarray
     errors: np.ndarray
     rounding: float
 
     @property
     def worst(self) -> int:
         """Row of the input with the greatest difference; NaN counts as the greatest."""
-        return int(np.nan_to_num(self.errors, nan=np.inf).argmax())
+        return int(np.nan_to_num(self.differences, nan=np.inf).argmax())
 
     @property
     def largest(self) -> float:
-        """The greatest difference."""
-        return float(self.errors[self.worst])
+        """The greatest difference of one number."""
+        return float(self.differences[self.worst])
 
     @property
     def excused(self) -> bool:
@@ -122,19 +124,22 @@ def _apart(
         else:
             differences = np.abs(ours - theirs)
     kept = kept_tokens(module, arrays, ours)
+    share: np.ndarray | float = 1.0
     if kept is not None:
         differences = np.where(np.broadcast_to(kept, ours.shape) > 0, differences, 0.0)
+        share = kept.reshape(len(ours), -1).mean(axis=1)
         theirs = theirs[np.broadcast_to(kept, theirs.shape) > 0]
         varying = float(theirs.std()) if theirs.size else 0.0
     else:
         varying = float(np.sqrt(np.mean(np.square(theirs - theirs.mean(axis=0)))))
     rounding = SPREAD * varying + ROUNDINGS * epsilon * float(np.abs(theirs).max(initial=0.0))
-    return Apart(name, differences.reshape(len(ours), -1).max(axis=1), rounding)
+    rows = differences.reshape(len(ours), -1)
+    return Apart(name, rows.max(axis=1), rows.mean(axis=1) / share, rounding)
 
 
-def largest(found: Sequence[Apart]) -> float:
-    """The greatest difference of all outputs."""
-    return max(one.largest for one in found)
+def greatest_error(found: Sequence[Apart]) -> float:
+    """The greatest error of an answer, over inputs and outputs; NaN if one is no number."""
+    return float(np.max([one.errors for one in found]))
 
 
 def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked | None:
@@ -202,7 +207,7 @@ def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked
         if size == 1:
             _say_of_padding(runner, some, wanted, found, note)
         own = _own(model, traced, some, size, wanted, note)
-    return Asked(some, wanted, largest(found), own)
+    return Asked(some, wanted, greatest_error(found), own)
 
 
 def several(inputs: Inputs) -> list[int]:
@@ -305,7 +310,7 @@ def _say_of_padding(
 def _own(
     model: LoadedModel, traced: Module, some: Inputs, size: int, wanted: Arrays, note: Note
 ) -> float | None:
-    """How far the answers differ from those in the precision that the module was given in."""
+    """Greatest error of the answers beside those in the precision that the module came with."""
     if (runner := own_precision(model)) is None:
         return None
     try:
@@ -319,4 +324,5 @@ def _own(
     table = {name: np.concatenate([one[name] for one in answers]) for name in wanted}
     outputs = {op.attributes["name"]: op.attributes.get("function") for op in traced.outputs}
     names = [name for name, function in outputs.items() if function != "argmax"]
-    return max((float(np.abs(table[n] - wanted[n]).max()) for n in names), default=None)
+    apart = (np.abs(table[n] - wanted[n]).reshape(len(some), -1) for n in names)
+    return max((float(one.mean(axis=1).max()) for one in apart), default=None)

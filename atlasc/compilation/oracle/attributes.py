@@ -73,6 +73,7 @@ def writer(module: torch.nn.Module, path: str, name: str) -> str:
 
 def forward_of(module: torch.nn.Module) -> str:
     """Name of a module's class, and the place of its forward."""
+    module = getattr(module, "module", module) if hasattr(module, "mask_argument") else module
     with suppress(OSError, TypeError):
         code = type(module).forward
         place = f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"

@@ -12,7 +12,7 @@ from atlasc.client.program import (
     encrypt_all,
     rows_of,
 )
-from atlasc.compilation.oracle.asking import Arrays, Asked, apart, largest
+from atlasc.compilation.oracle.asking import Arrays, Asked, apart, greatest_error
 from atlasc.ir.module import Module
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.costs import program_costs
@@ -40,7 +40,9 @@ STAGES = {
 def figures(
     asked: Asked, traced: Module, lowered: Lowered, *, searched: bool
 ) -> dict[str, float | None]:
-    """Greatest differences from the user's module, by `STAGES`.
+    """Greatest errors beside the user's module, by `STAGES`.
+
+    ``packed_inputs`` is the number of inputs that the packed program answered: one batch.
 
     A figure is None if it is not known: functions that a recipe does not name, a packed program
     that would take long.
@@ -59,7 +61,7 @@ def figures(
         """How far answers to the first inputs are from the module's."""
         rows = rows_of(found)
         some, wanted = ({n: a[:rows] for n, a in one.items()} for one in (arrays, asked.answers))
-        return largest(apart(traced, some, found, wanted))
+        return greatest_error(apart(traced, some, found, wanted))
 
     sums, functions = both_answers(lowered.poly, client.embedded(arrays))
     found = {
@@ -76,11 +78,19 @@ def figures(
         packed = client.query(part, unchecked=True)
         results = execute(engine, program, encrypt_all(engine, packed), packed.public)
         found["packed"] = far(client.answers(decrypt_all(engine, results), packed.count).outputs)
+        found["packed_inputs"] = packed.count
     return found
 
 
 def far_words(found: Mapping[str, float | None]) -> str:
     """A line that says the figures, and the number of ``inputs`` among them."""
-    known = {words: found.get(name) for name, words in STAGES.items()}
-    figures = ", ".join(f"{words} {far:.2g}" for words, far in known.items() if far is not None)
-    return f"greatest difference from the model itself, on {found['inputs']} inputs: {figures}"
+    parts = []
+    for name, words in STAGES.items():
+        if (far := found.get(name)) is not None:
+            rows = found.get(f"{name}_inputs", found["inputs"])
+            parts.append(
+                f"{words} {far:.2g}" + (f" (on {rows:g})" if rows != found["inputs"] else "")
+            )
+    return (
+        f"greatest error beside the model itself, on {found['inputs']} inputs: {', '.join(parts)}"
+    )

@@ -41,13 +41,8 @@ class Runner:
         """The answers to some inputs ``[inputs, ...]``, by name; what is no tensor is left out."""
         import torch
 
-        like = next(iter(self.module.parameters()), torch.zeros(0))
-        tensors = {}
-        for name in inputs_of(self.model, arrays):
-            tensor = torch.from_numpy(np.array(arrays[name]))
-            floats = like.dtype if like.is_floating_point() else torch.float32
-            kind = floats if tensor.is_floating_point() else torch.int64
-            tensors[name] = tensor.to(like.device, kind)
+        given = {name: arrays[name] for name in inputs_of(self.model, arrays)}
+        tensors = as_tensors(given, self.module)
         args, kwargs = self._arguments(tensors)
         with torch.no_grad(), holding(getattr(self.module, "config", None), **PLAIN):
             found = named_leaves(self.module(*args, **kwargs))
@@ -92,6 +87,22 @@ def _epsilon(tensor: torch.Tensor) -> float:
     import torch
 
     return float(torch.finfo(tensor.dtype).eps)
+
+
+def as_tensors(
+    arrays: Mapping[str, np.ndarray], module: torch.nn.Module
+) -> dict[str, torch.Tensor]:
+    """Arrays as tensors for a module: integers of 64 bits, and floats of its own type."""
+    import torch
+
+    like = next(iter(module.parameters()), torch.zeros(0))
+    floats = like.dtype if like.is_floating_point() else torch.float32
+    found = {}
+    for name, array in arrays.items():
+        tensor = torch.from_numpy(np.array(array))
+        kind = floats if tensor.is_floating_point() else torch.int64
+        found[name] = tensor.to(like.device, kind)
+    return found
 
 
 def inputs_of(model: LoadedModel, arrays: Mapping[str, np.ndarray]) -> list[str]:

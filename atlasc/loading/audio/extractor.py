@@ -125,7 +125,7 @@ def load_extractor(model: LoadedModel) -> Extractor:
     path, raw = _read(model.directory)
     try:
         members = {name: value for name, value in raw.items() if value is not None}
-        if members.get("feature_extractor_type") not in KINDS:
+        if str(members.get("feature_extractor_type")) not in KINDS:
             raise ValueError(
                 f"feature_extractor_type is {members.get('feature_extractor_type')!r}; atlasc "
                 f"knows {', '.join(KINDS)}"

@@ -106,10 +106,12 @@ def _opened(source: Any) -> Image:
     if not is_image(source):
         raise ValueError(f"a {type(source).__name__} is no image, and no array of bytes (uint8)")
     array = np.asarray(source)
-    if array.ndim == 3 and array.shape[0] in CHANNELS:
+    first, last = (array.ndim == 3 and array.shape[at] in CHANNELS for at in (0, -1))
+    if array.ndim == 3 and first == last:
+        has = "two axes that could be" if first else "no axis of"
+        raise ValueError(f"an array of shape {array.shape} has {has} 1, 3 or 4 channels")
+    if first:
         array = np.moveaxis(array, 0, -1)
-    if array.ndim == 3 and array.shape[2] not in CHANNELS:
-        raise ValueError(f"an array of shape {array.shape} has no axis of 1, 3 or 4 channels")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     return pillow.fromarray(np.ascontiguousarray(array))

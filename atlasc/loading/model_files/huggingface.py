@@ -167,8 +167,8 @@ def _unknown_architecture(what: str, path: Path) -> AtlasError:
         where=str(path),
         why="this transformers version has no such model, and code that comes with a model is "
         "never run",
-        remedy="export the model yourself: "
-        "torch.export.save(torch.export.export(model, args, strict=False), 'model.pt2')",
+        remedy="load the model in Python with the code that it comes with, and give the module: "
+        "atlasc.compile(model, data, tokenizer=tokenizer)",
     )
 
 

@@ -2,18 +2,22 @@
 
 The libraries transformers and sentence-transformers read more files than a model's ``forward``
 needs. One rule holds for each member of these files: atlasc applies it, or :data:`HARMLESS` gives
-the reason why no answer depends on it, or a note names it. ``config.json`` and the files of
-tokenizers and image processors are read by the library's own code.
+the reason why no answer depends on it, or a note names it. The members of ``config.json`` that the
+model's own class declares are applied, because the library's own code builds and runs the model;
+`declared` has those of `tokenizer_config.json` (`declared.py`). Unknown members of the files of
+image processors are refused.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from atlasc.ir.errors import counted, named, printable
 from atlasc.ir.files import MIB, read_json
+from atlasc.loading.model_files import declared
 
 MAX_FILE = MIB
 SENTENCES, TRANSFORMER = "config_sentence_transformers.json", "sentence_bert_config.json"
@@ -95,6 +99,8 @@ def left_out(
         own = vars(config)
         facts = settings(directory / GENERATION).items()
         found += _unknown(GENERATION, GENERATION, {n: v for n, v in facts if own.get(n) != v})
+    found += [_shown(*one) for one in declared.unknown_of_config(directory, config, writes_text)]
+    found += [_shown(*one) for one in declared.unknown_of_tokenizer(directory)]
     tasks = getattr(config, "task_specific_params", None)
     if tasks:
         found.append(f"config.json: task_specific_params of {named([*map(str, tasks)])}")
@@ -117,12 +123,17 @@ def _unknown(kind: str, shown: str, facts: Mapping[str, Any]) -> Iterator[str]:
     known, plain = {*APPLIED[kind], *HARMLESS[kind]}, PLAIN.get(kind, {})
     for name, value in facts.items():
         if name not in known and value not in (None, {}, [], *plain.get(name, ())):
-            yield f"{shown}: {printable(str(name))[:40]} = {printable(str(value))[:40]}"
+            yield _shown(shown, name, value)
+
+
+def _shown(file: str, name: str, value: Any) -> str:
+    return f"{file}: {printable(str(name))[:40]} = {printable(str(value))[:40]}"
 
 
 def settings(path: Path) -> dict[str, Any]:
-    """The members of a file; none if it does not exist."""
-    return read_json(path, dict[str, Any], "settings", MAX_FILE) if path.is_file() else {}
+    """The members of a file; none if it does not exist, or if no file can be called so."""
+    there = os.path.isfile(path)  # of a name that is too long, pathlib raises an OSError
+    return read_json(path, dict[str, Any], "settings", MAX_FILE) if there else {}
 
 
 def activation_of(directory: Path, config: Any) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import IDS, LONG, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.texts.padding import as_compiled
 from atlasc.loading.texts.tokens import Special, shortened, special_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: 
     )
     inputs = inputs.take(np.repeat(np.arange(len(given)), counts))
     cut = tokens if long == "truncate" and beyond else None
-    return replace(inputs, arrays=arrays, names=named, tokens=cut)
+    inputs = replace(inputs, arrays=arrays, names=named, tokens=cut)
+    return as_compiled(inputs, model)
 
 
 def common_beginning(inputs: Inputs) -> int:
@@ -151,7 +153,7 @@ def _without_padding(
     They leave the ranges of the calibration, which saw the model's own padding, and may then spoil
     the whole ciphertext. A model that does not read the mask sees the given ids.
     """
-    if MASK not in model.input_names:
+    if MASK not in model.input_names and model.padding is None:
         return [t if t.shape[1] <= length else _without_end(t) for t in texts.tokens], []
     given, own = list(map(_without_end, texts.tokens)), _padding(model)
     ends = zip(texts.tokens, given, strict=True)
@@ -291,7 +293,9 @@ def _require_memory(inputs: int, length: int) -> None:
 
 
 def _padding(model: LoadedModel) -> int:
-    """Id of the padding token; 0 if neither config nor tokenizer names one."""
+    """Id of the padding token; 0 if neither model, tokenizer nor config names one."""
+    if model.padding is not None:
+        return model.padding.token
     known = getattr(model.tokenizer, "pad_token_id", None)
     if known is None:
         known = getattr(model.config, "pad_token_id", None)

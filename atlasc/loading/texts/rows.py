@@ -7,6 +7,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,7 @@ def texts_of(
     said = tuple(_said(faults[name]) if name in faults else "" for name in rows)
     inputs = Inputs({}, tuple(rows), labels, None, (*notes, *told), said if faults else ())
     words = [read.get(name, ("",)) for name in rows] if kind else None
+    inputs = inputs if words is None else replace(inputs, words=tuple(map(tuple, words)))
     return Texts(channels, [tokens.get(name, empty) for name in rows], inputs, words)
 
 

@@ -80,17 +80,30 @@ class ProgramTokenizer:
         """Tokenize as the tokenizer of transformers does, with these arguments."""
         texts = [self.facts.prompt + text for text in texts]
         given: list[Any] = texts if seconds is None else list(zip(texts, seconds, strict=True))
+        found = self._encoded(given, truncation, max_length)
+        columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
+        return {name: column for name, column in columns.items() if name in self.facts.names}
+
+    def places(self, first: str, second: str, length: int) -> list[list[int]]:
+        """Id, start and end of each token of a pair that is cut to ``length`` tokens: the start and
+        the end are characters of the second text; of other tokens both are -1.
+        """
+        (found,) = self._encoded([(self.facts.prompt + first, second)], "longest_first", length)
+        parts = zip(found.ids, found.offsets, found.sequence_ids, strict=True)
+        return [[id_, *(place if part == 1 else (-1, -1))] for id_, place, part in parts]
+
+    def _encoded(self, given: list[Any], truncation: str | bool, length: int | None) -> list[Any]:
+        """Encodings of the library ``tokenizers``."""
         with self._lock:  # the settings for cutting are shared state
             self._backend.encode_special_tokens = self.facts.splits_special
-            if truncation and max_length is not None:
+            if truncation and length is not None:
                 self._backend.enable_truncation(
-                    max_length, strategy=str(truncation), direction=self.facts.truncation_side
+                    length, strategy=str(truncation), direction=self.facts.truncation_side
                 )
             else:
                 self._backend.no_truncation()
-            found = self._backend.encode_batch(given)
-        columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
-        return {name: column for name, column in columns.items() if name in self.facts.names}
+            found: list[Any] = self._backend.encode_batch(given)
+        return found
 
     def write(self, folder: Path) -> None:
         """Write the files from which :func:`read_tokenizer` makes it again."""

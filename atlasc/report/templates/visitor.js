@@ -303,7 +303,7 @@ function result(answer, asked) {
     return add("p", `${(100 * answer.refused).toFixed(1)}% of its numbers are far outside those of calibration. Do not tell the server.`);
   }
   const output = answer.outputs[0];
-  if (output.classes.length) return classes(output);
+  if (output.classes.length) return output.probabilities.length ? labels(output) : classes(output);
   at("said").textContent = output.values.length === 1 ? round(output.values[0]) : "";
   for (const one of answer.outputs) {
     const more = one.values.length > 12 ? ", …" : "";
@@ -332,6 +332,17 @@ function bars(rows, caption) {
     add("span", text, box);
   }
   at("numbers").append(box);
+}
+
+function labels(output) {
+  const rows = output.values.map((value, place) => {
+    const share = output.probabilities[place];
+    return [output.classes[place], share, `${(100 * share).toFixed(1)}% (${round(value)})`, share >= 0.5];
+  });
+  const given = rows.filter((row) => row[3]).map((row) => row[0]);
+  at("said").textContent = given.join(", ") || "none of the labels";
+  const shown = rows.length > 12 ? rows.sort((one, other) => other[1] - one[1]).slice(0, 10) : rows;
+  bars(shown, "Probability of each label, which counts by itself; the decrypted numbers are in brackets.");
 }
 
 function classes(output) {

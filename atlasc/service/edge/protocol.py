@@ -13,12 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+from h11._readers import ChunkedReader
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atlasc.service.edge.door import HEAD_SECONDS, IDLE_SECONDS, Door, Place
 
 LINES = 100
-"""Most lines of a head."""
+"""Most lines of a head, and of what may follow the last chunk of a body."""
 CHUNKS, LEAST_CHUNK = 16, 1024
 """A body in more chunks than this must have so many bytes a chunk."""
 SMALL = 4096
@@ -42,6 +43,27 @@ UNREAD_SECONDS = 120.0
 _BLANK = re.compile(rb"\n\r?\n")
 
 
+def _lines(content: bytes) -> int:
+    """Number of lines up to the first empty one."""
+    if content.startswith((b"\n", b"\r\n")):
+        return 0
+    return _BLANK.split(content, 1)[0].count(b"\n")
+
+
+class _Chunks(ChunkedReader):
+    """Reads a body in chunks; h11 parses what follows the last one like a head."""
+
+    def __call__(self, buf: Any) -> Any:
+        """The next event, if it has come whole.
+
+        Raises:
+            RemoteProtocolError: many lines follow the last chunk.
+        """
+        if self._reading_trailer and _lines(bytes(buf)) > LINES:
+            raise h11.RemoteProtocolError("too many lines follow the body")
+        return super().__call__(buf)
+
+
 class Careful(h11.Connection):
     """A connection that refuses heads of many lines, bodies in many small chunks, and bodies whose
     end a proxy in front may see elsewhere.
@@ -54,13 +76,11 @@ class Careful(h11.Connection):
         """The next event.
 
         Raises:
-            RemoteProtocolError: the lines of a head are many, or the chunks of a body many and
-                small; or a body has two lengths.
+            RemoteProtocolError: the lines of a head, or after a body, are many, or the chunks of a
+                body many and small; or a body has two lengths.
         """
-        if self.their_state is h11.IDLE:
-            head = _BLANK.split(self.trailing_data[0], 1)[0]
-            if head.count(b"\n") > LINES:
-                raise h11.RemoteProtocolError("the head has too many lines")
+        if self.their_state is h11.IDLE and _lines(self.trailing_data[0]) > LINES:
+            raise h11.RemoteProtocolError("the head has too many lines")
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._bytes = 0
@@ -69,6 +89,8 @@ class Careful(h11.Connection):
                 b"content-length" in told or event.http_version < b"1.1"
             ):
                 raise h11.RemoteProtocolError("the body has two lengths")
+            if isinstance(self._reader, ChunkedReader):
+                self._reader = _Chunks()
         elif isinstance(event, h11.Data):
             self._chunks += bool(event.chunk_start)
             self._bytes += len(event.data)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.program.engine import Engine
 from atlasc.program.function import EngineParameters
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets.base import Progress, Target

@@ -10,21 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.bootstrap.circuit import circuit
 from atlasc.program.bootstrap.sets import SETS
-from atlasc.program.counting_engine import Counted, counts_of
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
-from atlasc.program.live_engine import LiveEngine
-from atlasc.program.plaintexts import Slots
-from atlasc.program.transform_work import SHORT_REPEATS, TransformWork
+from atlasc.program.transform_work import TransformWork
 from atlasc.targets.ckks.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
+from atlasc.targets.ckks.needs import needs_of
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import NARROWER, BootstrapNeeds, Moduli, ParameterSet
+from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -120,13 +117,6 @@ class CkksParameters(ParameterSet):
         bits = sum(self._limbs(level)) + sum(self.moduli.special)
         return 2 * self.digits(level) * bits * self.ring_degree // 8
 
-    def _plaintext_bytes(self, level: int, period: int) -> int:
-        """Bytes of an encoded plaintext, special primes included, whose slots repeat after
-        ``period``. If they repeat often, so do the encoded values, and one copy is kept.
-        """
-        repeats = self.slots // period
-        return self._extended_bytes(level) // (repeats if repeats >= SHORT_REPEATS else 1)
-
     def _extended_bytes(self, level: int) -> int:
         """Bytes of a polynomial at a level, special primes included."""
         return (self.residues(level) + self.special_primes) * self.ring_degree * 8
@@ -187,57 +177,4 @@ class CkksParameters(ParameterSet):
         """See the base class; a key of the bootstrap is like any other key, but reaches higher.
         Narrow bootstraps rotate by the amounts of a whole one, some of them a level or two higher.
         """
-        return _needs(self) if self.bootstrap else BootstrapNeeds()
-
-    def counted_needs(self) -> BootstrapNeeds:
-        """The needs of a set with a bootstrap, counted on its circuits, which takes long."""
-        one, two = self.circuit(self.slots)
-        narrow, _ = self.circuit(max(self.slots >> NARROWER, 1))
-        run = LiveEngine(*two.shape)
-        run.play(two, [[Counted(level)] for [level] in two.levels])
-        counts = counts_of(two)
-        rotations = dict(sorted(counts.rotation_levels.items()))
-        for power in range(self.log_ring_degree - 1):
-            for amount, level in counts_of(self.circuit(1 << power)[1]).rotation_levels.items():
-                rotations[amount] = max(rotations.get(amount, level), level)
-        products = max(at for name, at in counts.primitives if name in ("mul", "square"))
-        # A key at the lowest level switches to the sparse secret, those of one digit back.
-        top = len(self.moduli.primes) - 1
-        back = (1 + LEAST_COPIES) * self.key_bytes(top) // self.digits(top)
-        memory = {
-            "bootstrap_keys": back + sum(map(self.key_bytes, (0, *rotations.values()))),
-            # Its plaintexts are the diagonals, which are kept.
-            "bootstrap_work": max(
-                self.live_bytes({work and replace(work, plaintexts=0.0): counts})
-                for work, counts in run.peaks.items()
-            ),
-            "bootstrap_diagonals": sum(
-                number * self._plaintext_bytes(level, period)
-                for level, number, period in self._diagonals(two)
-            ),
-        }
-        key_levels = (products, counts.conjugation_level)
-        return BootstrapNeeds(
-            frozenset(rotations),
-            rotations,
-            key_levels,
-            memory,
-            counts.key_switches,
-            counts_of(one).key_switches,
-            counts_of(narrow).key_switches,
-        )
-
-    def _diagonals(self, function: Function) -> Iterator[tuple[int, int, int]]:
-        """For each linear transform of the bootstrap: its level, its number of diagonals, and the
-        number of slots after which the diagonals repeat."""
-        chosen = SETS[self.bootstrap]
-        cts, stc = chosen.cts_stages, chosen.stc_stages
-        levels = [chosen.top - at for at in range(cts)]
-        levels = [*range(stc, 0, -1), *levels]
-        transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
-        for level, plaintexts in zip(levels, transforms, strict=True):
-            repeats = min(one.repeats for one in plaintexts if isinstance(one, Slots))
-            yield level, len(plaintexts), self.slots // repeats
-
-
-_needs = cache(CkksParameters.counted_needs)
+        return needs_of(self) if self.bootstrap else BootstrapNeeds()

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.function import EngineParameters, Function
+from atlasc.program.key_plan import KeyPlan
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
 from atlasc.program.transform_work import TransformKind, TransformTerm, TransformWork

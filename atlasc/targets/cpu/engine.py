@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import Progress
 from atlasc.targets.ckks.engine import KeyedEngine, generation_bytes
 from atlasc.targets.ckks.parameters import CkksParameters

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.frontend.exported.graph import RESHAPES, Kind, Node, packet, place, target
+from atlasc.passes.frontend.exported.graph import (
+    RESHAPES,
+    Kind,
+    Node,
+    arguments,
+    packet,
+    place,
+    target,
+)
 from atlasc.passes.frontend.exported.half import array_of_half, half_tensor
 
 if TYPE_CHECKING:
@@ -57,7 +65,7 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             where=place(node),
             remedy="report this model: its constants depend on something that is not a tensor op",
         )
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and _draws(node):
         raise AtlasError(
             f"{target(node)}: the model draws random numbers",
             where=place(node),
@@ -92,6 +100,13 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
     called = torch.ops.aten.reshape.default if packet(node) in RESHAPES else node.target
     with torch.no_grad():
         return called(*args, **kwargs)
+
+
+def _draws(node: Node) -> bool:
+    """Whether an op that may draw random numbers does: a dropout does not in evaluation mode."""
+    given = arguments(node)
+    off = any(given.get(name) is False for name in ("train", "training"))
+    return not off and given.get("dropout_p", 1.0) != 0 and given.get("p", 1.0) != 0
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:

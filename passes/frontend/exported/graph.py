@@ -55,8 +55,21 @@ def packet(node: Any) -> str:
 
 
 def shape(node: Node) -> tuple[int, ...]:
-    """Static shape of a node's tensor."""
-    return tuple(int(extent) for extent in node.meta["val"].shape)
+    """Static shape of a node's tensor.
+
+    Raises:
+        AtlasError: it depends on values, as that of a choice by a mask.
+    """
+    extents = tuple(node.meta["val"].shape)
+    if any(not isinstance(one, int) and not one.node.has_hint() for one in extents):
+        raise AtlasError(
+            "the shape of a value depends on values",
+            where=place(node),
+            why="a choice by a mask has as many elements as the mask has ones, and a program has "
+            "fixed shapes",
+            remedy="compute all elements, and multiply those that do not count by 0",
+        )
+    return tuple(int(extent) for extent in extents)
 
 
 def arguments(node: Node) -> dict[str, Any]:
@@ -254,10 +267,22 @@ def before_tokens(graph: Graph, inputs: Collection[Node], kinds: Mapping[Node, K
     for node in reversed(private):
         if any(user in ahead or packet(user) in ATTENTION for user in node.users):
             ahead.add(node)
-        early = node not in behind and (node in ahead or raw.issuperset(node.args[:1]))
+        ahead_of_tokens = node in ahead and not reads_one_place(node)
+        early = node not in behind and (ahead_of_tokens or raw.issuperset(node.args[:1]))
         if (early and packet(node) in CLIENT_ALONE) or not found.isdisjoint(node.users):
             found.add(node)
     return found
+
+
+def reads_one_place(node: Node) -> bool:
+    """Whether a convolution reads, for each place of its result, the same place alone: it is a
+    linear layer of the channels.
+    """
+    if not packet(node).startswith("conv"):
+        return False
+    given = arguments(node)
+    still = isinstance(given["padding"], str) or not any(given["padding"])
+    return still and set(given["stride"]) == {1} and set(shape(given["weight"])[2:]) == {1}
 
 
 def part_sums(graph: Graph) -> dict[Node, Node]:

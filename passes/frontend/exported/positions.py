@@ -78,6 +78,7 @@ def _index(
     """
     import torch
 
+    require_texts(ids, node)
     batch, length = shape(ids)
     compared = [one.args[1] for one in ids.users if target(one) in COMPARISONS]
     special = sorted({value for value in compared if isinstance(value, int)})
@@ -110,6 +111,7 @@ def _of_mask(node: Node, mask: Node, known: Mapping[Node, Any]) -> torch.Tensor 
     """
     import torch
 
+    require_texts(mask, node)
     probes = probe_masks(*shape(mask))
     values = [evaluate(node, {**known, mask: torch.from_numpy(probe)}).numpy() for probe in probes]
     if all(np.array_equal(value, values[0]) for value in values):
@@ -119,6 +121,17 @@ def _of_mask(node: Node, mask: Node, known: Mapping[Node, Any]) -> torch.Tensor 
         if not np.array_equal(value, position_ids(probe, 0) + offset):
             raise _unknown(node, "the mask")
     return Positions(mask, 0, offset)
+
+
+def require_texts(tokens: Node, node: Node) -> None:
+    """Raise AtlasError, about a node, unless an input has one number for each token of a text."""
+    if len(shape(tokens)) != 2:
+        raise AtlasError(
+            f"the input {tokens.name} has the shape {shape(tokens)}",
+            where=place(node),
+            why="a program reads one text a row, [batch, tokens], and not several choices",
+            remedy="let forward take one text, and compare the scores of the choices afterwards",
+        )
 
 
 def _unknown(node: Node, source: str) -> AtlasError:

@@ -22,7 +22,8 @@ from atlasc.passes.frontend.importer import Importer, Refusal
 from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
 from atlasc.passes.frontend.rules.cuts import some
-from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax
+from atlasc.passes.frontend.rules.elementwise import ELEMENT_RULES
+from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax, zeros_in_padding
 from atlasc.passes.frontend.rules.queries import query_of
 from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
@@ -100,6 +101,8 @@ def _multiply(importer: Importer, a: Any, b: Any) -> Value:
         a, b = b, a
     if not is_node(b):
         return importer.add("nn.scale", a, factor=float(b))
+    if (found := zeros_in_padding(importer, a, b)) is not None:
+        return found
     _refuse_mask(importer, a, b)
     for constant, x in ((a, b), (b, a)):
         if importer.kinds[constant] == "constant":
@@ -179,7 +182,7 @@ def _layer_norm(
     return importer.add("nn.layer_norm", x, gamma=gamma, beta=beta, epsilon=float(epsilon))
 
 
-def rms_norm(
+def _rms_norm(
     importer: Importer, x: Node, extents: Sequence[int], weight: Node | None, epsilon: float | None
 ) -> Value:
     """torch.nn.RMSNorm over the last axis."""
@@ -296,6 +299,7 @@ def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Va
     are a pattern.
     """
     width, rank = shape(importer.node)[-1], len(shape(importer.node))
+    parts = [one for one in parts if 0 not in shape(one)]
     if axis % rank != rank - 1:
         private = [one for one in parts if importer.kinds[one] != "constant"]
         if axis % rank and importer.stays(*private):
@@ -368,11 +372,12 @@ _OPS: dict[Rule, str] = {
     _softmax: "softmax.int _softmax.default log_softmax.int _log_softmax.default argmax.default",
     _embedding: "embedding.default",
     _layer_norm: "layer_norm.default",
-    rms_norm: "rms_norm.default",
+    _rms_norm: "rms_norm.default",
     _attention: "scaled_dot_product_attention.default",
     _reshape: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
-    "unsqueeze.default squeeze.dim squeeze.dims squeeze.default",
+    "unsqueeze.default squeeze.dim squeeze.dims squeeze.default reshape_as.default view_as.default",
     _transpose: "transpose.int t.default",
+    lambda importer, x: _transpose(importer, x, -2, -1): "mT.default",
     _permute: "permute.default",
     _select: "select.int",
     _slice: "slice.Tensor",
@@ -383,6 +388,8 @@ _OPS: dict[Rule, str] = {
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",
     _mean: "mean.dim mean.default",
     partial(_mean, total=True): "sum.dim_IntList sum.default",
+    tokens.padded: "constant_pad_nd.default pad.default",
+    **ELEMENT_RULES,
     **CLIENT_RULES,
 }
 ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}

@@ -53,7 +53,9 @@ def features(importer: Importer, x: Node | Value, chosen: Sequence[int]) -> Valu
 
 
 def part(importer: Importer, parts: Node, index: int) -> Value:
-    """One of the parts into which features are split."""
+    """One of the parts into which features are split, or the first result of an op with several."""
+    if packet(parts) not in SPLITS and index == 0 and parts in importer.values:
+        return importer.values[parts]
     if packet(parts) not in SPLITS:
         raise Missing  # a part of an op's result, and the op is reported already
     x, axis = parts.args[0], arguments(parts).get("dim", 0)

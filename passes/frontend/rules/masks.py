@@ -27,13 +27,13 @@ from atlasc.passes.frontend.exported.graph import (
     place,
     shape,
 )
-from atlasc.passes.frontend.exported.positions import probe_masks
+from atlasc.passes.frontend.exported.positions import probe_masks, require_texts
 from atlasc.passes.frontend.importer import Importer, Refusal
 
 if TYPE_CHECKING:
     import torch
 
-DROPPED = -1e4  # an additive mask at or below this drops a key
+DROPPED = -1e4  # what is added to scores drops a key, at or below this
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"
@@ -104,10 +104,12 @@ def emit_softmax(
     mask: Node | None = None,
     inverted: bool = False,
     causal: bool = False,
+    zero: Node | None = None,
 ) -> Value:
     """Emit nn.softmax with the mask operand and the causal attribute that a mask means.
 
-    With ``inverted``, a True in the mask drops a key. Raises as ``meaning``.
+    With ``inverted``, a True in the mask drops a key. With ``zero`` the mask is what an expression
+    of scores becomes if this private node is 0. Raises as ``meaning``.
     """
     value = importer.value(scores)
     extents = value.tensor.shape
@@ -115,20 +117,26 @@ def emit_softmax(
         batch = importer.batch
         apart = [batch, extents[0] // batch, *extents[1:]]
         value = importer.add("nn.reshape", value, shape=apart)
-        weights = _emit(importer, value, mask, inverted, causal)
+        weights = _emit(importer, value, mask, inverted, causal, zero)
         return importer.add("nn.reshape", weights, shape=list(extents))
     if len(extents) != 4:
         raise Refusal(SOFTMAX_ELSEWHERE)
-    return _emit(importer, value, mask, inverted, causal)
+    return _emit(importer, value, mask, inverted, causal, zero)
 
 
 def _emit(
-    importer: Importer, value: Value, mask: Node | None, inverted: bool, causal: bool
+    importer: Importer,
+    value: Value,
+    mask: Node | None,
+    inverted: bool,
+    causal: bool,
+    zero: Node | None,
 ) -> Value:
     public = importer.mask_input
     if mask is None:
         return importer.add("nn.softmax", value, causal=causal or None)
-    _require_public(importer, mask)
+    if zero is None:
+        _require_public(importer, mask)
     key = (mask, inverted, value.tensor.shape)
     if key not in importer.mask_meanings:
 
@@ -136,15 +144,23 @@ def _emit(
             import torch
 
             inputs = {} if public is None else {public: torch.from_numpy(probe)}
+            if zero is not None:
+                inputs[zero] = torch.zeros(shape(zero), dtype=zero.meta["val"].dtype)
             tensor = evaluate(mask, {**importer.known, **inputs})
             if tensor.is_meta:  # it adds weights that are absent
                 tensor = evaluate(mask, {**importer.with_ones(), **inputs})
-            if tensor.ndim == 3:  # batch and heads share one axis, or all heads have the same mask
-                first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)
+            batch, *others, keys = value.tensor.shape
+            if others[-1] == 1 and tensor.ndim < 4 and tensor.numel() == batch * keys:
+                tensor = tensor.reshape(batch, 1, 1, keys)  # a mask of tokens
+            if tensor.ndim == 3:  # batch and heads share one axis, or it is of heads alone
+                shared = len(tensor) == math.prod(value.tensor.shape[:2])
+                first = value.tensor.shape[:2] if shared else (1, len(tensor))
                 tensor = tensor.reshape(*first, *tensor.shape[1:])
             return ~tensor if inverted else tensor
 
-        depends = public is not None and importer.kinds[mask] == "mask"
+        if public is not None:
+            require_texts(public, importer.node)
+        depends = public is not None and importer.kinds[mask] != "constant"
         probes = probe_masks(*shape(public)) if public is not None and depends else []
         where = place(importer.node)
         importer.mask_meanings[key] = meaning(masked, probes, value.tensor.shape, where)
@@ -214,6 +230,29 @@ def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], li
         return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
 
     return emit, [found]
+
+
+def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
+    """x · mask[..., None] with a public mask, where the client has x in the clear: it writes zeros.
+    None for other products.
+    """
+    import torch
+
+    public = importer.mask_input
+    kinds = [importer.kinds[one] for one in operands]
+    if public is None or sorted(kinds) != ["data", "mask"]:
+        return None
+    x, mask = operands if kinds[0] == "data" else operands[::-1]
+    if len(shape(x)) != 3 or shape(public) != shape(x)[:2] or not importer.stays(x):
+        return None
+    for probe in probe_masks(*shape(public)):
+        found = evaluate(mask, {**importer.known, public: torch.from_numpy(probe)})
+        wide = torch.broadcast_to(found, shape(x)) if found.ndim <= 3 else None
+        if wide is None or not np.array_equal(to_numpy(wide)[..., 0], probe):
+            return None
+        if (wide != wide[..., :1]).any():
+            return None
+    return importer.add("nn.zero_padding", x, importer.input(public))
 
 
 def _before_mask(importer: Importer, node: Node) -> Node | None:

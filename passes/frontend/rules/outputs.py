@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 Note = Callable[[str, str], object]
 """``note(headline, details)``: something that the user should know."""
-PREFERRED = ("logits", "sentence_embedding", "last_hidden_state")
+PREFERRED = (("logits",), ("start_logits", "end_logits"), ("sentence_embedding",),
+             ("last_hidden_state",))  # fmt: skip
+"""Outputs that are computed by default: the first of these that a model has, together."""
 ALL = "all"
 
 
@@ -60,7 +62,7 @@ def _name(path: Any, alone: bool) -> str:
 
 def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[str]:
     """Names of the outputs that the program computes: those in ``wanted``, separated by commas, or
-    ``all``. By default it is one output, and a note names the others.
+    ``all``. By default it is one output, or both ends of a span; a note names the others.
 
     Raises:
         AtlasError: the model has no such output, or none at all.
@@ -77,15 +79,18 @@ def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[
             if name not in outputs:
                 raise AtlasError(f"the model has no output {name!r}", remedy=remedy)
         return list(dict.fromkeys(chosen))
-    first = next((name for name in PREFERRED if name in outputs), names[0])
-    others = [name for name in names if name != first and outputs[name] is not outputs[first]]
+    chosen = next((list(some) for some in PREFERRED if {*some} <= {*names}), names[:1])
+    computed = {outputs[name] for name in chosen}
+    others = [name for name in names if name not in chosen and outputs[name] not in computed]
     if others:
+        shown = ",".join(chosen)
         note(
-            f"the model has {len(others) + 1} outputs, but the program computes only {first}",
+            f"the model has {len(others) + len(chosen)} outputs, but the program computes only "
+            f"{' and '.join(chosen)}",
             f"  left out: {', '.join(others)}\n"
-            f"  what to do: --outputs {first},{others[0]} or --outputs all computes more",
+            f"  what to do: --outputs {shown},{others[0]} or --outputs all computes more",
         )
-    return [first]
+    return chosen
 
 
 def final_function(node: Node) -> tuple[str | None, Node]:
@@ -93,6 +98,8 @@ def final_function(node: Node) -> tuple[str | None, Node]:
 
     If a function of single elements is followed only by movements, these are moved before it.
     """
+    if packet(node) == "squeeze" and (*shape(node), 1) == shape(node.args[0]):
+        return "squeeze", node.args[0]
     moves, end = list[Node](), node
     while packet(end) in MOVES and len(end.users) == len(moves[-1:]):
         moves.append(end)

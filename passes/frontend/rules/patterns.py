@@ -31,11 +31,13 @@ from atlasc.passes.frontend.exported.graph import (
     shape,
 )
 from atlasc.passes.frontend.importer import Emit, Importer
-from atlasc.passes.frontend.rules import aten_rules
+from atlasc.passes.frontend.rules.elementwise import choice_by_sign
 from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.rules.norms import NORMS
 from atlasc.passes.frontend.rules.pooling import weighted_tokens
-from atlasc.passes.frontend.rules.queries import scores
-from atlasc.passes.frontend.rules.rotary import PARTIAL, WHOLE, partial_rotary, rotary
+from atlasc.passes.frontend.rules.queries import pooled_by_softmax, scores
+from atlasc.passes.frontend.rules.rotary import rotary
+from atlasc.passes.frontend.rules.scores import masked_in_steps
 
 Bindings = dict[str, Any]
 _OPERATORS = {"Mult": "mul", "Add": "add", "Sub": "sub", "Div": "div", "Pow": "pow", "USub": "neg"}
@@ -46,13 +48,13 @@ def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
     replaces.
     """
     importer.node = node
-    for rule in (masked_mean, weighted_tokens):
-        if (mean := rule(importer, node)) is not None:
-            return mean
+    for rule in RULES:
+        if (found := rule(importer, node)) is not None:
+            return found
     for form, pattern in PATTERNS:
-        for found in matches(form, node):
-            if (emit := pattern(importer, **found)) is not None:
-                return emit, [value for value in found.values() if is_node(value)]
+        for names in matches(form, node):
+            if (emit := pattern(importer, **names)) is not None:
+                return emit, [value for value in names.values() if is_node(value)]
     return None
 
 
@@ -80,6 +82,9 @@ def _matches(form: ast.expr, value: Any, bound: Bindings) -> Iterator[Bindings]:
                 yield from _all(list(zip(items, value, strict=True)), bound)
         case ast.BinOp(left=left, op=op, right=right):
             yield from _call(_OPERATORS[type(op).__name__], [left, right], {}, value, bound)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(wanted))):
+            if _equal(value, -wanted):
+                yield bound
         case ast.UnaryOp(op=op, operand=operand):
             yield from _call(_OPERATORS[type(op).__name__], [operand], {}, value, bound)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
@@ -147,17 +152,6 @@ def softmax(
     return partial(emit_softmax, importer, scores, either, inverted)
 
 
-def rms_norm(
-    importer: Importer, x: Node, axes: Sequence[int], epsilon: object, weight: Node | None = None
-) -> Emit | None:
-    """x · rsqrt(mean(x²) + epsilon), with or without a weight: nn.rms_norm."""
-    if not isinstance(epsilon, float | int) or len(axes) != 1 or not _last_axis(x, axes[0]):
-        return None
-    if weight and (importer.kinds.get(weight) != "constant" or len(shape(weight)) != 1):
-        return None
-    return partial(aten_rules.rms_norm, importer, x, shape(x)[-1:], weight, epsilon)
-
-
 def repeat_heads(
     importer: Importer, x: Node, axis: int, wide: object, merged: object
 ) -> Emit | None:
@@ -175,7 +169,7 @@ def repeat_heads(
 
 
 def product_with_transpose(
-    importer: Importer, a: Node, b: Node, first: int, second: int
+    importer: Importer, a: Node, b: Node, first: int = -2, second: int = -1
 ) -> Emit | None:
     """matmul with a swap of the last two axes before it: nn.matmul{transpose_b}."""
     rank = len(shape(b))
@@ -185,19 +179,19 @@ def product_with_transpose(
     return partial(scores, importer, a, b)
 
 
-_RMS = [f"x * rsqrt(mean({square}, axes, True) + epsilon)" for square in ("x ** 2", "x * x")]
+RULES = (masked_mean, weighted_tokens, pooled_by_softmax, masked_in_steps, rotary, choice_by_sign)
+"""Groups of ops that are recognised by what they compute, however they are written."""
 PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *(
         (f"{name}({scores}, axis, dtype)", softmax)
         for name, scores in product(("softmax", "_softmax"), (*MASKED_SCORES, "scores"))
     ),
-    *((form, rms_norm) for form in _RMS),
-    *((f"weight * ({form})", rms_norm) for form in _RMS),
-    (WHOLE, rotary),
-    (PARTIAL, partial_rotary),
+    *NORMS,
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
-    ("matmul(a, transpose(b, first, second))", product_with_transpose),
-    ("bmm(a, transpose(b, first, second))", product_with_transpose),
+    *(
+        (f"{name}(a, {turned})", product_with_transpose)
+        for name, turned in product(("matmul", "bmm"), ("transpose(b, first, second)", "mT(b)"))
+    ),
     *(
         (form, lambda importer, x, name=name: partial(importer.add, f"nn.{name}", x))
         for name, function in ACTIVATIONS.items()

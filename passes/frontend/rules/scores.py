@@ -9,9 +9,10 @@ import numpy as np
 from atlasc.ir.module import Value
 from atlasc.ir.ops.masks import positions
 from atlasc.passes.frontend.exported.constants import evaluate
-from atlasc.passes.frontend.exported.graph import Node, shape
+from atlasc.passes.frontend.exported.graph import Node, is_node, packet, shape
 from atlasc.passes.frontend.exported.positions import probe_masks
-from atlasc.passes.frontend.importer import Importer
+from atlasc.passes.frontend.importer import Emit, Importer
+from atlasc.passes.frontend.rules.masks import DROPPED, drops_keys, emit_softmax
 
 SAME = 1e-6  # share of a bias by which roundings change it
 
@@ -59,6 +60,8 @@ def emit_positions(importer: Importer, scores: Node, mask: Node) -> Value | None
             return None
         added = found.double().numpy().reshape(*apart[:2], -1, found.shape[-1])
         added = np.broadcast_to(added, apart)
+        if added.min() <= DROPPED:  # it drops keys, which positions do not
+            return None
         if slopes is None:  # the first probe keeps all tokens
             slopes = np.zeros(apart[1]) if apart[3] < 2 else added[0, :, 0, 1] - added[0, :, 0, 0]
         rest = added - slopes[:, None, None] * positions(probe)[:, None, None, :]
@@ -73,3 +76,72 @@ def emit_positions(importer: Importer, scores: Node, mask: Node) -> Value | None
         value = importer.add("nn.reshape", value, shape=apart)
     value = importer.add("nn.add_positions", value, importer.input(public), slopes=symbol)
     return importer.add("nn.reshape", value, shape=list(extents)) if len(extents) == 3 else value
+
+
+def masked_in_steps(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
+    """If a node is a softmax of scores into which several masks were put, or that were divided by a
+    number after that: the function that emits it with one mask, and [the scores].
+
+    What such an expression makes of scores of 0 is the mask.
+    """
+    if packet(node) not in ("softmax", "_softmax"):
+        return None
+    masked = scores = node.args[0]
+    if node.args[1] not in (-1, len(shape(masked)) - 1):
+        return None
+    factor, masks, scaled = 1.0, 0, False  # scaled: after a mask, so here before it
+    while (step := _step(importer, scores)) is not None:
+        inner, by = step
+        masks += by is None
+        scaled |= by is not None and not masks
+        factor *= 1.0 if by is None else by
+        scores = inner
+    if not masks or (masks < 2 and not scaled) or importer.kinds.get(scores) != "data":
+        return None
+
+    def emit() -> Value:
+        value = importer.value(scores)
+        if factor != 1:
+            value = importer.add("nn.scale", value, factor=factor)
+        return emit_softmax(importer, value, masked, zero=scores)
+
+    return emit, [scores]
+
+
+def _step(importer: Importer, node: Node) -> tuple[Node, float | None] | None:
+    """The scores into which a node puts a mask; or those that it multiplies by a number, and the
+    number.
+    """
+    name, parts = packet(node), list(getattr(node, "args", ()))
+    kinds = [importer.kinds.get(one, "") if is_node(one) else "" for one in parts]
+    if name in ("mul", "div") and len(parts) == 2 and kinds[0] == "data" != kinds[1]:
+        number = parts[1] if not is_node(parts[1]) else None
+        if number is None and kinds[1] == "constant" and math.prod(shape(parts[1])) == 1:
+            number = (
+                None if importer.is_absent(parts[1]) else float(importer.array(parts[1]).item())
+            )
+        if number is None or not number:
+            return None
+        return parts[0], float(number) if name == "mul" else 1 / float(number)
+    if name == "add" and len(parts) == 2 and not node.kwargs and "data" in kinds:
+        scores, mask = parts if kinds[0] == "data" else parts[::-1]
+        return (scores, None) if is_node(mask) and _drops(importer, mask) else None
+    if name == "where" and kinds[0] in ("mask", "constant") and kinds[1] == "data":
+        return (parts[1], None) if drops_keys(importer, parts[0], parts[2]) else None
+    if name == "masked_fill" and kinds[0] == "data" and kinds[1] in ("mask", "constant"):
+        return (parts[0], None) if drops_keys(importer, parts[1], parts[2]) else None
+    return None
+
+
+def _drops(importer: Importer, mask: Node) -> bool:
+    """Whether a mask that is added to scores drops keys, beside what it may add to others."""
+    import torch
+
+    public = importer.mask_input
+    if importer.kinds[mask] == "constant":
+        return drops_keys(importer, mask, None)
+    if importer.kinds[mask] != "mask" or public is None:
+        return False
+    probe = torch.from_numpy(probe_masks(*shape(public))[1])
+    found = evaluate(mask, {**importer.known, public: probe})
+    return not found.is_meta and bool((found <= DROPPED).any())

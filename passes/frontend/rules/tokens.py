@@ -35,6 +35,38 @@ def rolled(importer: Importer, x: Node, shifts: Sequence[int], axes: Sequence[in
     return value
 
 
+def padded(
+    importer: Importer,
+    x: Node,
+    borders: Sequence[int],
+    mode: str | float = "constant",
+    value: float | None = None,
+) -> Value:
+    """Zeros around the last axes: on the client by choice, on encrypted features by a layer."""
+    value = mode if isinstance(mode, float | int) else value
+    if mode not in ("constant", value) or value:
+        raise Refusal("only zeros can be put around a private value")
+    found = importer.value(x)
+    for place in range(len(borders) // 2):
+        before, after = borders[2 * place : 2 * place + 2]
+        axis, extent = len(shape(x)) - 1 - place, found.tensor.shape[len(shape(x)) - 1 - place]
+        if not before and not after:
+            continue
+        first, last = max(0, -before), extent - max(0, -after)
+        elements = [*[-1] * max(0, before), *range(first, last), *[-1] * max(0, after)]
+        if axis and importer.stays(x):
+            found = importer.add("nn.gather", found, axis=axis, elements=elements)
+        elif place == 0 and len(shape(x)) > 1:
+            weight = np.zeros((len(elements), extent), np.float32)
+            kept = [number for number, element in enumerate(elements) if element >= 0]
+            weight[kept, range(first, last)] = 1
+            layer = importer.constant("features", weight)
+            found = importer.add("nn.linear", found, weight=layer)
+        else:
+            raise Refusal("tokens are put around others only on the client, before the first block")
+    return found
+
+
 def joined(importer: Importer, parts: Sequence[Node], axis: int) -> Value:
     """A concatenation of private and constant parts: each private part is placed among zeros, and
     the constants are added.

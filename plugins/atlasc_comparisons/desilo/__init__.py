@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.targets.base import Calibration, Progress, Target
 from atlasc.targets.cost_table import cost_warning
 from atlasc.targets.key_folders import Role, read_index

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.calibration import Actions, Calibrator
 from atlasc.targets.machine import require_memory
 from atlasc.targets.parameters import ParameterSet, require_set

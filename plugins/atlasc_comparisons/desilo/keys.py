@@ -26,7 +26,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import Progress, no_progress
 from atlasc.targets.key_folders import KeyIndex, read_key, write_bytes, write_index
 from atlasc.targets.machine import require_disk, require_memory

@@ -8,14 +8,14 @@ import time
 import pytest
 
 from atlasc.api import progress as progress_module
-from atlasc.api.progress import _lines, line, progress
-from atlasc.compilation.steps import Step
+from atlasc.api.progress import Pace, _lines, line, progress
+from atlasc.compilation.steps import Step, steps_of
 
 
 def test_line_has_share_elapsed_and_rest() -> None:
     step = Step("searching", 40)
     step(10, note="generation 3")
-    assert line(step, 60) == (
+    assert line(step, 60, 180) == (
         "searching: 10/40 (25%), 0:01:00 elapsed, about 0:03:00 left [generation 3]"
     )
 
@@ -38,13 +38,22 @@ def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
+def _until_more_than(out: io.StringIO, lines: int) -> None:
+    """Wait until a stream has more lines, however busy the machine is."""
+    while out.getvalue().count("\n") <= lines:
+        time.sleep(0.01)
+
+
 def test_slow_work_prints_lines_and_an_end() -> None:
     out = io.StringIO()
-    with _lines("slow", 4, quiet=0.01, interval=0.01, stream=out) as step:
+    with _lines("slow", 8, quiet=0.01, interval=0.01, stream=out) as step:
         step()
-        time.sleep(0.1)
+        _until_more_than(out, 1)
+        step(3)
+        _until_more_than(out, out.getvalue().count("\n") + 1)
     lines = out.getvalue().splitlines()
-    assert lines[0].startswith("slow: 1/4 (25%), 0:00:00 elapsed, about")
+    assert lines[0] == "slow: 1/8 (12%), 0:00:00 elapsed"  # one step is no pace
+    assert lines[-2].startswith("slow: 4/8 (50%), 0:00:00 elapsed, about 0:00:00 left")
     assert lines[-1] == "slow: finished in 0:00:00"
     assert len(lines) > 2
 
@@ -98,7 +107,7 @@ def test_bar_on_a_terminal_follows_the_steps(monkeypatch: pytest.MonkeyPatch) ->
         inner(3, note="last one")
     shown = terminal.getvalue()
     assert "outer" in shown
-    assert "1/2" in shown
+    assert "2/2" in shown  # what ends is whole
     assert "3/3" in shown
 
 
@@ -114,3 +123,52 @@ def test_notes_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
         step(note=hostile)
     assert "\x1b]0;" not in terminal.getvalue()
     assert terminal.getvalue().count(r"q\x1b]0;owned\x07[/red]") >= 2
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of the clock that estimates read, in a list of one."""
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_quick_first_steps_do_not_promise_a_quick_end(clock: list[float]) -> None:
+    """The first ten evaluations of a search explode at once; the others take five seconds."""
+    pace, step, said = Pace(), Step("searching", 260), []
+    for count in range(1, 60):
+        clock[0] += 0.2 if count <= 10 else 5.0
+        step()
+        said.append(pace.left(step))
+    assert said[:3] == [None] * 3
+    assert said[3] is not None
+    truth = [5.0 * (260 - count) for count in range(46, 60)]
+    for left, true in zip(said[-14:], truth, strict=True):
+        assert left == pytest.approx(true, rel=0.05)
+
+
+def test_evaluations_of_an_earlier_run_are_no_pace(clock: list[float]) -> None:
+    pace, step = Pace(), Step("searching", 100)
+    step.report("known", 80, 100)
+    clock[0] += 0.01
+    assert pace.left(step) is None
+    for _ in range(4):
+        clock[0] += 10
+        step()
+        left = pace.left(step)
+    assert left == pytest.approx(160)
+
+
+def test_what_ends_early_ends_at_its_whole() -> None:
+    seen: list[tuple[int, int | None]] = []
+    steps = steps_of(lambda what, done, total: seen.append((done, total)))
+    with steps("searching", 260) as step:
+        step(143)
+    assert seen[-1] == (260, 260)
+
+
+def test_a_bar_that_ends_early_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    with progress("searching", total=260) as step:
+        step(143)
+    assert "260/260" in terminal.getvalue()

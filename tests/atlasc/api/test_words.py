@@ -128,7 +128,7 @@ def test_a_bar_is_shown_where_a_person_watches(monkeypatch: pytest.MonkeyPatch) 
     calls: list[Any] = []
     with steps_for(lambda *call: calls.append(call))("work", total=3) as step:
         step()
-    assert calls == [("work", 0, 3), ("work", 1, 3)]
+    assert calls == [("work", 0, 3), ("work", 1, 3), ("work", 3, 3)], "it ended early"
 
 
 def test_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,6 @@ def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atlasc.bundle.folder.write_bundle", interrupted)
     monkeypatch.setattr("atlasc.compilation.compile.write_bundle", interrupted)
     arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim")
     outcome = Outcome((*arguments, "-o", tmp_path / "out"), None)

@@ -161,12 +161,24 @@ def test_a_picture_of_a_message(page: VisitorPage) -> None:
 
 def test_an_answer_that_cannot_be_right_shows_no_number() -> None:
     answers = SimpleNamespace(outputs={"logits": np.array([[1.0, np.nan]])})
-    found = SimpleNamespace(answers=answers, classes=("a", "b"), refused={})
+    found = SimpleNamespace(answers=answers, classes=("a", "b"), refused={}, several=False)
     told = answer_of(cast("Any", found))
     assert told["outputs"][0]["values"] == [1.0, None]
     found.refused = {0: 0.5}
     told = answer_of(cast("Any", found))
     assert told["refused"] == 0.5 and told["outputs"][0]["values"] == []
+
+
+def test_labels_that_count_each_by_itself_have_probabilities() -> None:
+    """Of logits, and of an output that the client ended with a sigmoid."""
+    logits = np.array([[2.0, -1.0, 0.0]])
+    for function, values in ((None, logits), ("sigmoid", 1 / (1 + np.exp(-logits)))):
+        answers = SimpleNamespace(outputs={"logits": values}, functions={"logits": function})
+        found = SimpleNamespace(answers=answers, classes=("a", "b", "c"), refused={}, several=True)
+        (told,) = answer_of(cast("Any", found))["outputs"]
+        assert told["probabilities"] == pytest.approx([0.8808, 0.2689, 0.5], abs=1e-4)
+    found.refused = {0: 0.5}
+    assert answer_of(cast("Any", found))["outputs"][0]["probabilities"] == []
 
 
 def test_a_model_that_a_page_cannot_ask(tmp_path: Path, tiny: Tiny) -> None:

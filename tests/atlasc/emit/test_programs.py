@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from cpp_build import ROOT, Builder
 
-from atlasc.emit.program import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
 from atlasc.program.costs import program_costs
+from atlasc.program.kinds import OUTSIDE
 from atlasc.targets.noise import NoiseModel
 from tests.atlasc.emit.cpp import (
     DIGITS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from atlasc.emit import text
-from atlasc.emit.program import OUTSIDE, blocks_of
+from atlasc.emit.program import blocks_of
 from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of
@@ -17,6 +17,7 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.program.execute import KERNELS
 from atlasc.program.function import PRIMITIVES
+from atlasc.program.kinds import OUTSIDE
 from tests.atlasc.emit.small_programs import SmallParameters, small_program
 
 GOLDEN = Path(__file__).parent / "golden"

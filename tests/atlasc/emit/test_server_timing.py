@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
+from atlasc.program.kinds import OUTSIDE
 from atlasc.run.timing import Timing
 from tests.atlasc.emit.cpp import Project, command_line, digit_answers, refused, run
 

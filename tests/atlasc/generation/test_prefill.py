@@ -31,8 +31,8 @@ from atlasc.loading import IDS
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.generation.prefill import Prefill, for_step
-from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.passes.pipeline import Lowered
+from atlasc.program.key_plan import key_plan
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.parameters import ParameterSet

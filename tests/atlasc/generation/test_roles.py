@@ -24,7 +24,7 @@ from atlasc.ir.text.storage import print_module
 from atlasc.ir.types import CiphertextType
 from atlasc.ir.verifier import verify
 from atlasc.loading import IDS
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

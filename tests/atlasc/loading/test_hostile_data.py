@@ -16,8 +16,9 @@ from PIL import Image
 from small_files import TINY
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.client import client_model
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, client_model, load_model
+from atlasc.loading.models import LoadedModel, load_model
 
 
 def stand_in(folder: Path, main: str, **config: object) -> LoadedModel:

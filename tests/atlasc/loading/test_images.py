@@ -128,6 +128,18 @@ def test_photos_are_turned_as_their_exif_orientation_says(
         np.testing.assert_allclose(pixels([image], model), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_an_array_has_its_channels_first_or_last(tmp_path: Path, channels: int) -> None:
+    last, model = noise(13, 17, channels), vit(tmp_path / "m")
+    image = Image.fromarray(last[:, :, 0] if channels == 1 else last)
+    expected = pixels([image], model)
+    np.testing.assert_array_equal(pixels([last], model), expected)
+    np.testing.assert_array_equal(pixels([np.moveaxis(last, -1, 0)], model), expected)
+    for shape in ((channels, 17, 3), (2, 17, 5)):
+        with pytest.raises(AtlasError, match="1, 3 or 4 channels"):
+            pixels([noise(*shape)], model)
+
+
 def test_a_model_of_one_channel_reads_gray(tmp_path: Path) -> None:
     Image.fromarray(noise(13, 17, 3)).save(tmp_path / "x.png")
     members = {**SMALL, "do_normalize": False}

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.program.key_plan import key_plan
 from atlasc.targets.key_folders import configuration_of
 
 Lie = Callable[["_Handler"], None] | tuple[int, Any]

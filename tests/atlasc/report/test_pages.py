@@ -60,7 +60,7 @@ def test_every_point_is_in_the_chart_in_the_table_and_has_its_settings() -> None
         "Point 2, recommended",
         "The cheapest point whose error is at most 1% of how answers vary",
         "Mean error of an answer, in % of how answers vary",
-        "Levels of the blocks",
+        "Levels by formula, of the blocks",
         "Layer 1:",
         "softmax in 1 iteration, 1/√x of degrees 127; first norm degree 511",
         "red: gives other answers",

@@ -47,11 +47,19 @@ def test_the_cheapest_within_an_error_or_the_most_accurate_within_a_cost(
 @pytest.mark.parametrize(
     ("wanted", "name", "nearest"),
     [
-        (Wanted(error=1e-4), "an error of 0.0001 or less", "levels 70, error 0.001"),
-        (Wanted(levels=30), "levels 30 or less", "levels 40, error 0.1"),
-        (Wanted(levels=0), "levels 0 or less", "levels 40, error 0.1"),
-        (Wanted(error=0.01, levels=45), "error of 0.01 and levels 45", "levels 50, error 0.01"),
-        (Wanted(error=1e-9, depth=10), "error of 1e-09 and depth 10", "levels 70, error 0.001"),
+        (Wanted(error=1e-4), "an error of 0.0001 or less", "levels by formula 70, error 0.001"),
+        (Wanted(levels=30), "levels by formula 30 or less", "levels by formula 40, error 0.1"),
+        (Wanted(levels=0), "levels by formula 0 or less", "levels by formula 40, error 0.1"),
+        (
+            Wanted(error=0.01, levels=45),
+            "error of 0.01 and levels by formula 45",
+            "levels by formula 50, error 0.01",
+        ),
+        (
+            Wanted(error=1e-9, depth=10),
+            "error of 1e-09 and depth 10",
+            "levels by formula 70, error 0.001",
+        ),
     ],
 )
 def test_a_limit_out_of_reach_names_the_nearest_point(
@@ -88,7 +96,7 @@ def test_seconds_are_a_cost_like_others() -> None:
     with pytest.raises(AtlasError) as caught:
         fast.pick(Wanted(error=0.05, seconds=310))
     assert "an error of 0.05 and 310 predicted seconds or less" in caught.value.what
-    assert "levels 50, error 0.01, 350.5 predicted seconds" in caught.value.why
+    assert "levels by formula 50, error 0.01, 350.5 predicted seconds" in caught.value.why
 
 
 def test_seconds_that_no_search_predicted_are_refused() -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tiny_model import Tiny, simulated
 
 import atlasc
+from atlasc.service.edge.rates import Rates
+from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs, Served
+from atlasc.service.requests import Service
+from atlasc.service.store import Store
+from atlasc.service.telemetry import Metrics
+from atlasc.service.uploads import Uploads
 from tests.atlasc.service.running import Running
 
 
@@ -84,3 +91,15 @@ def start(tiny: Tiny, tmp_path: Path) -> Iterator[Callable[..., Running]]:
     yield start
     for one in started:
         one.kill()
+
+
+@pytest.fixture
+def inside(tmp_path: Path, programs: Any) -> Iterator[Any]:
+    """The parts of a service, without what computes."""
+
+    store = Store(tmp_path / "state")
+    limits = Limits(10, 10, 1 << 40, 10.0)
+    jobs, uploads = Jobs(store, programs, limits), Uploads.of(store, programs, 1 << 40)
+    runner: Any = None
+    yield Service(store, programs, uploads, jobs, runner, Metrics(), Rates(1.0), 1.0)
+    store.close()

@@ -42,7 +42,10 @@ class Running:
         state: its folder.
         url: its address.
         log: the lines on its standard error.
+        program: what Python runs.
     """
+
+    program: tuple[str, ...] = ("-m", "atlasc")
 
     def __init__(
         self, state: Path, *arguments: object, port: int = 0, checked: bool = True
@@ -57,7 +60,7 @@ class Running:
         words = ["serve", *self._arguments, "--state", self.state, "--port", port]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "atlasc", *map(str, words)],
+                [sys.executable, *self.program, *map(str, words)],
                 cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
                 stderr=log, text=True,
             )  # fmt: skip
@@ -76,6 +79,12 @@ class Running:
         """SIGKILL, as the kernel does where memory runs out."""
         self.process.kill()
         self.process.wait()
+
+    def end_without_a_fault(self) -> None:
+        """Kill it; its log must name no fault of its own."""
+        text = self.log_path.read_text()
+        self.kill()
+        assert "internal error" not in text and "Traceback" not in text
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""

@@ -127,6 +127,9 @@ def test_what_ran_is_queued_again(jobs: Jobs, served: Served) -> None:
     (folder / "answer-half").write_bytes(b"of a worker that was killed")
     stray = jobs.new_folder()
     (stray / QUERY).write_bytes(b"of a request that was killed")
+    draft = folder / ".answer-f076f6b6c3942472.719224b1b1485347.part"
+    draft.mkdir()  # a worker was killed while it wrote its answer
+    (draft / "file").write_bytes(b"half")
     again = Jobs(jobs.store, jobs.programs, LIMITS)
     assert again.recover() == 1
     assert not stray.exists() and [path.name for path in folder.iterdir()] == [QUERY]

@@ -22,6 +22,7 @@ import atlasc
 from atlasc.bundle.messages import Message
 from atlasc.remote.connection import Connection
 from atlasc.remote.link import Link, Refused
+from benchmarks.service.lost import lost
 from tests.atlasc.cli.command import Outcome, refused, run
 from tests.atlasc.service.conftest import Party
 from tests.atlasc.service.running import ROOT, Running, until
@@ -130,6 +131,16 @@ def test_a_service_that_ends_in_the_middle(
         assert found is not None and not found.lost
         np.testing.assert_allclose(found.outputs["output"], expected[:6], atol=1e-6)
         assert connection.fetch() is None
+
+
+@pytest.mark.deep("faults")
+@pytest.mark.parametrize(("count", "kills"), [(500, 4)])
+def test_each_input_is_answered_once(tiny: Tiny, tmp_path: Path, count: int, kills: int) -> None:
+    """Against a rate, two queues and a disk for four jobs; client and service are killed."""
+    found = lost(tiny.bundle, tiny.data, count, kills, tmp_path)
+    assert found["killed"] == {"client": kills, "service": kills}
+    assert (found["answered"], found["wrong"], found["twice"]) == (count, 0, 0)
+    assert found["jobs_done_twice"] == found["left_in_the_folder"] == 0
 
 
 def test_a_clean_up_that_fails_is_a_warning(

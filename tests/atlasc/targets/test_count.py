@@ -8,7 +8,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 

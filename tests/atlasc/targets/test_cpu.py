@@ -16,8 +16,8 @@ import pytest
 from conformance import EngineConformance, every_key
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

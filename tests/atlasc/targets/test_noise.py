@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.runtime.native import load_library
 from atlasc.targets.base import no_progress
 from atlasc.targets.ckks.engine import _facts

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from atlasc.ir.errors import AtlasError
 from atlasc.program.bootstrap.sets import SETS
 from atlasc.targets.ckks import parameters as ckks_parameters
+from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.cuda import CudaParameters
 from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import (
     MAX_LOG_QP,
@@ -28,8 +30,13 @@ from atlasc.targets.security import (
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 RUNTIME = Path(__file__).parents[3] / "runtime_cuda/ckks/ring"
+DOCS = Path(__file__).parents[3] / "docs"
 ON_PHANTOM = PhantomParameters.bootstrapped("fourteen_levels")
-IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(PhantomParameters.choose, range(40))]
+OURS = (CpuParameters, CudaParameters, PhantomParameters)
+IN_USE = [
+    *LEVELED, BOOTSTRAPPED, *(family.bootstrapped(name) for family in OURS for name in SETS),
+    *(family.choose(levels) for family in OURS for levels in range(40)),
+]  # fmt: skip
 RINGS = sorted(MAX_LOG_QP[128])
 GUIDELINES = [26, 53, 106, 214, 430, 868, 1747, 3523]
 """Eprint 2024/463, table 5.2, ternary secret, classical, 128 bits, from 2^10 on."""
@@ -101,7 +108,7 @@ def test_unknown_rings_are_refused() -> None:
 
 @pytest.mark.parametrize("parameters", IN_USE, ids=str)
 def test_every_secret_in_use_has_an_estimate_of_128_bits(
-    parameters: DesiloParameters | PhantomParameters,
+    parameters: DesiloParameters | ckks_parameters.CkksParameters,
 ) -> None:
     found = estimates_of(parameters.secrets)
     assert found["bits"] == parameters.security_bits >= 128
@@ -112,6 +119,44 @@ def test_every_secret_in_use_has_an_estimate_of_128_bits(
     assert found["estimate_bits"] == min(fact["estimate_bits"] for fact in found["secrets"])
     assert found["secrets"][0]["secret"] == "dense ternary"
     assert found["secrets"][0]["log_qp"] == parameters.log_qp <= max_log_qp(parameters.ring_degree)
+
+
+def test_every_set_has_its_row_in_the_documents() -> None:
+    """The largest modulus of a row, its estimate, and which sets it is of."""
+    page = (DOCS / "security.md").read_text()
+    table = page.partition("| Secret | log₂ of its modulus | Estimate |")[2].partition("\n\n")[0]
+    rows = {
+        tuple(re.findall(r"\d+(?:,\d{3})*(?:\.\d)?", cell.replace(",", "")))
+        for line in table.splitlines()[2:]
+        for cell in [line.split("|", 2)[2]]
+    }
+    every = [p for family in OURS for levels in range(64) for p in family._secure(levels)]
+    dense = [p.secrets[0] for p in [*every, *LEVELED]]
+    largest = [
+        max((one for one in dense if one.ring_degree == degree), key=lambda one: one.log_q)
+        for degree in sorted({one.ring_degree for one in dense})
+    ]
+    wanted = {told(largest), told([BOOTSTRAPPED.secrets[0]]), told([BOOTSTRAPPED.secrets[1]])}
+    ours = [CpuParameters.bootstrapped(name).secrets for name in SETS]
+    for secrets in zip(*ours, strict=True):  # all of a row have the estimate of the largest
+        ordered = sorted(secrets, key=lambda one: -one.log_q)
+        assert {one.estimate["log_q"] for one in ordered} == {ordered[0].log_q}
+        moduli = [f"{one.log_q:.0f}" for one in ordered]
+        wanted.add((*moduli, f"{ordered[0].estimate['bits']:.1f}", moduli[0]))
+    assert rows == wanted
+    text = (DOCS / "bootstrapping.md").read_text()
+    of_ring = re.findall(r"\| 2[¹²³⁰⁴-⁹]+ \| (\d+) \| ([\d.]+) \| (\d+) \| [\d.]+ \|", text)
+    assert of_ring == [
+        (f"{one.log_q:.0f}", f"{one.estimate['bits']:.1f}", str(max_log_qp(one.ring_degree)))
+        for one in largest
+    ]
+
+
+def told(secrets: list[Secret]) -> tuple[str, ...]:
+    """Moduli and estimates, as a row has them; each modulus was estimated itself."""
+    assert all(one.log_q == one.estimate["log_q"] for one in secrets)
+    bits = [f"{one.estimate['bits']:.1f}" for one in secrets]
+    return (*(f"{one.log_q:.0f}" for one in secrets), *bits)
 
 
 def test_a_sparse_secret_is_told_with_its_own_modulus() -> None:

@@ -15,9 +15,9 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import fault_of
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.counting_engine import COST_KINDS
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.runtime.native import load_library
 from atlasc.targets import find_target, target_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import io
 import json
@@ -12,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.demo.visit import Asked, _image
+from atlasc.ir.files import MIB, read_json
 from atlasc.ir.text.parser import parse
+from atlasc.loading.client import client_model
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, client_model
+from atlasc.loading.models import LoadedModel
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import DIGITS, files
 
@@ -105,6 +109,20 @@ def _scaled(folder: Path) -> object:
     return inputs_of(folder / "a.png", _model("pixel_values", "1, 8, 8", "f64", folder)).digest()
 
 
+def _pictures(folder: Path) -> list[Path]:
+    for place in _image_files(folder):
+        image = base64.b64encode(place.read_bytes()).decode()
+        text = Asked(image=image, drawing=place.suffix == ".png").model_dump_json()
+        (folder / f"{place.stem}.json").write_text(text)
+    return [folder / f"{name}.json" for name in "abc"]
+
+
+def _picture(path: Path) -> object:
+    """What a visitor's browser sends."""
+    bundle: Any = SimpleNamespace(model=SimpleNamespace(image_shape=(1, 8, 8)))
+    return _image(read_json(path, Asked, "what is asked", MIB), bundle)
+
+
 LINES = {"ids.jsonl": IDS, "texts.jsonl": [{"text": "a cat"}, {"text": "the mat sat"}]}
 CSV = 'idx,text,label\n0,a cat,1\n\n1,"the ""mat"" sat",0\n'
 
@@ -131,4 +149,5 @@ READERS = [
     Reader("image", _image_files, _read, 1500),
     Reader("audio", _recordings, _recorded, 1500),
     Reader("preprocessor", _scaling, _scaled, 1000),
+    Reader("visited-image", _pictures, _picture, 1500),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import read_index, write_index
 from tests.fuzz.reader import Reader

@@ -21,6 +21,7 @@ from atlasc.ir.files import MIB, read_json
 from atlasc.loading.audio.extractor import load_extractor
 from atlasc.loading.model_files.adapters import CONFIG, _base
 from atlasc.loading.model_files.huggingface import load_tokenizer
+from atlasc.loading.model_files.members import left_out
 from atlasc.loading.model_files.sentence import sentences_of
 from atlasc.loading.shapes import spectrogram_shape
 from atlasc.loading.texts.tables import read_dataset
@@ -62,6 +63,11 @@ SENTENCES = {
     "1_Pooling/config.json": {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True},
     "sentence_bert_config.json": {"max_seq_length": 16, "do_lower_case": True},
 }
+
+
+def _sentences(folder: Path) -> Any:
+    steps = folder / "1_Pooling", folder / "2_Normalize"
+    return sentences_of(folder), left_out(folder, folder, steps, SimpleNamespace(), False)
 
 
 def _extracted(folder: Path) -> Any:
@@ -146,7 +152,7 @@ def _reader(
 
 
 READERS = [
-    _reader("sentences", SENTENCES, sentences_of, 700),
+    _reader("sentences", SENTENCES, _sentences, 700),
     _reader("adapter", {CONFIG: {"base_model_name_or_path": "a/b"}}, _base, 3000),
     _reader("extractor", {"preprocessor_config.json": EXTRACTOR}, _extracted, 500),
     _reader("spectrogram", {"preprocessor_config.json": SPECTROGRAM}, _shape, 3000),

@@ -36,7 +36,20 @@ def _config(folder: Path) -> object:
 
 
 def _directories(folder: Path) -> list[Path]:
-    return [Path(shutil.copytree(DIGITS / "model", folder / "digits"))]
+    """As saved; in halves, in two files with an index."""
+    from safetensors.torch import load_file, save_file
+
+    places = [Path(shutil.copytree(DIGITS / "model", folder / name)) for name in ("digits", "half")]
+    whole = places[1] / "model.safetensors"
+    weights = load_file(whole)
+    whole.unlink()
+    index = {name: f"{number % 2}.safetensors" for number, name in enumerate(weights)}
+    for file in set(index.values()):
+        part = {name: weights[name].half() for name in weights if index[name] == file}
+        save_file(part, places[1] / file, {"format": "pt"})
+    text = json.dumps({"metadata": {}, "weight_map": index})
+    (places[1] / "model.safetensors.index.json").write_text(text)
+    return places
 
 
 def _directory(folder: Path) -> object:

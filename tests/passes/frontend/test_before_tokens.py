@@ -160,7 +160,7 @@ def test_joined_features_spend_no_level_of_their_own() -> None:
         (lambda m, x: m.two(x.transpose(1, 2)), "aten.group_norm"),
         (lambda m, x: torch.cat([m.tokens.expand(len(x), -1, -1), x], 1), "aten.cat"),
         (lambda m, x: x[:, 1:3], "aten.slice"),
-        (lambda m, x: F.pad(x, (1, -1)), "pad"),
+        (lambda m, x: F.pad(x, (0, 0, 1, -1)), "pad"),
         (lambda m, x: x.roll(1, 1), "tokens that move to other places"),
         (lambda m, x: (x[:, 1:] ** 2).mean(1), "aten.slice"),
         (lambda m, x: (x[:, 1:] * m.gains).mean(1), "aten.slice"),

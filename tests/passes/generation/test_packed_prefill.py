@@ -23,11 +23,12 @@ from atlasc.passes.generation.prefill import Prefill, for_step
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan, with_key_levels
+from atlasc.passes.lowering.rotation_keys import with_key_levels
 from atlasc.passes.pipeline import levels_and_slots
 from atlasc.program.engine import Engine
 from atlasc.program.execute import execute
 from atlasc.program.kernels.context import layout_of
+from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

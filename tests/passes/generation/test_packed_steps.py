@@ -27,11 +27,11 @@ from atlasc.passes.generation.decode_step import DecodeStep, kept_values
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.passes.pipeline import levels_and_slots, to_poly
 from atlasc.program.engine import Engine
 from atlasc.program.execute import execute
 from atlasc.program.kernels.context import ROWS, blocked, layout_of
+from atlasc.program.key_plan import key_plan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters

@@ -16,8 +16,9 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import KeyPlan, RotationKeys, key_plan
+from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.program.costs import program_costs
+from atlasc.program.key_plan import KeyPlan, key_plan
 
 RESIDUAL = """%a = poly.square %x
     %b = poly.square %a

@@ -12,7 +12,7 @@ from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.framework.pass_base import Report, run_passes
+from atlasc.passes.framework.pass_base import Cost, Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -190,3 +190,9 @@ def test_the_last_block_of_bert_for_a_classifier() -> None:
         counts = program_costs(placed).by(lambda op: op.layer)[1]
         found.append((counts.bootstraps, counts.key_switches, counts.ciphertext_products))
     assert found == [(12, 2095, 927), (9, 817, 251)]
+
+
+@pytest.mark.parametrize(("cost", "kept"), [((1.0, 4), True), ((2.0, 3), True), ((2.0, 4), False)])
+def test_it_is_kept_where_the_program_costs_no_more(cost: Cost, kept: bool) -> None:
+    """The bootstraps count first, then the levels."""
+    assert SelectEarly().pays(cost, lambda: (2.0, 3), None) is kept

@@ -17,8 +17,8 @@ import pytest
 from conformance import EngineConformance, every_key
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.program.engine import Engine
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets import find_target, machine
 from atlasc.targets.base import no_progress
 from atlasc_comparisons.desilo import keys as desilo_keys

@@ -12,7 +12,7 @@ from atlasc.program.rotation_plan import PlannedEngine
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc_comparisons.desilo.engine import DesiloEngine
 from atlasc_comparisons.desilo.keys import KeySet
 from atlasc_comparisons.desilo.parameters import DesiloParameters

@@ -33,7 +33,7 @@ def test_two_secrets_have_nothing_to_do_with_each_other() -> None:
 CLONES = """
 import os, hashlib, sys
 import desilofhe
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc_comparisons.desilo import keys as desilo_keys
 from atlasc_comparisons.desilo.parameters import DesiloParameters
 

@@ -79,12 +79,16 @@ public:
     explicit Bench(const fs::path& folder) : folder_(folder), facts_(small::interface()) {
         small::write_weights(at("weights"));
         make_keys(facts_, at("keys"));
+        built_backend().generate_keys(
+            facts_, {at("other.secret"), at("other.evaluation"), at("public")}, {});
         client_ = built_backend().client_engine(facts_, at("keys/secret.key"));
         server_ = std::make_unique<Server>(facts_, small::execute, at("keys/evaluation.key"),
                                            PlainFile(at("weights")));
         const Message query = encrypted(packed(facts_, small::inputs(2), false), facts_, *client_);
         write_message(at("query"), "query", facts_, *client_, query);
         write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
+        const Bytes one = server_->engine().save(query.values.at("x").at(0));
+        store(at("ciphertext"), std::string(one.begin(), one.end()));
         fs::create_directory(at("asked"));
         Ledger ledger(at("asked"));
         asked_ = {query.query, facts_.identity, 2, std::string(64, '2')};
@@ -124,6 +128,18 @@ public:
                                                    TensorFile(at("query")), "query", facts_,
                                                    server.engine())),
                                                server.engine());
+                            }}},
+            {"public", {"public", [this](const std::string& path) {
+                            const auto anybody = built_backend().public_engine(facts_, path);
+                            anybody->encrypt(Vector(anybody->slots(), 0.5), 0);
+                            return std::string();
+                        }}},
+            {"ciphertext", {"ciphertext", [this](const std::string& path) {
+                                const std::string content = content_of(path);
+                                Engine& engine = server_->engine();
+                                const Bytes bytes(content.begin(), content.end());
+                                const Bytes kept = engine.save(engine.load(bytes));
+                                return std::string(kept.begin(), kept.end());
                             }}},
             {"weights", {"weights", [this](const std::string& path) {
                              const Server server(facts_, small::execute,
@@ -238,9 +254,12 @@ void run(const Options& options) {
     std::vector<std::string> seeds = {content_of(bench.at(valid))};
     current = name + ", the valid file";
     const std::string expected = reader(bench.at(valid));
-    const bool sealed = name != "json" && name != "weights" && name != "ledger";
+    const bool raw = name == "ciphertext";
+    const bool sealed = !raw && name != "json" && name != "weights" && name != "ledger";
     // Who reads any array, or what it wrote itself, has nothing to compare with.
-    const bool compared = name != "json" && name != "header" && name != "ledger";
+    const bool compared =
+        name != "json" && name != "header" && name != "ledger" && name != "public" &&
+        (!raw || built_backend().encrypts);  // a simulated ciphertext has no checksum
     const fs::path file = bench.at("input");
     const fs::path corpus = fs::path(options["--corpus"]) / name;
     for (const fs::path& found : files_in(corpus)) {
@@ -254,9 +273,11 @@ void run(const Options& options) {
         current = name + ", --seed " + std::to_string(seed) + " --first " + std::to_string(at);
         std::seed_seq numbers{seed, at};
         fuzz::Random random(numbers);
-        const bool forged = sealed && random() % 2 == 0;
+        const bool forged = (sealed || raw) && random() % 2 == 0;
         const std::string& from = random() % 4 != 0 ? seeds[0] : seeds[random() % seeds.size()];
-        store(file, forged ? fuzz::resealed(seeds[0], random) : fuzz::mutated(from, random));
+        store(file, !forged ? fuzz::mutated(from, random)
+                    : raw   ? fuzz::with_checksum(fuzz::mutated(from, random))
+                            : fuzz::resealed(seeds[0], random));
         accepted += taken(reader, file, compared && !forged ? &expected : nullptr);
     }
     std::cout << name << ": seed " << seed << ", " << inputs << " inputs, " << accepted

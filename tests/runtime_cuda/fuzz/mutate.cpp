@@ -140,4 +140,18 @@ std::string resealed(const std::string& content, Random& random) {
     return with_prefix(changed) + data;
 }
 
+std::string with_checksum(std::string content) {
+    constexpr std::size_t place = 40;  // an identity of 32, and a level
+    std::uint64_t sum = 0xcbf29ce484222325ULL;
+    for (std::size_t at = place + prefix; at + prefix <= content.size(); at += prefix) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, content.data() + at, prefix);
+        sum = (sum ^ word) * 0x100000001b3ULL;
+    }
+    if (content.size() >= place + prefix) {
+        std::memcpy(content.data() + place, &sum, prefix);
+    }
+    return content;
+}
+
 }  // namespace fuzz

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "atlasc/backend.hpp"
 #include "atlasc/client_data.hpp"
 
 namespace small {
@@ -10,7 +11,18 @@ namespace {
 
 using namespace atlasc;
 
-const char* const layout_text = "[d:2 b:1 t:1 |  | b=2 t=2 g=1 d=4]";
+/// Sixteen slots; of an engine that encrypts, the least ring of 128 bits with a level to spare.
+struct Size {
+    Parameters parameters;
+    const char* layout;
+};
+
+const Size& size() {
+    static const Size simulated{{16, 3, std::nullopt, 1}, "[d:2 b:1 t:1 |  | b=2 t=2 g=1 d=4]"};
+    static const Size encrypting{{2048, 1, std::nullopt, 1, Moduli{{36, 26}, {42}, 26, {}}},
+                                 "[*:7 d:2 b:1 t:1 |  | b=2 t=2 g=1 d=4]"};
+    return built_backend().encrypts ? encrypting : simulated;
+}
 
 Tensor weight() {
     Tensor tensor{{4, 4}, {}};
@@ -70,15 +82,16 @@ std::string public_name() {
 
 const Interface& interface() {
     static const Interface facts = [] {
-        const Layout layout(layout_text);
-        Interface made{"small", std::string(64, 'a'), {16, 3, std::nullopt, 1},
+        const Layout layout(size().layout);
+        const int top = size().parameters.max_level;
+        Interface made{"small", std::string(64, 'a'), size().parameters,
                        {{}, -1, -1}, {}, {}, {}};
-        for (std::size_t amount = 1; amount < 16; ++amount) {
-            made.keys.rotations[amount] = 3;
+        for (std::size_t amount = 1; amount < (built_backend().encrypts ? 2 : 16); ++amount) {
+            made.keys.rotations[amount] = top;
         }
-        made.inputs.push_back({"x", {2, 2, 4}, layout, 3, 1.0, false, 1.0});
+        made.inputs.push_back({"x", {2, 2, 4}, layout, top, 1.0, false, 1.0});
         made.publics.push_back({public_name(), {2, 2}});
-        made.outputs.push_back({"y", {2, 2, 4}, layout, {1.0}, {0.0}, 2, 2.0, 1e-9});
+        made.outputs.push_back({"y", {2, 2, 4}, layout, {1.0}, {0.0}, top - 1, 2.0, 1e-9});
         made.weights = {described("bias", bias()), described("weight", weight())};
         for (const auto& [name, bytes] : record()) {
             made.weights.push_back(described(name, bytes));

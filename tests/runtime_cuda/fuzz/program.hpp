@@ -1,4 +1,4 @@
-// A program of one linear layer with a mask, in a ring of sixteen slots, for tests of its files.
+// A program of one linear layer with a mask, in a small ring, for tests of its files.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import atlasc
-from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.parameters import CpuParameters

@@ -19,7 +19,7 @@ def test_safe_inputs_exit_with_0(tiny: Tiny) -> None:
     assert len(found["inputs"]) == 24
     assert found["inputs"][0] == {
         "input": "images.npz[0]", "safe": True, "verdict": "safe", "why": None, "fault": None,
-        "error": found["inputs"][0]["error"], "promised": None,
+        "error": found["inputs"][0]["error"], "promised": None, "stated": None,
         "cosine": found["inputs"][0]["cosine"], "agreement": None, "first": None, "worst": None,
         "ops": 0,
     }  # fmt: skip

@@ -57,7 +57,7 @@ def test_index_chooses_inputs_in_that_order(tiny: Tiny) -> None:
 def test_the_table_shows_answers_and_errors(tiny: Tiny) -> None:
     result = run(tiny.bundle, "--input", tiny.data, "--count", "2")
     assert result.exit_code == 0, result.stderr
-    for text in ("images.npz[1]", "polynomials", "distance to the model", "execute"):
+    for text in ("images.npz[1]", "polynomials", "from the model", "execute"):
         assert text in result.stdout
 
 
@@ -152,7 +152,11 @@ def test_text_for_a_vision_model(tiny: Tiny, tmp_path: Path) -> None:
         (("--index", "24"), "it has the inputs 0 to 23"),
         (("--index", "a"), "not a list of numbers"),
         (("--index", "-1"), "not a list of numbers"),
-        (("--index", "4-2"), "does not have"),
+        (("--index", "4-2"), "not a list of numbers"),
+        (("--index", "0,4-2"), "not a list of numbers"),
+        (("--index", "0-"), "not a list of numbers"),
+        (("--index", "0-9999999999"), "it has the inputs 0 to 23"),
+        (("--index", "9" * 5000), "it has the inputs 0 to 23"),
         (("--count", "25"), "the file has 24"),
         (("--count", "1", "--index", "0"), "exclude each other"),
         (("--target", "gpu"), "there is no target 'gpu'"),

@@ -187,7 +187,7 @@ def test_a_target_out_of_reach_names_the_nearest(searched: tuple[Path, Outcome])
     message = from_front(searched[0], "--max-error", 1e-12)
     assert f"the nearest has {front.points[-1]}" in message
     message = from_front(searched[0], "--max-levels", 1)
-    assert "no setting on the front has levels 1 or less" in message
+    assert "no setting on the front has levels by formula 1 or less" in message
     assert f"the nearest has {front.points[0]}" in message
 
 

@@ -102,7 +102,7 @@ def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.Monke
     bundle, journal = tmp_path / "bundle", tmp_path / "bundle.journal"
     command = (
         "compile", MODEL, "--data", DATA, "--target", "sim", "--space", "paper",
-        "--strategy", "atlas", "--evaluations", 20, "-o", bundle,
+        "--strategy", "atlas", "--evaluations", 20, "--margin", 0.1, "-o", bundle,
     )  # fmt: skip
     assert "no setting on the front" in refused(*command, "--max-error", 1e-9)
     evaluations = journal.read_bytes()
@@ -159,7 +159,7 @@ def test_an_interrupted_compile_goes_on_with_its_trials(
     bundle = tmp_path / "bundle"
     command = (
         "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "atlas",
-        "--evaluations", 20, "--max-error", 10, "-o", bundle,
+        "--evaluations", 20, "--max-error", 10, "--margin", 0.1, "-o", bundle,
     )  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr("atlasc.compilation.compile.lower_module", _interrupt)

@@ -33,7 +33,8 @@ def test_the_bound_holds_in_95_of_100_samples(share: float) -> None:
 
 def test_texts_are_told_apart_by_length() -> None:
     mask = (np.arange(8) < np.array([1, 2, 3, 8, 8])[:, None]).astype(int)
-    found = list(_by_length(mask, np.array([True, False, False, True, False]), np.zeros(5, bool)))
+    judged = [Verdict("", fault="explodes" if row in (0, 3) else "") for row in range(5)]
+    found = list(_by_length(mask, judged))
     assert [(one.tokens, one.inputs, one.unsafe) for one in found] == [
         ((1, 2), 2, 1),
         ((3, 4), 1, 0),
@@ -43,8 +44,9 @@ def test_texts_are_told_apart_by_length() -> None:
 
 def test_shares() -> None:
     assert parse_share("0.1%") == pytest.approx(1e-3) and parse_share("0.5") == 0.5
-    with pytest.raises(AtlasError, match="is not a share"):
-        parse_share("few")
+    for text in ("few", "nan", "inf%", "-inf", "1e999"):
+        with pytest.raises(AtlasError, match="is not a share"):
+            parse_share(text)
 
 
 def test_compile_states_a_bound_and_refuses_what_it_cannot_say(tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ def test_compile_refuses_a_recipe_that_is_wrong_on_most_inputs(
     def wrong(*arguments: Any, **others: Any) -> list[Verdict]:
         return [Verdict(name, fault="its answer is wrong") for name in arguments[3]]
 
-    monkeypatch.setattr("atlasc.compilation.compile.verdicts", wrong)
+    monkeypatch.setattr("atlasc.compilation.statement.verdicts", wrong)
     message = refused(
         "compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim",
         "-o", tmp_path / "bundle",

@@ -19,6 +19,7 @@ from atlasc.targets.sim import NOTE
 from tests.atlasc.emit.cpp import reseal
 from tests.atlasc.emit.probe import Bench
 from tests.atlasc.remote.hostile import RAW
+from tests.atlasc.remote.test_hostile_answers import forged
 
 Change = Callable[[dict[str, Any], dict[str, bytes]], None]
 SLOTS = 32 + len(NOTE) + 4
@@ -159,6 +160,16 @@ def test_what_is_no_answer_is_refused(bench: Bench, name: str) -> None:
     message = bench.refused(bench.decrypt())
     assert "answer" in message and "\x1b" not in message
     assert (bench.folder / "keys" / "ledger.jsonl").read_bytes() == ledger
+
+
+def test_each_fact_of_an_answer(bench: Bench) -> None:
+    """As tests/atlasc/remote/test_hostile_answers.py, of the client in Python."""
+    path, ledger = bench.folder / "answer", bench.folder / "keys" / "ledger.jsonl"
+    answer, before = path.read_bytes(), ledger.read_bytes()
+    for what, content in forged(answer):
+        path.write_bytes(content)
+        assert "\x1b" not in bench.refused(bench.decrypt()), what
+        assert ledger.read_bytes() == before, what
 
 
 def test_a_query_is_no_answer(bench: Bench) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from cpp_build import ROOT
 
-READERS = ("json", "header", "query", "answer", "secret", "evaluation", "weights", "ledger")
+READERS = (
+    "json", "header", "query", "answer", "secret", "evaluation", "public", "ciphertext", "weights",
+    "ledger",
+)  # fmt: skip
 INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
 SEED = int(os.environ.get("ATLASC_FUZZ_SEED", "11"))
 CORPUS = ROOT / "tests" / "runtime_cuda" / "fuzz" / "corpus"
@@ -24,18 +27,22 @@ ENVIRONMENT = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_changed_files(sanitized: Path, reader: str, tmp_path: Path) -> None:
+    changed_files(sanitized / "fuzz", reader, tmp_path, INPUTS)
+
+
+def changed_files(fuzzer: Path, reader: str, folder: Path, inputs: int) -> None:
     """Refused by an Error, or taken with the same content; no crash, hang or large memory."""
-    given = ("--seed", SEED, "--inputs", INPUTS, "--reader", reader, "--corpus", CORPUS)
+    given = ("--seed", SEED, "--inputs", inputs, "--reader", reader, "--corpus", CORPUS)
     done = subprocess.run(
-        [str(sanitized / "fuzz"), *map(str, given)],
-        cwd=tmp_path,
+        [str(fuzzer), *map(str, given)],
+        cwd=folder,
         capture_output=True,
         text=True,
         env=os.environ | ENVIRONMENT,
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"seed {SEED}, {INPUTS} inputs" in done.stdout
+    assert f"seed {SEED}, {inputs} inputs" in done.stdout
 
 
 def test_the_corpus_is_read() -> None:

@@ -147,10 +147,10 @@ def test_a_text_is_given_in_a_list(bert: LoadedModel, text: str) -> None:
 
 def test_missing_data_are_found_before_the_model(tmp_path: Path) -> None:
     """The model does not exist either: it would be the first fault if it were read first."""
+    missing = tmp_path / ("a" * 200) / "none.txt"
     for command, out in (("compile", "out"), ("search", "out"), ("calibrate", "out.json")):
-        arguments = [tmp_path / "model", "--data", tmp_path / "none.txt"]
-        message = refused(command, *arguments, "-o", tmp_path / out)
-        assert f"data {tmp_path / 'none.txt'} not found" in message, command
+        message = refused(command, tmp_path / "model", "--data", missing, "-o", tmp_path / out)
+        assert f"data {missing} not found" in message, command
 
 
 def test_two_commands_for_one_folder(tmp_path: Path) -> None:

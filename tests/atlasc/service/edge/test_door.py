@@ -6,8 +6,6 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +14,7 @@ from atlasc.service.edge import door as doors
 from atlasc.service.edge.door import Door, Held, Place, address_of
 from atlasc.service.edge.rates import MOST, Rates
 from atlasc.service.faults import Refusal
-from atlasc.service.jobs import Jobs, Limits
-from atlasc.service.requests import Service
-from atlasc.service.store import Store
-from atlasc.service.telemetry import BUDGETS, Budgets, Metrics
-from atlasc.service.uploads import Uploads
+from atlasc.service.telemetry import BUDGETS, Budgets
 
 
 def test_a_flood_is_a_few_lines_that_count_the_others() -> None:
@@ -54,18 +48,6 @@ def test_names_of_keys_leave_nothing_in_memory(inside: Any) -> None:
         with inside.at_once("infer", "acme"):
             pass
     assert not inside._now
-
-
-@pytest.fixture
-def inside(tmp_path: Path, programs: Any) -> Iterator[Any]:
-    """The parts of a service, without what computes."""
-
-    store = Store(tmp_path / "state")
-    limits = Limits(10, 10, 1 << 40, 10.0)
-    jobs, uploads = Jobs(store, programs, limits), Uploads.of(store, programs, 1 << 40)
-    runner: Any = None
-    yield Service(store, programs, uploads, jobs, runner, Metrics(), Rates(1.0), 1.0)
-    store.close()
 
 
 def held(door: Door, host: str) -> Held | None:

@@ -17,9 +17,9 @@ from atlasc.remote import link
 from atlasc.remote.programs import INTERFACE, _in_clear, chosen_program
 from atlasc.remote.runs import left_runs, new_run
 from atlasc.remote.trust import RECORD, Record
-from atlasc.remote.wire import Config
+from atlasc.remote.wire import Config, KeyStatus
 from tests.fuzz.reader import Reader
-from tests.fuzz.readers.edge.wire import DIGEST, SAMPLES
+from tests.fuzz.readers.edge.wire import DIGEST, KEY, SAMPLES
 from tests.fuzz.seeds import compiled
 
 URL = "http://127.0.0.1:9"
@@ -47,7 +47,9 @@ def _http(folder: Path) -> list[Path]:
     half = len(config) // 2
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (config[:half], config[half:]))
     plain = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+    key = json.dumps(KEY).encode()
     seeds = {
+        "key": plain + b"Content-Length: %d\r\n\r\n" % len(key) + key,
         "config": plain + b"Content-Length: %d\r\n\r\n" % len(config) + config,
         "chunks": plain + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n",
         "close": b"HTTP/1.1 100 Continue\r\n\r\n" + plain + b"Connection: close\r\n\r\n" + config,
@@ -65,6 +67,8 @@ def _answer(path: Path) -> Any:
     service._connection.sock = _Bytes(path.read_bytes())  # type: ignore[assignment]
     service._connection.connect = _nobody  # type: ignore[method-assign]
     try:
+        if path.name == "key":
+            return service.send("POST", "/keys", KeyStatus, b"{}", patience=0.0).model_dump_json()
         if path.name != "part":
             found = service.send("GET", "/config", Config, patience=0.0, queue=0.0)
             return found.model_dump_json()

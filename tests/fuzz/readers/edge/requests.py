@@ -23,6 +23,7 @@ from pydantic import Field
 
 from atlasc.api.roles import make_keys
 from atlasc.bundle.folder import load_bundle
+from atlasc.demo.welcome import Demonstration
 from atlasc.ir.files import MIB, Schema, read_json
 from atlasc.service.app import make_app
 from atlasc.service.edge.door import Place
@@ -75,7 +76,7 @@ class _Place:
             store, programs, Uploads.of(store, programs, limits.quota), jobs,
             Runner(store, jobs, metrics, [], Rules()), metrics, Rates(ENDLESS), 0.01,
         )  # fmt: skip
-        self.app = make_app(service, 0.0)
+        self.app = make_app(service, 0.0, [Demonstration(secure=False).router(service)])
         assert isinstance(self.app, Gate)
         self.app._of_address, self.app._of_all = Rates(ENDLESS), Rates(ENDLESS)
 
@@ -121,7 +122,7 @@ def _requests(folder: Path) -> list[Path]:
     keys = (place.folder / "keys" / "server" / "evaluation.key").read_bytes()
     name = hashlib.sha256(keys).hexdigest()
     new = {"configuration": place.served.configuration, "size": len(keys), "sha256": name}
-    digest = base64.b64encode(hashlib.sha256(keys).digest()).decode()
+    half = len(keys) // 2
     query = message("query", bundle, 1).to_bytes()
     asked = json.dumps({
         "id": "q", "parameters": {"keys": name}, "outputs": [],
@@ -133,10 +134,8 @@ def _requests(folder: Path) -> list[Path]:
     seeds = {
         "config": Sent(method="GET", path="/config"),
         "announce": Sent(method="POST", path="/keys", body=json.dumps(new)),
-        "chunk": Sent(
-            method="PUT", path=f"/keys/{name}", query="offset=0", body=keys.decode("latin-1"),
-            headers={"content-digest": f"sha-256=:{digest}:", "content-length": str(len(keys))},
-        ),
+        "chunk": _chunk(name, 0, keys[:half]),
+        "rest": _chunk(name, half, keys[half:]),
         "job": Sent(
             method="POST", path="/jobs", query=f"keys={name}&program={program}",
             body=query.decode("latin-1"),
@@ -148,10 +147,29 @@ def _requests(folder: Path) -> list[Path]:
         "answer": Sent(method="GET", path=f"/jobs/{'0' * 32}/answer"),
         "cancel": Sent(method="DELETE", path=f"/jobs/{'0' * 32}"),
         "part": Sent(method="GET", path=f"{model}/versions/{program}/client/client/embed.air"),
+        **{
+            f"get{number}": Sent(method="GET", path=path)
+            for number, path in enumerate((
+                "/keys", f"/keys/{name}", "/jobs", f"/jobs/{'0' * 32}", "/metrics", "/v2", model,
+                "/v2/health/live", "/v2/health/ready", f"{model}/ready",
+            ))
+        },
+        "front": Sent(method="GET", path="/", headers={"host": "a.example"}),
+        "visitor": Sent(method="POST", path="/demo/visitors"),
+        "delete": Sent(method="DELETE", path=f"/keys/{name}"),
     }  # fmt: skip
     for kind, sent in seeds.items():
         (folder / f"{kind}.json").write_text(sent.model_dump_json())
     return [folder / f"{kind}.json" for kind in seeds]
+
+
+def _chunk(name: str, offset: int, content: bytes) -> Sent:
+    digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+    return Sent(
+        method="PUT", path=f"/keys/{name}", query=f"offset={offset}",
+        body=content.decode("latin-1"),
+        headers={"content-digest": f"sha-256=:{digest}:", "content-length": str(len(content))},
+    )  # fmt: skip
 
 
 def _requested(path: Path) -> Any:
@@ -194,7 +212,7 @@ def _state(folder: Path) -> Any:
 
 
 READERS = [
-    Reader("request", _requests, _requested, 150),
+    Reader("request", _requests, _requested, 300),
     Reader("audit", _audits, _audited, 4000),
-    Reader("service-state", _states, _state, 60),
+    Reader("service-state", _states, _state, 500),
 ]

@@ -1,0 +1,74 @@
+"""Writes the folder of a compiled model: both roles' parts, and the manifest last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from atlasc.bundle.folder import HEAD, PREFIX
+from atlasc.bundle.manifest import FORMAT, MANIFEST
+from atlasc.client.program import ClientProgram
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import sha256_of
+from atlasc.ir.module import Module
+from atlasc.ir.text.storage import save_module, save_modules
+from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
+from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
+from atlasc.loading.models import LoadedModel
+from atlasc.loading.texts.public_prefix import PublicPrefix
+from atlasc.loading.texts.tokenizer import write_tokenizer
+from atlasc.targets.program import identity_of
+
+
+def write_bundle(
+    draft: Path,
+    client: ClientProgram,
+    program: Module,
+    poly: Module,
+    model: LoadedModel,
+    facts: dict[str, Any],
+    prefix: PublicPrefix | None = None,
+) -> None:
+    """Fill a new folder; the manifest, with the digests of all other files, is written last.
+
+    ``prefix`` is the public prefix of the texts that a step generates.
+    """
+    for name in ("client/model", "server"):
+        (draft / name).mkdir(parents=True)
+    save_module(client.interface, draft / "client" / "interface.air")
+    texts = {draft / "client" / "embed.air": client.embed}
+    if client.head is not None:
+        texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once
+    save_modules(texts, draft / "client" / "embed.safetensors")
+    if prefix is not None:
+        (draft / PREFIX).write_text(prefix.model_dump_json() + "\n", encoding="utf-8")
+    # The client's files for reading inputs: no weights, no code.
+    copied = ["config.json", *PROCESSOR_FILES]
+    if not _wrote_tokenizer(model, draft / "client" / "model"):
+        copied += [*TOKENIZER_FILES, *FURTHER_FILES]
+    for name in copied:
+        if (model.directory / name).is_file():
+            shutil.copyfile(model.directory / name, draft / "client" / "model" / name)
+    server = draft / "server"
+    texts = {server / "program.air": program, server / "poly.air": poly}
+    save_modules(texts, server / "weights.safetensors")
+    files = sorted(path for path in draft.rglob("*") if path.is_file())
+    manifest = {
+        "format": FORMAT,
+        "program": identity_of(program),
+        **facts,
+        "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
+    }
+    (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _wrote_tokenizer(model: LoadedModel, folder: Path) -> bool:
+    """Write the model's tokenizer for the client; False if the model has none that can be
+    written.
+    """
+    try:
+        return model.tokenizer is not None and write_tokenizer(model.tokenizer, folder)
+    except AtlasError:  # it cannot be read; ids and images need none
+        return False

@@ -1,0 +1,80 @@
+"""Counts on its circuits what a bootstrap needs, and writes what is stored of it.
+
+python -m atlasc.targets.ckks.counted_needs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from atlasc.program.bootstrap.sets import SETS
+from atlasc.program.counting_engine import Counted, counts_of
+from atlasc.program.engine import LEAST_COPIES
+from atlasc.program.function import Function
+from atlasc.program.live_engine import LiveEngine
+from atlasc.program.plaintexts import Slots
+from atlasc.program.transform_work import SHORT_REPEATS
+from atlasc.targets.parameters import NARROWER, BootstrapNeeds, ParameterSet
+
+
+def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
+    """The needs of a set with a bootstrap, counted on its circuits, which takes long."""
+    one, two = parameters.circuit(parameters.slots)
+    narrow, _ = parameters.circuit(max(parameters.slots >> NARROWER, 1))
+    run = LiveEngine(*two.shape)
+    run.play(two, [[Counted(level)] for [level] in two.levels])
+    counts = counts_of(two)
+    rotations = dict(sorted(counts.rotation_levels.items()))
+    for power in range(parameters.log_ring_degree - 1):
+        for amount, level in counts_of(parameters.circuit(1 << power)[1]).rotation_levels.items():
+            rotations[amount] = max(rotations.get(amount, level), level)
+    products = max(at for name, at in counts.primitives if name in ("mul", "square"))
+    # A key at the lowest level switches to the sparse secret, those of one digit back.
+    top = len(parameters.moduli.primes) - 1
+    back = (1 + LEAST_COPIES) * parameters.key_bytes(top) // parameters.digits(top)
+    memory = {
+        "bootstrap_keys": back + sum(map(parameters.key_bytes, (0, *rotations.values()))),
+        # Its plaintexts are the diagonals, which are kept.
+        "bootstrap_work": max(
+            parameters.live_bytes({work and replace(work, plaintexts=0.0): counts})
+            for work, counts in run.peaks.items()
+        ),
+        "bootstrap_diagonals": sum(
+            number * _plaintext_bytes(parameters, level, period)
+            for level, number, period in _diagonals(parameters, two)
+        ),
+    }
+    key_levels = (products, counts.conjugation_level)
+    return BootstrapNeeds(
+        frozenset(rotations),
+        rotations,
+        key_levels,
+        memory,
+        counts.key_switches,
+        counts_of(one).key_switches,
+        counts_of(narrow).key_switches,
+    )
+
+
+def _diagonals(parameters: ParameterSet, function: Function) -> Iterator[tuple[int, int, int]]:
+    """For each linear transform of the bootstrap: its level, its number of diagonals, and the
+    number of slots after which the diagonals repeat."""
+    chosen = SETS[str(parameters.bootstrap)]
+    cts, stc = chosen.cts_stages, chosen.stc_stages
+    levels = [chosen.top - at for at in range(cts)]
+    levels = [*range(stc, 0, -1), *levels]
+    transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
+    for level, plaintexts in zip(levels, transforms, strict=True):
+        repeats = min(one.repeats for one in plaintexts if isinstance(one, Slots))
+        yield level, len(plaintexts), parameters.slots // repeats
+
+
+def _plaintext_bytes(parameters: ParameterSet, level: int, period: int) -> int:
+    """Bytes of an encoded plaintext, special primes included, whose slots repeat after ``period``.
+
+    If they repeat often, so do the encoded values, and one copy is kept.
+    """
+    primes = parameters.residues(level) + parameters.special_primes
+    repeats = parameters.slots // period
+    return primes * parameters.ring_degree * 8 // (repeats if repeats >= SHORT_REPEATS else 1)

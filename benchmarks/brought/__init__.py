@@ -1,0 +1,1 @@
+"""Four models that a user brings, taken through `compile`, `check` and `evaluate`."""

@@ -1,0 +1,97 @@
+"""A setting gets ranges that reach further, within its error, for at most a small price."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from atlasc.calibration.room import with_room
+from atlasc.search.distance import PRICE, ROOMS, Distances
+from atlasc.search.front import Front, Wanted
+from atlasc.search.points import EXPERT_LAYER
+from atlasc.search.validation import Validator
+
+COARSE = (4, 4, 4, 4, 5, 6, 6, 5)
+FINE = (5, 5, 5, 5, 6, 7, 7, 6)
+
+
+@pytest.fixture(scope="module")
+def front(problem):
+    objective = problem.objective()
+    points = tuple(objective.evaluate((layer,) * 2) for layer in (COARSE, FINE, EXPERT_LAYER))
+    return Front(points, "depth", (1e4, 0.2), variation=objective.variation)
+
+
+def distances(problem, front, error) -> Distances:
+    return Distances(problem, front, Wanted(error))
+
+
+def nothing(problem) -> dict[str, np.ndarray]:
+    return {name: array[:0] for name, array in problem.arrays.items()}
+
+
+def test_room_is_bought_with_accuracy_and_the_error_still_holds(problem, front) -> None:
+    picked = front.points[1]
+    allowed = 50 * picked.error
+    found = distances(problem, front, allowed).best(picked, nothing(problem))
+    assert found.room and set(found.room.values()) <= set(ROOMS)
+    assert found.point.error <= allowed
+    assert found.price <= PRICE
+    # The costs are those of the program on these ranges.
+    own = replace(problem, calibration=with_room(problem.calibration, found.room)).objective()
+    again = own.evaluate(found.point.settings)
+    assert (again.error, again.depth) == (pytest.approx(found.point.error), found.point.depth)
+
+
+def test_more_room_needs_more_error(problem, front) -> None:
+    picked = front.points[1]
+    rooms = []
+    for factor in (1.0, 10.0, 1000.0):
+        found = distances(problem, front, factor * picked.error).widened(picked, math.inf)
+        assert found.point.error <= factor * picked.error
+        rooms.append(sum(found.room.values()))
+    assert rooms == sorted(rooms) and rooms[0] < rooms[-1]
+
+
+def test_a_price_beyond_the_limit_is_not_paid(problem, front) -> None:
+    picked, dearer = front.points[0], front.points[1]
+    assert dearer.depth > (1 + PRICE) * picked.depth
+    found = distances(problem, front, 2 * picked.error).best(picked, nothing(problem))
+    assert found.point.settings == picked.settings
+    near = replace(front, points=(picked, replace(dearer, depth=picked.depth)))
+    found = next(distances(problem, near, 2 * picked.error)._candidates(picked))
+    assert found.point.settings == dearer.settings
+
+
+def test_held_back_inputs_may_fare_no_worse(problem, front, monkeypatch) -> None:
+    """Whatever has room is wrong on them."""
+    picked, measure = front.points[1], Validator.measure
+    plain = problem.objective().approximations(picked.settings)
+
+    def wrong(self, approximations, *others):
+        found = measure(self, approximations, *others)
+        return found if approximations == plain else replace(found, unsafe=found.unsafe + 1)
+
+    monkeypatch.setattr(Validator, "measure", wrong)
+    only = replace(front, points=(picked,))
+    found = distances(problem, only, 50 * picked.error).best(picked, problem.arrays)
+    assert found.point.settings == picked.settings and not found.room
+
+
+def test_inputs_of_another_kind_are_safer(problem, front) -> None:
+    """Inputs that reach further than those of calibration."""
+    picked = front.points[1]
+    found = distances(problem, front, 200 * picked.error).best(picked, nothing(problem))
+    further = {
+        name: 2.5 * array if array.dtype.kind == "f" else array
+        for name, array in problem.arrays.items()
+    }
+    objective = problem.objective()
+    validator = Validator(problem.module, further, 1)
+    before = validator.measure(objective.approximations(picked.settings), picked.error)
+    wide = objective.with_room(found.room).approximations(found.point.settings)
+    after = validator.measure(wide, picked.error)
+    assert after.unsafe < before.unsafe

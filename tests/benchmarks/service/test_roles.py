@@ -1,0 +1,15 @@
+"""The benchmark of the roles' start runs, and says a figure for each of them."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_model import Tiny
+
+from benchmarks.service import roles
+
+
+def test_every_role_has_a_figure(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    roles.main([str(tiny.bundle), str(tiny.data), "--runs", "1"])
+    rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert set(rows) == {"import", "keygen", "encrypt", "execute", "decrypt"}
+    assert all(float(row.removesuffix(" s")) > 0 for row in rows.values())
