@@ -128,7 +128,7 @@ def attacked(
         started = time.monotonic()
         query()
         answered = time.monotonic() - started
-        writes: dict[str, int] = json.loads(attack.communicate(timeout=seconds + 60)[0])
+        writes: dict[str, int] = json.loads(attack.communicate(timeout=5 * seconds + 60)[0])
     finally:
         ended.set()
         attack.kill()
