@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Reach
 from atlasc.client.verdict import Verdict, verdicts
-from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
+from atlasc.progress import Note, Steps, silent
 from atlasc.runtime.native import load_library
 
 UNSAFE_REMEDY = (

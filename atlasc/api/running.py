@@ -12,10 +12,10 @@ from atlasc.api.admission import admit
 from atlasc.api.answers import ProgramAnswers
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.compile import PROJECT
-from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.spans import spans_of
+from atlasc.progress import Note, Steps, silent
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult

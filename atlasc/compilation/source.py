@@ -11,7 +11,6 @@ import numpy as np
 
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.oracle.masks import with_its_mask
-from atlasc.compilation.steps import Note, quiet
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK, padding_of
@@ -24,6 +23,7 @@ from atlasc.loading.texts.lengths import common_beginning, with_prefixes
 from atlasc.loading.texts.padding import masked, tell_padding, with_tokens
 from atlasc.loading.texts.repetition import repetitions, writes_text
 from atlasc.loading.texts.tokens import special_of
+from atlasc.progress import Note, quiet
 
 FEWEST_INPUTS = 2
 

@@ -16,11 +16,11 @@ from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.declared import choose
-from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.models import LoadedModel
 from atlasc.passes.pipeline import Lowered
+from atlasc.progress import Steps
 from atlasc.simulation.agreement import LEAST_AGREEMENT, MEASURE, MEASURES, ROUNDING, Measure
 from atlasc.simulation.output_errors import output_error
 from atlasc.simulation.simulate import PolynomialSimulator

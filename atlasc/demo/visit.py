@@ -20,7 +20,6 @@ from pydantic import Field
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.sealed import header_bytes, sealed_facts
-from atlasc.compilation.steps import Step
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema
 from atlasc.loading import IDS, MASK
@@ -29,6 +28,7 @@ from atlasc.loading.images.reading import read_image
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import probabilities
 from atlasc.loading.texts.tokens import special_of
+from atlasc.progress import Step
 from atlasc.remote.answers import RemoteAnswers
 from atlasc.remote.connection import Connection
 from atlasc.remote.keys import EVALUATION

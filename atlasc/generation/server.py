@@ -14,15 +14,15 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
-from atlasc.compilation.steps import ProgressCallback
 from atlasc.files import write_private_arrays
 from atlasc.generation.steps import TextBundles, name_of, public_at, public_tokens, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, arrays_digest, read_npz
 from atlasc.ir.ops.rows import Cache
+from atlasc.ir.ops.tensors import POSITION
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.generation.token_program import POSITION
 from atlasc.program.engine import Ct, Engine
+from atlasc.progress import ProgressCallback
 from atlasc.run.timing import Timing
 from atlasc.runtime.engine import RoleEngine
 

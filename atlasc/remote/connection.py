@@ -16,12 +16,12 @@ from atlasc.api.roles import Client, check_target, note_simulation
 from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
 from atlasc.client.in_clear import told
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import gives_several
+from atlasc.progress import Note, ProgressCallback, Steps, silent
 from atlasc.remote.answers import RemoteAnswers, classes_of, together
 from atlasc.remote.asking import Asking, NoAnswer, Saw
 from atlasc.remote.keys import own_keys, upload_keys

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import atlasc
-from atlasc.compilation.steps import silent
+from atlasc.progress import silent
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
 from atlasc.remote.wire import Config, JobStatus

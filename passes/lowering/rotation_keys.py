@@ -101,10 +101,3 @@ def with_key_levels(program: Module, keys: KeyPlan) -> Module:
         None if own.conjugation_level is None else keys.conjugation_level,
     )
     return replace(program, attributes=program.attributes | plan.attributes())
-
-
-def rotation_reach(program: Module, max_level: int) -> dict[int, int]:
-    """Amount of a single key switch -> the highest level at which the plan has it."""
-    plan = RotationPlan.of(program)
-    assert plan is not None
-    return {**plan.keys, **dict.fromkeys(plan.bootstrap, max_level)}

@@ -17,11 +17,11 @@ from atlasc.compilation.options import CalibrationOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel, prepare
 from atlasc.compilation.search import _mended_on, _trials, _tried_inputs, search_inputs
 from atlasc.compilation.source import load_source
-from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.polynomials import fitted
 from atlasc.polynomials.parametrisation import Parametrisation
+from atlasc.progress import Step, quiet
 from atlasc.search.front import Front
 from atlasc.search.points import expert
 from atlasc.search.validation import Validator

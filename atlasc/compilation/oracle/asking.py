@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from atlasc.calibration.measure import kept_tokens
 from atlasc.compilation.oracle.attributes import (
     changed,
     forward_of,
@@ -22,13 +21,14 @@ from atlasc.compilation.oracle.attributes import (
     writer,
 )
 from atlasc.compilation.oracle.running import Runner, one_thread, own_precision, runner_of
-from atlasc.compilation.steps import Note
 from atlasc.ir.errors import AtlasError, first_line, listed
 from atlasc.ir.final_functions import finished
+from atlasc.ir.interpreter import kept_tokens
 from atlasc.ir.module import Module, Op
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel
+from atlasc.progress import Note
 from atlasc.simulation.simulate import PolynomialSimulator
 
 Arrays = Mapping[str, np.ndarray]

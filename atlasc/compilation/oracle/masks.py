@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from atlasc.compilation.oracle.running import as_tensors, separate
-from atlasc.compilation.steps import Note, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.data import inputs_of
@@ -23,6 +22,7 @@ from atlasc.loading.mask_argument import FORMS, Form, forms_of, with_public_mask
 from atlasc.loading.model_files.wrappers import named_inputs
 from atlasc.loading.models import LoadedModel
 from atlasc.passes.frontend.rules.outputs import named_leaves
+from atlasc.progress import Note, quiet
 
 KNOWN = (IDS, SEGMENTS, POSITIONS)
 NAMES = ("mask", "pad")

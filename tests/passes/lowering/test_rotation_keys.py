@@ -17,11 +17,11 @@ from atlasc.passes.lowering.keys.choose_rotations import KeyModel
 from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import RotationKeys, rotation_reach
+from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.program.costs import live_ciphertexts, program_costs
 from atlasc.program.execute import execute
 from atlasc.program.key_plan import key_plan
-from atlasc.program.rotation_plan import RotationPlan
+from atlasc.program.rotation_plan import RotationPlan, rotation_reach
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 4
