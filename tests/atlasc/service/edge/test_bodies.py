@@ -130,7 +130,13 @@ def test_a_body_that_does_not_end(service: Running, served: Any, known: bool) ->
         one.close()
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["tenant", "stranger"])
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(True, id="tenant", marks=pytest.mark.deep("faults")),  # may send gigabytes
+        pytest.param(False, id="stranger"),
+    ],
+)
 def test_a_body_without_an_end(service: Running, served: Any, known: bool) -> None:
     """As fast as it is taken: it is refused, the connection ends, and memory stays."""
     before = resident(service.process.pid)
