@@ -45,7 +45,7 @@ def say_of_keys(program: Module, chosen: object) -> None:
     if limit is not None and chosen is None:
         print(
             f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
-            "machine; --key-memory sets another limit"
+            "machine; key-memory of --target sets another limit"
         )
 
 
@@ -93,7 +93,7 @@ def say_of_text(facts: Mapping[str, Any]) -> None:
         f"{facts[f'{of}key_bytes'] / 2**30:.1f} GiB"
         for of in ("", "step_")
     ]
-    say(f"text: {sizes[0]}; without a prefill (--no-prefill) {sizes[1]}")
+    say(f"text: {sizes[0]}; without a prefill (--without prefill) {sizes[1]}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

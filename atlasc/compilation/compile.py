@@ -362,8 +362,8 @@ def _by_recipe(
             why="the published settings of this recipe do not suit the model's ranges",
             remedy="search for settings (leave --recipe out)"
             + (", or try --recipe is" if recipe != "is" else "")
-            + (", or --no-prefixes if you will give no shorter texts" if short else "")
-            + (", or --no-repetitions if the model will write none" if loops else ""),
+            + (", or --without prefixes if you will give no shorter texts" if short else "")
+            + (", or --without repetitions if the model will write none" if loops else ""),
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())

@@ -227,7 +227,7 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
     raise AtlasError(
         f"the program does not fit a device of {size_text(room)}",
         why=f"with the fewest rotation keys it needs {size_text(needed)}: {listed}",
-        remedy=f"use --device-memory {-(-needed // 2**20)}M or more, or a shorter sequence",
+        remedy=f"use a device memory of {-(-needed // 2**20)}M or more, or a shorter sequence",
     )
 
 

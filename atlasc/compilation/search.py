@@ -357,7 +357,7 @@ def _tried_inputs(
         raise AtlasError(
             "--agreement needs held-back inputs",
             why="agreement with the model is measured on held-back inputs",
-            remedy="give a --held-back share above 0",
+            remedy="give a share above 0 as held-back of --ranges",
         )
     return TriedInputs(inputs, shares, known, measure)
 

@@ -136,7 +136,7 @@ def load_source(
                 f"calibration adds {counted(repeated, 'text', 'texts')} with repeated ends",
                 "  why: a model that writes text may repeat itself, and then reaches values that "
                 "no other text reaches\n"
-                "  what to do: use --no-repetitions if the model will only read texts",
+                "  what to do: use --without repetitions if the model will only read texts",
             )
     parts = {"inputs": used, "held_back": kept, "measured": measured, "validated": validated}
     if prefix is not None:

@@ -227,6 +227,6 @@ def _not_shown(limit: float, why: str) -> AtlasError:
     return AtlasError(
         f"the data cannot show that at most {limit:.3g} of the inputs are unsafe",
         why=why,
-        remedy=f"hold back at least {needed} inputs (--data, --held-back), all of them safe; to "
-        "make fewer inputs unsafe, give data of all kinds, or a wider --margin",
+        remedy=f"hold back at least {needed} inputs (--data, held-back of --ranges), all of them "
+        "safe; to make fewer inputs unsafe, give data of all kinds, or a wider margin of --ranges",
     )

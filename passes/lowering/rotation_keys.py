@@ -67,7 +67,7 @@ class RotationKeys(Pass):
                     why=f"with fewer than {len(plan.keys)} keys of {least} together, some "
                     "rotation would need more than three key switches, or a step of a transform "
                     "would have no key",
-                    remedy=f"use at least --key-memory {least}",
+                    remedy=f"use at least {least} as key-memory of --target",
                 )
             seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]
             report.say(

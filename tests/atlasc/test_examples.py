@@ -237,7 +237,8 @@ def test_each_point_of_the_reactions_fronts_is_measured(tmp_path: Path) -> None:
     for cost in script.COSTS:
         script.atlasc(
             "search", tmp_path / "model", "--data", tmp_path / "calibration.tsv",
-            "--sequence-length", script.LENGTH, "--cost", cost, "--evaluations", 20,
+            "--sequence-length", script.LENGTH, "--cost", cost,
+            "--strategy", "hybrid{evaluations=20}",
             "-o", tmp_path / f"front-{cost}",
         )  # fmt: skip
     measured = script.Measured(tmp_path)

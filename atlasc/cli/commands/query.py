@@ -29,10 +29,10 @@ class ServiceOptions:
     """A service, as its client finds and trusts it."""
 
     token_file: Path | None = option(
-        "File with the token, readable by you alone [default: the variable ATLASC_TOKEN]."
+        "File with the token, readable by you alone.", unset="the variable ATLASC_TOKEN"
     )
     folder: Path | None = option(
-        "Folder for program and keys of this service [default: one in your data folder]."
+        "Folder for program and keys of this service.", unset="one in your data folder"
     )
     model: str | None = option("Model, if the service answers several.")
     signed_by: Path | None = option(

@@ -151,8 +151,9 @@ def decrypt(
     unchecked: bool = UNCHECKED,
     share: bool | None = option(
         "--share: numbers that may be passed on, with noise and rounded. --exact: exact numbers, "
-        "for your own use alone [default: exact].",
+        "for your own use alone.",
         "--share/--exact",
+        unset="exact",
     ),
     bits: int = option("With --share: statistical security, at least 30.", default=30),
     shares: int = option("With --share: number of answers that these keys will share.", default=1),

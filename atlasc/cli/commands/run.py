@@ -103,7 +103,8 @@ def run(
     output: Path | None = option("Write the answers to this .npz file.", "-o"),
     project: Path | None = option(
         "Built project (emit --build --python) whose engine runs the program, through its Python "
-        "module [default: the project in the bundle, if it was built there].",
+        "module.",
+        unset="the project in the bundle, if it was built there",
     ),
     as_json: bool = JSON,
 ) -> None:

@@ -180,7 +180,7 @@ def text_programs(decoder: Decoder, prefill: bool = True) -> TextPrograms:
     """
     step = decoder.step()
     if not prefill:
-        return TextPrograms(step, why="--no-prefill left it out")
+        return TextPrograms(step, why="--without prefill left it out")
     if decoder.prefix is not None:
         return TextPrograms(step, why="a text begins with the keys and values of the public prefix")
     try:

@@ -34,7 +34,7 @@ def test_the_seconds_are_those_of_the_named_target(bundle: Path) -> None:
         (("--target", "nobody"), "there is no target 'nobody'"),
         (("--batch", 3), "--batch changes nothing of"),
         (("--recipe", "nexus"), "--recipe changes nothing of"),
-        (("--key-memory", "1G"), "--key-memory changes nothing of"),
+        (("--target", "cpu{key-memory=1G}"), "key-memory of --target changes nothing of"),
     ],
 )
 def test_what_has_no_effect_is_refused(
