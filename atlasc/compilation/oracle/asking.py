@@ -16,7 +16,6 @@ import numpy as np
 from atlasc.calibration.measure import kept_tokens
 from atlasc.compilation.oracle.attributes import (
     changed,
-    forward_of,
     is_attribute,
     remembered,
     writer,
@@ -29,6 +28,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel
+from atlasc.passes.frontend.exported.locations import forward_of
 from atlasc.simulation.simulate import PolynomialSimulator
 
 Arrays = Mapping[str, np.ndarray]
