@@ -235,12 +235,14 @@ def test_attention_over_the_batch_is_refused() -> None:
 def test_what_has_no_packed_form_names_the_line() -> None:
     """The packing knows the op's location alone; the line goes along with it."""
 
-    def first_added(m: Net, x: Any) -> Any:
-        h = m.parts[0](x)
-        return m.head(torch.tanh(h + h[:, :1]).mean(1))  # a token for all tokens
+    class FirstAdded(Net):
+        def forward(self, x):
+            h = self.parts[0](x)
+            h = h + h[:, :1]
+            return self.head(torch.tanh(h).mean(1))
 
-    model = Net(first_added, nn.Linear(FEATURES, FEATURES)).eval()
-    line = first_added.__code__.co_firstlineno + 2
+    model = FirstAdded(lambda m, x: x, nn.Linear(FEATURES, FEATURES)).eval()
+    line = FirstAdded.forward.__code__.co_firstlineno + 2
     with pytest.raises(AtlasError, match="a sum cannot be compiled yet") as caught:
         atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
     assert f"test_modules.py:{line}" in caught.value.where

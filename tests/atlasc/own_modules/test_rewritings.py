@@ -22,7 +22,7 @@ from atlasc.passes.frontend.rules.rewritings import REWRITINGS, Rewriting
 TOKENS, FEATURES = 3, 8
 RANDOM = np.random.default_rng(0)
 LINES = sorted(set().union(*REWRITINGS.values()))
-PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/bring-a-module.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/bring-a-module.md"
 MODULE = """\
 from functools import reduce
 

@@ -1,7 +1,7 @@
 """Random modules through the whole compiler: a program answers as its module does, or the module is
 refused with the line of its code.
 
-``ATLASC_TEST_SEED=3 pytest --deep tests/atlasc/test_random_programs.py`` takes another hundred.
+With ``ATLASC_TEST_SEED=3`` in the environment it is another hundred.
 """
 
 from __future__ import annotations
