@@ -152,8 +152,8 @@ def own_mask(module: Any) -> OwnMask | None:
     """The mask of a module that `with_public_mask` made; None of others, and of one whose form is
     not known yet.
     """
-    form = getattr(module, "form", None)
-    if form is None or not hasattr(module, "mask_argument"):
+    form = getattr(module, "form", None) if hasattr(module, "mask_argument") else None
+    if form is None:
         return None
     added = form.kind == "added"
     return OwnMask(argument=module.mask_argument, added=added, kept=added or form.kept)
@@ -176,7 +176,7 @@ def read_masks(
     argument = getattr(module, "mask_argument", None) if known is None else known.argument
     if argument is None or argument not in arrays:
         return arrays
-    if MASK in arrays:
+    if argument != MASK and MASK in arrays:
         raise AtlasError(
             f"data has two masks, {argument} and {MASK}",
             remedy=f"give one of them: {argument} as the model takes it, or {MASK}, which is 1 "

@@ -54,11 +54,12 @@ def with_its_mask(
             if _hides(separate(model.module), MASK, FORMS[0], inputs.arrays) is not False:
                 return model, inputs
     if (found := _masked(model, argument, data, length, long)) is not None:
+        own = "" if argument == MASK else f"{argument} as the module takes it, or "
         note(
             f"the argument {argument} is the mask of padding, and the server sees it",
             "  why: answers do not depend on tokens that it drops\n"
-            f"  what to do: clients of the program give {argument} as the module takes it, or "
-            f"{MASK}, which is 1 for each token; texts have it by themselves",
+            f"  what to do: clients of the program give {own}{MASK}, which is 1 for each token; "
+            "texts have it by themselves",
         )
         return found
     return model, inputs_of(data, model, length, long)

@@ -115,3 +115,21 @@ def test_a_bundle_takes_no_private_input_for_a_mask(argument: str, tmp_path: Pat
     (tmp_path / "mask.json").write_text(OwnMask(argument="mask").model_dump_json())
     with pytest.raises(AtlasError, match="is no mask of the program"):
         client_model(inputs[:1], tmp_path)
+
+
+def test_a_mask_of_the_usual_name_is_one_for_each_token(tmp_path: Path) -> None:
+    """Of a module that takes it the other way round, only data for `compile` have its form."""
+
+    class Inverted(Series):
+        def forward(self, x, attention_mask):
+            return self.answer(x, attention_mask)
+
+    model, told = Inverted("").eval(), ~KEEP
+    program = atlasc.compile(model, {"x": X, "attention_mask": told}, recipe="is", target="sim")
+    assert "clients of the program give attention_mask, which is 1" in " ".join(program.warnings)
+    program.save(tmp_path / "bundle")
+    assert not (tmp_path / "bundle/client/model/mask.json").exists()
+    answer = program.run({"x": X[:3], "attention_mask": KEEP[:3].astype(int)})
+    with torch.no_grad():
+        wanted = model(torch.tensor(X[:3]), torch.tensor(told[:3])).numpy()
+    np.testing.assert_allclose(answer.outputs["output"], wanted, atol=1e-3)
