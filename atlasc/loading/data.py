@@ -221,7 +221,7 @@ def _from_arrays(
 ) -> Inputs:
     """Inputs from arrays under the names of the model's inputs, with or without ``labels``."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
-    arrays = read_masks(arrays, model.module)
+    arrays = read_masks(arrays, model.module, model.mask)
     read, notes = without_ignored(list(arrays))
     arrays = {name: arrays[name] for name in read}
     main, known = model.input_names[0], (*model.input_names, *model.optional_names)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+    from atlasc.loading.mask_argument import OwnMask
+
 FAMILIES = {
     "bert": ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "mpnet"),
     "vit": ("vit", "deit"),
@@ -75,6 +77,8 @@ class LoadedModel:
         sentences: what a folder of sentence-transformers says beside its Transformer.
         given: the module that the user gave, if ``module`` was made of it.
         padding: the ids and that of padding, where the model computes its mask from the ids.
+        mask: the mask that clients may give under the model's own name; None for ``attention_mask``
+            alone.
     """
 
     module: torch.nn.Module
@@ -88,6 +92,7 @@ class LoadedModel:
     sentences: Sentences | None = None
     given: torch.nn.Module | None = None
     padding: Padding | None = None
+    mask: OwnMask | None = None
 
     @property
     def name(self) -> str:

@@ -215,7 +215,7 @@ class Importer:
         except AtlasError as error:
             raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
 
-    def stays(self, *operands: Node) -> bool:
+    def stays(self, *operands: Node | Value) -> bool:
         """Whether the client can choose elements of these nodes, in the clear."""
         sides = {self.value(one).tensor.side for one in operands}
         return sides == {"client"} and self._may_stay(self.node, "nn.gather")

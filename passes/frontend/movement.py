@@ -10,17 +10,17 @@ choice of rows of the weight before it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from atlasc.ir.arrays.lazy import is_uniform, rows_of
+from atlasc.ir.arrays.lazy import is_uniform
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.ir.scalar_functions import ACTIVATIONS
+from atlasc.passes.frontend.chosen import layer_of
 from atlasc.passes.frontend.moved import Moved, is_plain, itself, moved_to, numbers
 
 MOVES = ("nn.reshape", "nn.transpose", "nn.select")
@@ -356,19 +356,8 @@ class _Mover:
         return Moved(merged, ((b * tokens + t) * heads + h) * width + w)
 
     def _chosen(self, value: Value, features: np.ndarray) -> Value:
-        """Some features: by rows of a linear layer's weight, or by a new linear layer of ones."""
-        op, module = value.op, self.rewriter.module
-        if op.name != "nn.linear":
-            weight = np.zeros((len(features), value.tensor.shape[-1]), np.float32)
-            weight[np.arange(len(features)), features] = 1
-            layer = module.constant("features", weight)
-            return self._other(value, "nn.linear", value, weight=layer)
-        attributes: dict[str, Any] = dict(op.attributes)
-        for name in ("weight", "bias"):
-            if name in attributes:
-                array = module.symbols[attributes[name].name]
-                part = rows_of(array, features)
-                if is_uniform(array):
-                    part = np.broadcast_to(array.reshape(-1)[0], (len(features), *array.shape[1:]))
-                attributes[name] = module.constant(f"{attributes[name].name}.part", part)
-        return self._add(op, list(op.operands), attributes)
+        """Some features, by a linear layer."""
+        module = self.rewriter.module
+        chosen = features.tolist()
+        operand, arrays = layer_of(value, chosen, module.symbols, module.constant)
+        return self.rewriter.module.add("nn.linear", [operand], arrays, value.op.location)

@@ -15,7 +15,6 @@ import numpy as np
 
 from atlasc.compilation.oracle.attributes import (
     changed,
-    forward_of,
     is_attribute,
     remembered,
     writer,
@@ -28,6 +27,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel
+from atlasc.passes.frontend.exported.locations import forward_of
 from atlasc.progress import Note
 from atlasc.simulation.simulate import PolynomialSimulator
 
