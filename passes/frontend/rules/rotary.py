@@ -114,7 +114,7 @@ def _maps(importer: Importer, node: Node, x: Node, axis: int) -> np.ndarray | No
     def result(rows: np.ndarray) -> np.ndarray | None:
         """The expression of [slots, tokens, features], or of one row for all tokens."""
         array = np.broadcast_to(rows.reshape(*others, -1, width), (*others, tokens, width))
-        tensor = torch.from_numpy(np.ascontiguousarray(np.moveaxis(array, -2, axis)))
+        tensor = torch.from_numpy(np.array(np.moveaxis(array, -2, axis)))
         found = evaluate(node, {**known, x: tensor.to(dtype)})
         if found.is_meta:
             return None
