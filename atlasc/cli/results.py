@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from atlasc.calibration.calibrate import Calibration, Outlier
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
+    from atlasc.loading.texts.spans import Span
     from atlasc.run.timing import Timing
 
 SHOWN_VIOLATIONS = 20
@@ -210,6 +211,23 @@ def print_labels(
 
 def _known(number: float) -> float | None:
     return None if number != number else float(number)
+
+
+def print_spans(names: Sequence[Any], spans: Sequence[Span | None]) -> None:
+    """Print the part of its text that answers each question: its characters, counted from 0, and
+    the sum of both logits.
+    """
+    missing = (None,) * 4
+    rows = [
+        (name, *(missing if one is None else (one.text, one.start, one.end, one.score)))
+        for name, one in zip(names, spans, strict=True)
+    ]
+    print_table(["input", "answer", "from", "to", "score"], rows)
+
+
+def spans_record(spans: Sequence[Span | None] | None) -> list[dict[str, Any] | None] | None:
+    """Spans for JSON."""
+    return None if spans is None else [None if one is None else vars(one) for one in spans]
 
 
 def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from atlasc.cli.commands.inspect import COLUMNS
+from atlasc.report.report_page import COUNTS
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
+
+
+def test_a_figure_has_one_name() -> None:
+    both = COLUMNS.keys() & COUNTS.keys()
+    assert len(both) == len(COUNTS)
+    assert {key: COLUMNS[key] for key in both} == COUNTS
 
 
 @pytest.fixture(scope="module")
