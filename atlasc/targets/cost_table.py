@@ -29,6 +29,7 @@ from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, parse_json, read_bytes
 from atlasc.ir.plugins import plugins
+from atlasc.targets import GROUP, OWN
 from atlasc.targets.machine import Machine, this_machine
 
 VARIABLE = "ATLASC_COSTS"
@@ -142,7 +143,7 @@ def load(path: Path) -> CostTable:
 
 def shipped_place(backend: str) -> Path:
     """The table that comes with atlasc."""
-    if (entry := plugins("atlasc.targets").get(backend)) is not None:
+    if backend not in OWN and (entry := plugins(GROUP).get(backend)) is not None:
         found = find_spec(entry.module)
         if found is not None and found.origin is not None:
             return Path(found.origin).parent / "costs.json"

@@ -54,8 +54,7 @@ def _answer(
         "--workers", f"ray{{count={workers},address=local}}", path=scratch,
     )  # fmt: skip
     try:
-        while sum(line["event"] == "worker started" for line in service.log) < workers:
-            time.sleep(0.2)
+        service.ready(workers)
         store = Store(service.state)
         token = add_token(store, "tenant")
         store.close()
