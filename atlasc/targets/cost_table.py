@@ -29,7 +29,6 @@ from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, parse_json, read_bytes
 from atlasc.ir.plugins import plugins
-from atlasc.targets import GROUP, OWN
 from atlasc.targets.machine import Machine, this_machine
 
 VARIABLE = "ATLASC_COSTS"
@@ -143,11 +142,12 @@ def load(path: Path) -> CostTable:
 
 def shipped_place(backend: str) -> Path:
     """The table that comes with atlasc."""
-    if backend not in OWN and (entry := plugins(GROUP).get(backend)) is not None:
+    own = Path(__file__).parent / backend / "costs.json"
+    if not own.exists() and (entry := plugins("atlasc.targets").get(backend)) is not None:
         found = find_spec(entry.module)
         if found is not None and found.origin is not None:
             return Path(found.origin).parent / "costs.json"
-    return Path(__file__).parent / backend / "costs.json"
+    return own
 
 
 def own_place(backend: str) -> Path:
