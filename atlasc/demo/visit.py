@@ -7,7 +7,6 @@ What happens is told as objects with one of the members ``stage`` (``encrypt``, 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -169,7 +168,7 @@ def _image(asked: Asked, bundle: Bundle) -> object:
 
     try:
         content = base64.b64decode(asked.image, validate=True)
-    except binascii.Error:
+    except ValueError:  # not Base64, or not even ASCII
         content = b""
     if not content:
         raise AtlasError("there is no picture", remedy="draw one, or choose a file")
