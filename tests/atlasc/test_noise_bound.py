@@ -209,6 +209,26 @@ def test_a_narrow_bootstrap_averages_what_was_before_it_alone() -> None:
     assert Layout.parse("[*:1 b:2 d:2 |  | b=3 d=4]").batch_copies == 1
 
 
+def test_an_error_that_follows_from_the_value_is_averaged_by_nothing() -> None:
+    """The cubic error of a bootstrap is the same in all copies; its random error is not."""
+    kind = "ciphertext<[*:1 b:2 d:2 |  | b=1 d=4], level {}, scale 1>"
+    module = parse(f"""module @m : ckks {{
+      %0 = ckks.input {{name = "x", layout = "[*:1 b:2 d:2 |  | b=1 d=4]",
+        shape = [1, 4], noise_gain = 5.0, mean = 0.5, level = 0}} : {kind.format(0)}
+      %1 = ckks.bootstrap %0 {{level = 1}} : {kind.format(1)}
+      %2 = ckks.square %1 {{noise_gain = 3.0, mean = 0.0}} : {kind.format(0)}
+      %3 = ckks.bootstrap %2 {{level = 3, period = 4}} : {kind.format(3)}
+      ckks.output %3 {{name = "y", noise_gain = 1.0, shape = [1, 4]}}
+    }}""")
+    (op,) = [op for op in module.ops if op.result is not None and op.value.name == "1"]
+
+    def added(noise: NoiseModel) -> float:
+        return changes(module, noise, EngineParameters(32, 3, 3))[op]
+
+    assert added(NoiseModel(bootstrap=1e-3)) == pytest.approx((5.0 * 1e-3) ** 2 / 4)
+    assert added(NoiseModel(bootstrap_cubic=1e-3)) == pytest.approx((5.0 * 1e-3 * 0.5**3) ** 2)
+
+
 @pytest.mark.deep("examples")
 @pytest.mark.parametrize(("name", "seed"), [("vision", 11)])
 def test_of_one_input_the_statement_is_near_the_error_and_never_below(name: str, seed: int) -> None:

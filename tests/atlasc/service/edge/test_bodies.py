@@ -151,9 +151,9 @@ def test_a_body_without_an_end(service: Running, served: Any, known: bool) -> No
     assert resident(service.process.pid) - before < MOST_MEMORY
 
 
-def refused(connection: socket.socket, piece: bytes) -> bool:
+def refused(connection: socket.socket, piece: bytes, seconds: float = SOON) -> bool:
     """Whether the other side ends a connection over which much is sent."""
-    end = time.monotonic() + SOON
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
             connection.sendall(piece)
