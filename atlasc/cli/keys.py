@@ -119,10 +119,9 @@ class Keyed:
             text = given.get(holder)
             if holder == WITHOUT or text == self._declared[holder][0].default:
                 continue
-            facts = facts_of(self._declared[holder][0])
-            name, _, rest = str(text).partition("{")
-            if rest:
-                name, pairs = self._read(holder, str(text), facts)
+            facts, name = facts_of(self._declared[holder][0]), str(text)
+            if "{" in name:
+                name, pairs = self._read(holder, name, facts)
                 values |= pairs
             values[holder] = facts.parse(name) if facts.parse else name
         return values

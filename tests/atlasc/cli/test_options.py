@@ -159,6 +159,7 @@ def refused_usage(*arguments: str) -> str:
         ("--strategy", "atlas{generations}", "generations of --strategy atlas cannot be ''"),
         ("--strategy", "atlas{generations=3,generations=4}", "is given twice"),
         ("--strategy", "atlas{generations=3", "cannot read --strategy at 'atlas{generations=3'"),
+        ("--strategy", "atlas{", "cannot read --strategy at 'atlas{'"),
         ("--strategy", "atlas{generations=3},hybrid", "--strategy takes one name, not 2"),
         ("--strategy", "hybrid{evaluations=0}", "use 1 or more"),
         ("--space", "wide{fit=weighted}", "did you mean fits? its keys: channels, degrees, fits"),
