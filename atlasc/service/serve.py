@@ -123,7 +123,7 @@ def serve(
     os.umask(0o077)
     share_memory_of_threads()
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER
+    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]
     require_transport(settings)
     programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store
