@@ -50,7 +50,7 @@ from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
     from atlasc.loading.inputs import Inputs
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
     from atlasc.loading.texts.public_prefix import PublicPrefix
 
 STEP, PREFILL = "step", "prefill"

@@ -17,9 +17,9 @@ from atlasc.ir.text.storage import save_module, save_modules
 from atlasc.loading import MASK
 from atlasc.loading.client import OWN_MASK
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.mask_argument import own_mask
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
-from atlasc.loading.models import LoadedModel
 from atlasc.loading.texts.public_prefix import PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.program import identity_of

@@ -17,7 +17,8 @@ from atlasc.loading import IDS, MASK, padding_of
 from atlasc.loading.checks import require_finite_weights, tell_unknown
 from atlasc.loading.data import require_data
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 from atlasc.loading.texts import public_prefix
 from atlasc.loading.texts.lengths import common_beginning, with_prefixes
 from atlasc.loading.texts.padding import masked, tell_padding, with_tokens

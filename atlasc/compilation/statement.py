@@ -18,7 +18,7 @@ from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.declared import choose
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.passes.pipeline import Lowered
 from atlasc.progress import Steps
 from atlasc.simulation.agreement import LEAST_AGREEMENT, MEASURE, MEASURES, ROUNDING, Measure

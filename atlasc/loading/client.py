@@ -11,9 +11,9 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import read_json
 from atlasc.ir.module import Op
 from atlasc.loading import IDS, MASK, padding_of
+from atlasc.loading.loaded_model import CLIENT, LoadedModel, Shape
 from atlasc.loading.mask_argument import OwnMask
 from atlasc.loading.model_files.huggingface import read_object
-from atlasc.loading.models import CLIENT, LoadedModel, Shape
 
 OWN_MASK = "mask.json"
 """File of a bundle's client: the mask under the module's own name."""

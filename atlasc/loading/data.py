@@ -29,7 +29,7 @@ from atlasc.loading.texts.padding import as_compiled
 from atlasc.loading.texts.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MAX_ARRAYS = 4 * GIB
 """Greatest number of bytes of the arrays of an .npz."""

@@ -16,7 +16,8 @@ import torch
 from text_models import WORDS, text_model, tokenizer_of
 
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_vit"

@@ -26,7 +26,7 @@ from atlasc.ir.interpreter import kept_tokens
 from atlasc.ir.module import Module, Op
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.passes.frontend.exported.locations import forward_of
 from atlasc.progress import Note
 from atlasc.simulation.simulate import PolynomialSimulator

@@ -18,9 +18,9 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.mask_argument import FORMS, Form, forms_of, with_public_mask
 from atlasc.loading.model_files.wrappers import named_inputs
-from atlasc.loading.models import LoadedModel
 from atlasc.passes.frontend.rules.outputs import named_leaves
 from atlasc.progress import Note, quiet
 

@@ -12,7 +12,7 @@ from atlasc.loading import IDS, MASK
 
 if TYPE_CHECKING:
     from atlasc.loading.inputs import Inputs
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 ENDS = ("start_logits", "end_logits")
 """Outputs of a model that answers with a span."""
