@@ -210,7 +210,7 @@ def given(options: Any, group: type, but: str = "") -> list[str]:
         f.name
         for f in fields(group)
         if f.name in group.__annotations__
-        and but not in (f.name, f.metadata["option"].of)
+        and not (but and but in (f.name, f.metadata["option"].of))
         and getattr(options, f.name) != f.default
     ]
 

@@ -142,12 +142,13 @@ def load(path: Path) -> CostTable:
 
 def shipped_place(backend: str) -> Path:
     """The table that comes with atlasc."""
-    own = Path(__file__).parent / backend / "costs.json"
-    if not own.exists() and (entry := plugins("atlasc.targets").get(backend)) is not None:
+    here = Path(__file__).parent
+    ours = (here / backend).is_dir() or (here / f"{backend}.py").exists()
+    if not ours and (entry := plugins("atlasc.targets").get(backend)) is not None:
         found = find_spec(entry.module)
         if found is not None and found.origin is not None:
             return Path(found.origin).parent / "costs.json"
-    return own
+    return here / backend / "costs.json"
 
 
 def own_place(backend: str) -> Path:

@@ -125,10 +125,14 @@ class _Mover:
         self._encrypted: dict[Value, Value] = {}
 
     def run(self) -> Module:
+        last = {value: op for op in self.module.ops for value in op.operands}
         for op in self.module.ops:
             found = self._rule(op)
             if op.result is not None and found is not None:
                 self.moved[op.value] = found
+            for value in {*op.operands}:
+                if last[value] is op:  # its numbers may be megabytes
+                    del self.moved[value]
         return without_dead_ops(self.rewriter.module)
 
     def _rule(self, op: Op) -> Moved | None:

@@ -112,6 +112,7 @@ def _divide(importer: Importer, a: Any, b: Any) -> Value:
     if not is_node(b):
         return importer.add("nn.scale", a, factor=1.0 / float(b))
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
+        _refuse_mask(importer, a, b)
         raise Refusal("division by a private value is not a polynomial")
     with np.errstate(divide="ignore"):
         return _scale(importer, a, b, 1.0 / importer.array(b))

@@ -108,7 +108,8 @@ def _maps(importer: Importer, node: Node, x: Node, axis: int) -> np.ndarray | No
 
     *others, width = np.moveaxis(np.empty(shape(x), bool), axis, -2).shape
     tokens, slots = others.pop(), int(np.prod(others, dtype=int))
-    dtype: torch.dtype = x.meta["val"].dtype
+    # A module of 16 bits rounds what it adds, and only the tables count here.
+    dtype = torch.promote_types(x.meta["val"].dtype, torch.float32)
     known: Mapping[Node, Any] = importer.known
 
     def result(rows: np.ndarray) -> np.ndarray | None:
