@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from atlasc.passes.frontend.exported.constants import evaluate
 from atlasc.passes.frontend.exported.graph import RESHAPES, Node, is_float, packet, shape
 from atlasc.passes.frontend.importer import Emit, Importer
 from atlasc.passes.frontend.rules.cuts import SPLITS, features
-
-if TYPE_CHECKING:
-    import torch
 
 TURNS = {"slice", "cat", "stack", "select", "view_as_complex", *SPLITS}
 """Ops of which a rotary embedding has at least one, beside a product with a table."""
