@@ -82,4 +82,5 @@ def test_a_program_answers_as_its_module(number: int, counts: Counter) -> None:
     for fresh in (True, False):
         wanted = eager(model, dtype, fresh)
         apart = np.abs(found - wanted)[answered].max()
-        assert apart <= (0.1 if short else 1e-3) * wanted.std(), (names, fresh, apart)
+        # 3e-3: what the polynomials of the recipe err.
+        assert apart <= (0.1 if short else 3e-3) * wanted.std(), (names, fresh, apart)
