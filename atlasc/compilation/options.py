@@ -51,7 +51,7 @@ RANGES, LIMITS, SEARCH = "Data and ranges", "Limits on the setting", "Search"
 range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
 range_key = partial(option, of="ranges", names=RANGES_FROM)
 search_option = partial(option, section=SEARCH)
-budget_key = partial(option, of="strategy", names=("atlas",))
+budget_key = partial(option, of="strategy", names=("atlas",), minimum=1)
 space_key = partial(option, of="space", names=("wide", "paper"), unset="that of the space")
 worker_key = partial(option, of="workers", names=("ray",))
 
@@ -192,9 +192,9 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
         default=1, minimum=1, of="space", names=("wide", "paper"),
     )  # fmt: skip
     population: int | None = budget_key("Settings per generation in stage 1.", unset="48")
-    generations: int | None = budget_key("Generations of stage 1.", unset="50")
+    generations: int | None = budget_key("Generations of stage 1.", minimum=0, unset="50")
     layer_population: int | None = budget_key("Settings per generation in stage 2.", unset="96")
-    layer_generations: int | None = budget_key("Generations of stage 2.", unset="225")
+    layer_generations: int | None = budget_key("Generations of stage 2.", minimum=0, unset="225")
     early_layers: int | None = budget_key("Layers after which stage 1 compares values.")
     workers: str = search_option(
         "Who evaluates settings: this process, or processes here or on a cluster.",
@@ -214,7 +214,8 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
     @property
     def budget(self) -> dict[str, int]:
         """The options of the strategy's budget that were given."""
-        return {name: getattr(self, name) for name in BUDGET_NAMES if getattr(self, name)}
+        given = {name: getattr(self, name) for name in BUDGET_NAMES}
+        return {name: number for name, number in given.items() if number is not None}
 
     @property
     def minimised(self) -> str:

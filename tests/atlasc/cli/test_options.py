@@ -94,7 +94,7 @@ def test_every_option_shows_its_default(name: str) -> None:
 def test_a_key_is_in_the_long_help_alone() -> None:
     short, long = (" ".join(" ".join(shown("search", w)).split()) for w in ("-h", "--help-all"))
     assert "Keys: evaluations, population" in short and "population=INT" not in short
-    assert "population=INT atlas: Settings per generation in stage 1. [default: 48]" in long
+    assert "population=INT atlas: Settings per generation in stage 1. [default: 48; 1 or more]" in long
     assert "evaluations=INT Most settings" in long, "every strategy has it"
 
 
@@ -162,10 +162,13 @@ def refused_usage(*arguments: str) -> str:
         ("--strategy", "atlas{", "cannot read --strategy at 'atlas{'"),
         ("--strategy", "atlas{generations=3},hybrid", "--strategy takes one name, not 2"),
         ("--strategy", "hybrid{evaluations=0}", "use 1 or more"),
+        ("--strategy", "atlas{population=0}", "use 1 or more"),
+        ("--strategy", "atlas{generations=-1}", "use 0 or more"),
         ("--space", "wide{fit=weighted}", "did you mean fits? its keys: channels, degrees, fits"),
         ("--space", "wide{fits=wieghted}", "did you mean weighted? use one of interpolated"),
         ("--space", "wied{fits=weighted}", "did you mean wide? use one of paper, wide"),
         ("--ranges", "measured{held-back=1.5}", "use 0 or more, and less than 1"),
+        ("--ranges", "measured{margin=-0.1}", "use 0 or more"),
         ("--ranges", "mesured", "did you mean measured? use one of measured, certified"),
         ("--workers", "serial{count=2}", "--workers serial has no key 'count'"),
         ("--target", "cpu{keymemory=4G}", "did you mean key-memory? its keys: device-memory, "),
