@@ -94,7 +94,8 @@ def test_every_option_shows_its_default(name: str) -> None:
 def test_a_key_is_in_the_long_help_alone() -> None:
     short, long = (" ".join(" ".join(shown("search", w)).split()) for w in ("-h", "--help-all"))
     assert "Keys: evaluations, population" in short and "population=INT" not in short
-    assert "population=INT atlas: Settings per generation in stage 1. [default: 48; 1 or more]" in long
+    row = "population=INT atlas: Settings per generation in stage 1. [default: 48; 1 or more]"
+    assert row in long
     assert "evaluations=INT Most settings" in long, "every strategy has it"
 
 
