@@ -82,7 +82,7 @@ def ray_cluster(
             raise AtlasError(
                 f"the Ray cluster at {place} cannot be reached",
                 why=str(error).strip().partition("\n")[0],
-                remedy="give --ray-address or RAY_ADDRESS as HOST:PORT of a running cluster",
+                remedy="give --workers 'ray{address=HOST:PORT}' or RAY_ADDRESS of a cluster",
             ) from error
         stack.callback(ray.shutdown)
         yield ray

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linprog
 
+from atlasc.latency.model import LatencyTarget
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
 
@@ -64,7 +65,7 @@ def seconds(vocabulary: int, copies: int, bits: int) -> tuple[float, int]:
         copies: slots that hold each logit: the tokens of a step, or 1.
         bits: numbers that differ by 2^-bits of the range are told apart.
     """
-    target = find_target("cpu").latency(None)
+    target = LatencyTarget.of(find_target("cpu"))
     parameters = target.choose(300, SLOTS)
     costs, top = costs_of(parameters), parameters.bootstrap_level
     _, degrees = sign(bits)

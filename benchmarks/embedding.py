@@ -4,7 +4,7 @@ r"""A sentence's embedding from encrypted tokens, beside the model's own: cosine
     atlasc search "$MODEL" --data texts.txt --sequence-length 64 --space wide --cost latency \
         --outputs last_hidden_state -o front
     atlasc compile "$MODEL" --data texts.txt --sequence-length 64 --front front --max-error 0.001 \
-        --outputs last_hidden_state --key-memory 1G --target desilo -o build/minilm
+        --outputs last_hidden_state --target 'desilo{key-memory=1G}' -o build/minilm
     python examples/minilm/texts.py unseen.txt --count 20 --skip 400
     python -m benchmarks.embedding build/minilm --input unseen.txt [--index 0] [--json FILE]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.module import Module
-from atlasc.latency.model import LatencyModel
+from atlasc.latency.model import LatencyModel, LatencyTarget
 from atlasc.passes.approximation.approximate import (
     layer_count,
     settings_approximations,
@@ -32,7 +32,7 @@ from atlasc.search.latency_front import Alternative, latency_front
 from atlasc.search.points import SearchSpace, Settings, expert
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency()
+LATENCY = LatencyTarget.of(find_target("desilo"))
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ from atlasc.program.costs import program_costs
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency()
+LATENCY = LatencyTarget.of(find_target("desilo"))
 
 SEARCHED = {
     "five softmax iterations, low degrees": ((2, 2, 2, 2, 2, 5, 5, 4), (2, 2, 2, 2, 2, 5, 5, 3)),

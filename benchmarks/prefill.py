@@ -11,8 +11,8 @@ from pathlib import Path
 from atlasc.compilation.lowering import key_model
 from atlasc.compilation.single_stages import bare_module
 from atlasc.compilation.stage_options import InspectOptions
-from atlasc.compilation.steps import silent
 from atlasc.ir.module import Module
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe, nominal_calibration
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
@@ -20,6 +20,7 @@ from atlasc.passes.generation.prefill import Prefill, for_step
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import lower_poly, to_poly
 from atlasc.program.costs import program_costs
+from atlasc.progress import silent
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
@@ -29,7 +30,7 @@ SHOWN = ("seconds", "bootstraps", "key_switches", "plaintext_products", "rotatio
 
 def lowered(poly: Module, target: str) -> tuple[Module, ParameterSet]:
     """The packed program with all rotation keys, and its parameters; fewest bootstraps first."""
-    latency = find_target(target).latency(None)
+    latency = LatencyTarget.of(find_target(target))
     _, program, parameters = lower_poly(poly, latency.choose, None, latency.costs, True)
     assert isinstance(parameters, ParameterSet)
     return run_passes(program, [RotationKeys(None, key_model(parameters))]), parameters

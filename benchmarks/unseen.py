@@ -2,7 +2,7 @@
 
     python benchmarks/unseen.py [--space wide] [--cost levels] [--prefixes [--short]]
 
-Does what `atlasc search --no-prefixes` does with 400 windows: ranges from 320 of them, 80 held
+Does what `atlasc search --without prefixes` does with 400 windows: ranges from 320 of them, 80 held
 back, settings compared on 20. Then it evaluates the front's cheapest points within some errors on
 500 other windows, in batches of 10, and prints for each point its cost, the error of the search,
 that on the unseen windows, and in how many batches a value explodes. `--prefixes` does what the

@@ -24,6 +24,7 @@ class Changes(TypedDict, total=False):
     """Options of :class:`atlasc.CompileOptions` by name; None is the default.
 
     A number or a choice with a spelling on the command line, such as ``4G``, may be that text.
+    Where the option of the command line has another name, it is beside the field.
     """
 
 '''
@@ -36,5 +37,7 @@ def text() -> str:
         kinds = str(field.type).removesuffix(" | None")
         if kinds != "str" and (field.metadata["option"].parse or kinds == "Path"):
             kinds += " | str"
-        lines.append(f"    {field.name}: {kinds} | None\n")
+        facts = field.metadata["option"]
+        spelled = f"  # {facts.spelling(field.name)}" if facts.of else ""
+        lines.append(f"    {field.name}: {kinds} | None{spelled}\n")
     return _HEAD + "".join(lines)

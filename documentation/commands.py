@@ -9,13 +9,17 @@ import click
 from typer.main import get_command
 
 from atlasc.cli import SECTIONS, app
+from atlasc.cli.help import records as help_records
 from documentation.markdown import GENERATED, cell, table
 
 INTRODUCTION = """\
 # Commands
 
-`atlasc COMMAND --help` says the same. Every command has `--quiet` (no progress and no tables) and \
-`--help`. `atlasc --install-completion` teaches your shell the commands.
+`atlasc COMMAND --help-all` says the same, and `--help` the first sentence of each option. Every \
+command has both, and `--quiet` (no progress and no tables). A row such as `generations=INT` below \
+an option is a key of it: `--strategy 'atlas{generations=10}'`; a plain name below `--without` is \
+what it can leave out: `--without prefill`. `atlasc --install-completion` teaches your shell the \
+commands.
 
 | Exit code | Meaning |
 |---|---|
@@ -27,6 +31,10 @@ INTRODUCTION = """\
 | 130 | interrupted |
 | 141 | the reader of the output left (`atlasc ... \\| head`): the command ends without a message |
 """
+
+
+EVERYWHERE = ("--help", "--help-all", "--quiet")
+"""Options of every command, which the introduction names."""
 
 
 def page() -> str:
@@ -48,13 +56,9 @@ def _command(command: Any, parent: Any) -> str:
     text = inspect.cleandoc(command.help or "").replace("\\b\n", "")
     parts = [f"### atlasc {command.name}\n", f"`atlasc {command.name} {usage}`\n", f"{text}\n"]
     sections: dict[str, list[list[str]]] = {}
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record is None or parameter.name in ("help", "quiet"):
-            continue
-        plain = "Options" if parameter.param_type_name == "option" else "Arguments"
-        title = getattr(parameter, "rich_help_panel", None) or plain
-        sections.setdefault(title, []).append([f"`{_code(record[0])}`", cell(record[1])])
+    for title, records in help_records(command, context, everything=True).items():
+        rows = [one for one in records if not one[0].endswith(EVERYWHERE)]
+        sections[title] = [[f"`{_code(name)}`", cell(said)] for name, said in rows]
     for title, rows in sections.items():
         parts.append(table([title, "Meaning"], rows) + "\n")
     return "\n".join(parts)

@@ -42,9 +42,39 @@ def is_location(text: str) -> bool:
     return len(text) <= MAX_PATH and not _ODD.search(text)
 
 
-def as_location(text: str) -> str:
+class Location(str):
+    """The location of an op, with the line of the user's code that made it.
+
+    The line is no part of the text: it is for messages, and no module that was printed, stored or
+    sent has it.
+
+    Attributes:
+        line: ``file:line``, or empty.
+    """
+
+    __slots__ = ("line",)
+    line: str
+
+    def __new__(cls, text: str, line: str = "") -> Location:
+        """A location; ``line`` may be left out."""
+        made = super().__new__(cls, text)
+        made.line = line
+        return made
+
+    def __reduce__(self) -> tuple[type[Location], tuple[str, str]]:
+        """How a copy, and another process, make it anew."""
+        return Location, (str(self), self.line)
+
+
+def as_location(text: str, line: str = "") -> Location:
     """A model's own path as a location: other characters become underscores."""
-    return _ODD.sub("_", text[:MAX_PATH])
+    return Location(_ODD.sub("_", text[:MAX_PATH]), line)
+
+
+def shown_location(text: str) -> str:
+    """A location for a message, with the line of the user's code where it is known."""
+    line = getattr(text, "line", "")
+    return f"{text} ({line})" if text and line else line or text
 
 
 def is_name(text: str) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from atlasc.ir.bounds import shown_location
+
 INDENT = "\n    "
 """Separator between the lines of a reason."""
 LISTED = 5
@@ -38,7 +40,7 @@ class AtlasError(Exception):
     ) -> None:
         self.what, self.remedy = printable(what), printable(remedy)
         places = [where] if isinstance(where, str) else ["", *where]
-        self.where = INDENT.join(map(printable, places))
+        self.where = INDENT.join(printable(shown_location(place)) for place in places)
         # A reason may be the output of another program: its lines are kept and indented.
         self.why = INDENT.join(printable(line) for line in why.replace(INDENT, "\n").splitlines())
         super().__init__(self.render())

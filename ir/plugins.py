@@ -33,6 +33,17 @@ def misnamed(name: object, spelling: str = NAME) -> str:
     return f"its name is {printable(str(name)[:80])!r}; names match {spelling}"
 
 
+def require_own(group: str, name: str) -> None:
+    """Refuse a name of atlasc's own that an installed package declares, too: neither part may stand
+    silently for the other.
+
+    Raises:
+        AtlasError: a package declares it.
+    """
+    if (entry := plugins(group).get(name)) is not None:
+        raise _unusable(entry, f"atlasc itself has one of the name {name}")
+
+
 def loaded(entry: EntryPoint, fault: Callable[[Any], str]) -> Any:
     """The object of an entry point.
 
@@ -51,10 +62,14 @@ def loaded(entry: EntryPoint, fault: Callable[[Any], str]) -> Any:
     except Exception as error:  # whatever the package raises
         why = f"{type(error).__name__}: {error}"
     if why:
-        raise AtlasError(
-            f"{printable(entry.name)} of an installed package cannot be used",
-            where=f"{entry.group}: {entry.value}",
-            why=why,
-            remedy="repair the package, or uninstall it",
-        )
+        raise _unusable(entry, why)
     return found
+
+
+def _unusable(entry: EntryPoint, why: str) -> AtlasError:
+    return AtlasError(
+        f"{printable(entry.name)} of an installed package cannot be used",
+        where=f"{entry.group}: {entry.value}",
+        why=why,
+        remedy="repair the package, or uninstall it",
+    )

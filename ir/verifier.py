@@ -140,7 +140,7 @@ def fault_of(facts: Mapping[str, Any]) -> str:
     if amounts and max(amounts) >= facts["slots"]:
         return f"a rotation by {max(amounts)} exceeds the {facts['slots']} slots"
     # A composed rotation must end: no rotation may be a part of itself.
-    parts = TopologicalSorter[int]()
+    parts: TopologicalSorter[int] = TopologicalSorter()  # not to be subscripted before Python 3.11
     for amount, part, *_ in sums:
         parts.add(amount, part)
     try:

@@ -15,7 +15,8 @@ from pathlib import Path
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.plugins import loaded, misnamed, plugins
-from atlasc.passes.framework.pass_base import NAME, Pass, levels_of
+from atlasc.passes.framework.notation import NAME
+from atlasc.passes.framework.pass_base import Pass, levels_of
 from atlasc.passes.generation.cut_head import CutHead
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.generation.prefill import Prefill

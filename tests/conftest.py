@@ -38,7 +38,7 @@ os.environ.pop("ATLASC_COSTS", None)
 # commands that a test interrupts would go on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ("tests.suite.durations", "tests.suite.depth")
+pytest_plugins = ("tests.suite.durations", "tests.suite.depth", "tests.suite.near")
 _BOOTSTRAP_KEYS = pytest.StashKey["KeySet"]()
 BOOTSTRAP_BYTES = 17 * 2**30
 """Free memory that a test with bootstrap keys needs."""

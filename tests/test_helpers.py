@@ -14,13 +14,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_groups() -> None:
-    scheduler = pytest.importorskip("scheduler", reason="pytest-xdist is not installed")
-    for name in scheduler.FIRST:
-        assert name == scheduler.ENCRYPTED or (ROOT / name).exists(), name
-    marked = ("tests/end_to_end/test_bootstrapped.py", "tests/plugins/desilo/test_desilo.py")
-    assert {scheduler.group(file) for file in marked} == {scheduler.ENCRYPTED}
-    assert scheduler.group("tests/atlasc/emit/test_roles.py") == "tests/atlasc/emit"
-    assert scheduler.group("tests/test_helpers.py") == "tests/test_helpers.py"
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    from tests.suite.scheduler import LARGE, TOGETHER, group
+
+    assert [name for name in TOGETHER if not (ROOT / name).is_dir()] == []
+    large = ("tests/end_to_end/test_bootstrapped.py", "tests/plugins/desilo/test_desilo.py")
+    assert {group(file, deep=True) for file in large} == {LARGE}
+    assert {group(file, deep=False) for file in large} == {*large}
+    assert group("tests/atlasc/emit/test_roles.py", deep=False) == "tests/atlasc/emit"
+    assert group("tests/test_helpers.py", deep=True) == "tests/test_helpers.py"
 
 
 class Compiler:

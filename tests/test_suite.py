@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,15 @@ def test_near_tests_fit_into_the_time() -> None:
 def test_what_was_changed_itself_runs_however_long_it_takes() -> None:
     longest = max(durations.load(), key=lambda file: durations.load()[file][0])
     assert longest in choose([longest], seconds=41).near
+
+
+def test_what_begins_too_late_is_skipped(pytester: pytest.Pytester) -> None:
+    """In the order of the files: the nearest ones run."""
+    slow = "import time\ndef test_slow(): time.sleep(3)\ndef test_late(): assert False"
+    pytester.makepyfile(test_b=slow, test_a="def test_later(): assert False")
+    until = f"--begin-until={time.time() + 3}"
+    done = pytester.runpytest("-p", "tests.suite.near", until, "test_b.py", "test_a.py")
+    done.assert_outcomes(passed=1, skipped=2)
 
 
 def test_what_differs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

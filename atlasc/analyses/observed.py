@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev as sums
 
-from atlasc.calibration.measure import kept_tokens
+from atlasc.ir.interpreter import kept_tokens
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.ir.ops.masks import keep_mask

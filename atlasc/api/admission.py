@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Reach
 from atlasc.client.verdict import Verdict, verdicts
-from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
+from atlasc.progress import Note, Steps, silent
 from atlasc.runtime.native import load_library
 
 UNSAFE_REMEDY = (
-    "compile with data that has such inputs, or a larger --margin; --unchecked encrypts the inputs "
-    "anyway"
+    "compile with data that has such inputs, or a larger margin of --ranges; --unchecked encrypts "
+    "the inputs anyway"
 )
 
 
@@ -34,8 +34,8 @@ def what_answers(settings: Mapping[str, Any]) -> list[str]:
     own = settings.get("seconds" if kind == "latency" else str(kind))
     if kind is not None:
         found.append(
-            "wider ranges: --margin 0.5, for half of the width more at each end; the search then "
-            f"says their {unit}"
+            "wider ranges: --ranges 'measured{margin=0.5}', for half of the width more at each "
+            f"end; the search then says their {unit}"
         )
     if own is not None and settings.get("is_cost") is not None:
         found.append(

@@ -13,13 +13,13 @@ from pathlib import Path
 from atlasc.api.roles import Client, Server, make_keys
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import LEDGER
-from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.files import new_folder, scratch_folder
 from atlasc.generation.client import Generated, TextClient, prompt_ids
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import StepServer
 from atlasc.generation.steps import TextBundles, alone
 from atlasc.ir.errors import AtlasError
+from atlasc.progress import Note, Steps, quiet, silent
 
 KEYS, CLIENT, SERVER = "keys", "client", "server"
 """Folders of a session in which both roles are in one process."""

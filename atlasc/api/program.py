@@ -24,11 +24,11 @@ from atlasc.compilation.compile import compile_model
 from atlasc.compilation.declared import options_of, takes_options
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
 from atlasc.generation.client import Generated
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
+from atlasc.progress import Note, ProgressCallback, Steps, silent
 
 if TYPE_CHECKING:
     import torch

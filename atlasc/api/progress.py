@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-from atlasc.compilation.steps import ProgressCallback, Step, Steps, silent, steps_of
 from atlasc.ir.errors import printable
+from atlasc.progress import ProgressCallback, Step, Steps, silent, steps_of
 
 QUIET_SECONDS = 2.0
 """Seconds of work below which nothing is printed when standard error is no terminal."""

@@ -24,11 +24,11 @@ from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.client.program import decrypt_all, encrypt_all
 from atlasc.client.sharing import BITS, SharedAnswers, named_floods
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
 from atlasc.program.key_plan import key_plan
+from atlasc.progress import Note, ProgressCallback, Steps, silent
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets import find_target
 from atlasc.targets.base import Target, no_progress

@@ -12,10 +12,10 @@ from atlasc.api.admission import admit
 from atlasc.api.answers import ProgramAnswers
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.compile import PROJECT
-from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.texts.spans import spans_of
+from atlasc.loading.texts.spans import answered
+from atlasc.progress import Note, Steps, silent
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult
@@ -64,10 +64,7 @@ def run_inputs(
         inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked,
         *_beside_model(bundle, arrays, answer),
     )  # fmt: skip
-    if not inputs.words:
-        return answers
-    found = spans_of(bundle.model.tokenizer, inputs.words, inputs.arrays, answers.outputs)
-    return replace(answers, spans=found)
+    return replace(answers, spans=answered(bundle.model, inputs, answers.outputs))
 
 
 def _beside_model(

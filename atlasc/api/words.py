@@ -1,4 +1,5 @@
-"""Messages in the words of Python: ``key_memory`` for ``--key-memory``.
+"""Messages in the words of Python: ``max_error`` for ``--max-error``, and ``fits`` for ``fits of
+--space``.
 
 Messages are written in the words of the command line, in one place each. What reaches a caller of
 the Python interface is translated here. The command line switches this off for its process.
@@ -34,6 +35,9 @@ CALLS = {
 _WORDS = re.compile(
     r"(?P<other>\b(?:python3? -m|pip|cmake|minisign|llama-[\w-]+) [^,;()]*)"
     r"|\batlasc (?P<command>[a-z][a-z-]*)(?P<options>(?: --?[a-z][\w-]*(?: [\w.]+)?)*)"
+    r"|(?<![\w-])--without (?P<off>[a-z]+(?:[,-][a-z]+)*)"
+    r"|\b(?P<key>[a-z]+(?:-[a-z]+)*) of --(?P<of>[a-z]+)\b"
+    r"|(?<![\w-])--(?P<holder>[a-z]+) '(?P<name>[a-z][\w-]*)\{(?P<pairs>[^{}']*)\}'"
     r"|(?<![\w-])--(?P<flag>[a-z][a-z-]*)(?: (?P<value>\d[\w.%]*|[a-z]+)\b)?"
 )
 _command_line = ContextVar("_command_line", default=False)
@@ -77,19 +81,41 @@ def _translated(found: re.Match[str]) -> str:
     if command := found["command"]:
         call = CALLS.get(command)
         return found[0] if call is None or found["options"] else call
+    if found["off"]:
+        return ", ".join(f"{name.replace('-', '_')}=False" for name in found["off"].split(","))
+    if found["key"]:
+        other = f"{found['key']} of {in_python('--' + found['of'])}"
+        return _keys().get((found["of"], found["key"]), other)
+    if found["holder"]:
+        pairs = (pair.partition("=") for pair in found["pairs"].split(","))
+        own = [_assigned(_keys().get((found["holder"], key), key), v) for key, _, v in pairs]
+        return ", ".join([f'{found["holder"]}="{found["name"]}"', *own])
     name, value = found["flag"].replace("-", "_"), found["value"]
     after = f" {value}" if value else ""
     known = _parameters()
-    if name.startswith("no_") and name[3:] in known:
-        return f"{name[3:]}=False{after}"
     if name not in known:
         return found[0]
     choices = known[name]
     if choices is bool:
         return f"{name}=True{after}"
     if value and value[0].isdigit():
-        return f"{name}={value}" if value.replace(".", "").isdigit() else f'{name}="{value}"'
+        return _assigned(name, value)
     return f'{name}="{value}"' if value in choices else name + after
+
+
+def _assigned(name: str, value: str) -> str:
+    return f"{name}={value}" if value.replace(".", "").isdigit() else f'{name}="{value}"'
+
+
+@lru_cache(maxsize=1)
+def _keys() -> dict[tuple[str, str], str]:
+    """(option, key of the option) -> parameter of the Python interface."""
+    from atlasc.compilation.options import CompileOptions
+
+    facts = {one.name: one.metadata["option"] for one in fields(CompileOptions)}
+    return {
+        (own.of, own.key or name.replace("_", "-")): name for name, own in facts.items() if own.of
+    }
 
 
 @lru_cache(maxsize=1)
@@ -107,9 +133,7 @@ def _parameters() -> dict[str, Any]:
             for one in inspect.signature(call).parameters.values():
                 found[one.name] = bool if isinstance(one.default, bool) else ()
     for option in fields(CompileOptions):
-        metavar = option.metadata["option"].metavar or ""
-        words = tuple(metavar.split("|")) if metavar.islower() else ()
+        words = option.metadata["option"].choices
         found[option.name] = bool if isinstance(option.default, bool) else words
     found |= {"target": tuple(target_names()), "recipe": recipe_names()}
-    found |= {"workers": ("serial", "ray"), "cost": ("depth", "levels", "latency")}
     return found

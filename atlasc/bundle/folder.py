@@ -8,7 +8,7 @@ evaluations.jsonl        all evaluations and trials of a search
 step/                    the bundle of a decoder's step (``compile --generate``); the client's part
                          has the plan of the keys of a text: of the step and the prefill
 prefill/                 the bundle of the prefill of a prompt, if there is one
-client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer); of a
+client/                  embed.air, interface.air (+ arrays), model/ (config, tokenizer, mask); of a
                          step whose head the client computes also head.air, and of one with a
                          public prefix prefix.json
 server/                  program.air, poly.air, weights.safetensors
@@ -50,7 +50,7 @@ from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
     from atlasc.loading.inputs import Inputs
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
     from atlasc.loading.texts.public_prefix import PublicPrefix
 
 STEP, PREFILL = "step", "prefill"

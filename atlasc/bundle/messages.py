@@ -55,11 +55,14 @@ class Message:
         return int(self.native.count)
 
     @property
+    def digest(self) -> str:
+        """SHA-256 of the message as it was read, or as it is written."""
+        return str(self.native.digest) or hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
     def entry(self) -> Entry:
         """The line of the ledger on this message; the SHA-256 of an answer tells it from others."""
-        digest = ""
-        if self.native.kind == "answer":
-            digest = self.native.digest or hashlib.sha256(self.to_bytes()).hexdigest()
+        digest = self.digest if self.native.kind == "answer" else ""
         return Entry(self.query, self.program, self.count, digest)
 
     @classmethod

@@ -14,9 +14,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import save_module, save_modules
+from atlasc.loading import MASK
+from atlasc.loading.client import OWN_MASK
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.mask_argument import own_mask
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
-from atlasc.loading.models import LoadedModel
 from atlasc.loading.texts.public_prefix import PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
 from atlasc.targets.program import identity_of
@@ -51,6 +54,9 @@ def write_bundle(
     for name in copied:
         if (model.directory / name).is_file():
             shutil.copyfile(model.directory / name, draft / "client" / "model" / name)
+    mask = own_mask(model.module)
+    if mask is not None and mask.argument != MASK:
+        (draft / "client" / "model" / OWN_MASK).write_text(mask.model_dump_json() + "\n")
     server = draft / "server"
     texts = {server / "program.air": program, server / "poly.air": poly}
     save_modules(texts, server / "weights.safetensors")

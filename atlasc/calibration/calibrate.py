@@ -251,8 +251,8 @@ def require_coverable(ranges: Sequence[Range]) -> None:
         why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), and with their "
         f"margin ({known.low:.4g}, {known.high:.4g}), so {what.format(known.widest_factor)}; "
         f"at most e^{math.log(WIDEST):.0f} can be encrypted{others}",
-        remedy=f"{remedy}; also look for inputs unlike the others, or give a narrower --margin, "
-        "such as 0.3",
+        remedy=f"{remedy}; also look for inputs unlike the others, or give a narrower margin "
+        "of --ranges, such as 0.3",
     )
 
 

@@ -277,17 +277,3 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
     squares = sums[..., :-1] - 2 * sums[..., 1:]
     parts = np.broadcast_to(log_hidden(scores, keep), (*top.shape, 1)), sums, squares
     return Rows(least, top, np.concatenate(parts, axis=-1))
-
-
-def kept_tokens(
-    module: Module, arrays: Mapping[str, np.ndarray], output: np.ndarray
-) -> np.ndarray | None:
-    """1 for the tokens of an output [B, n, ...] that a mask keeps, 0 for padding, which is not
-    compared. None without a mask."""
-    for op in module.inputs:
-        mask = arrays.get(op.attributes["name"])
-        if op.attributes["side"] != "public" or mask is None or output.ndim <= 2:
-            continue
-        if mask.shape == output.shape[:2]:
-            return mask.reshape(*mask.shape, *[1] * (output.ndim - 2)).astype(output.dtype)
-    return None

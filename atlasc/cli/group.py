@@ -12,27 +12,35 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from atlasc.api.words import command_line
+from atlasc.cli.help import COLUMN, records
+from atlasc.cli.keys import Declared, Keyed
 from atlasc.cli.output import reported
 from atlasc.cli.parameters import expanded
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists each option under its ``rich_help_panel``."""
+    """A command whose help lists each option in its section, and whose options may take keys.
+
+    Attributes:
+        declared: how the options are declared, by name.
+        keyed: the options that take keys.
+        everything: whether the help is the long one.
+    """
+
+    declared: Declared
+    keyed: Keyed
+    everything = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; an option that has become a key is refused with the key."""
+        self.keyed.refuse_old(args)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options without a section, then the options of each section."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
-            is_option = parameter.param_type_name == "option"
-            title = getattr(parameter, "rich_help_panel", None)
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                plain = "Options" if is_option else "Arguments"
-                sections.setdefault(title or plain, []).append(record)
-        for title, records in sections.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        for title, rows in records(self, ctx, self.everything).items():
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=COLUMN)
 
 
 class CommandGroup(TyperGroup):
@@ -63,8 +71,11 @@ class CommandGroup(TyperGroup):
             rich_markup_mode=None,
             context_settings={"help_option_names": ["-h", "--help"]},
         )
-        single.command(cmd_name, cls=SectionedCommand)(expanded(self._load(target)))
-        return typer.main.get_command(single)
+        call: Any = expanded(self._load(target))
+        single.command(cmd_name, cls=SectionedCommand)(call)
+        command: Any = typer.main.get_command(single)
+        command.declared, command.keyed = call.declared, call.keyed
+        return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments name; a misspelled name gets a suggestion."""

@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atlasc.cli.keys import Keyed, declared_of, facts_of
 from atlasc.cli.output import silenced, warn
-from atlasc.compilation.declared import OptionFacts, flag, long_option, option, switch
+from atlasc.compilation.declared import WITHOUT, flag, long_option, option, switch
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import DEFAULT, target_names
 
@@ -50,15 +51,16 @@ def required(help: str, *flags: str) -> Any:
 DATA = required(f"Inputs: {INPUT_FILES} them.")
 FOLDER = required("New folder to write.", "--output", "-o")
 FILE = required("New file to write.", "--output", "-o")
-TARGET = option("Target to use instead of the one that the bundle was compiled for.", default="")
+TARGET = option("Target to use.", default="", unset="the one that the bundle was compiled for")
 FOR_TARGET = option(f"What the program is for: {', '.join(target_names())}.", default=DEFAULT)
 STRICT = switch("Refuse all inputs if one is unsafe, instead of leaving it out.")
 UNCHECKED = switch(
     "Accept unsafe inputs, and show answers far outside the outputs seen in calibration."
 )
-JSON = switch("Print one JSON object on standard output.", "--json")
+JSON = switch("Print JSON on standard output.", "--json")
 QUIET = switch("Show no progress and no tables; warnings, errors and JSON are shown.", "-q")
-"""Every command has it; see :func:`expanded`."""
+HELP_ALL = switch("Show all options in full, with their keys, and exit.")
+"""Every command has these two; see :func:`expanded`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,9 @@ class IndexedInputs:
 
     data: Path = option(f"Inputs: {INPUT_FILES} them.", "--input", default=MISSING)
     long: str = long_option()
-    index: str = option("Take these inputs of the file, counted from 0: 0,1,5 or 3-7.", default="")
+    index: str = option(
+        "Take these inputs of the file, counted from 0: 0,1,5 or 3-7.", default="", unset="all"
+    )
 
     def load(self, bundle: Bundle) -> Inputs:
         """The chosen inputs in the shape of the program; all inputs without a choice.
@@ -108,7 +112,7 @@ class IndexedInputs:
 class InputOptions(IndexedInputs):
     """Inputs of a file, by their numbers or the first ones."""
 
-    count: int | None = option("Take the first inputs of the file.", minimum=1)
+    count: int | None = option("Take the first inputs of the file.", minimum=1, unset="all")
 
     @property
     def choice(self) -> Callable[[int], Sequence[int]]:
@@ -127,43 +131,66 @@ class InputOptions(IndexedInputs):
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with one typer option for each option, and for each field of its groups."""
+    """A command with one typer option for each option, and for each field of its groups.
+
+    What is declared as a key of another option has no option of its own. The result's attribute
+    ``declared`` says how each field is declared, and ``keyed`` which options take keys.
+    """
     groups: dict[str, Any] = {}
-    shown: dict[str, inspect.Parameter] = {}
+    plain: dict[str, inspect.Parameter] = {}
+    declared: dict[str, tuple[Field[Any], Any]] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind = parameter.annotation
         if is_dataclass(kind):
             groups[parameter.name] = kind
-            for one in fields(kind):
-                hint = get_type_hints(kind)[one.name]
-                shown.setdefault(one.name, _parameter(one.name, one, hint))
+            declared = declared_of(kind) | declared
         elif isinstance(parameter.default, Field):
-            shown[parameter.name] = _parameter(parameter.name, parameter.default, kind)
+            declared[parameter.name] = parameter.default, kind
         else:
-            shown[parameter.name] = parameter
-
-    shown["quiet"] = _parameter("quiet", QUIET, bool)
+            plain[parameter.name] = parameter
+    keyed = Keyed(declared)
+    seen = {name: one for name, one in declared.items() if name not in keyed.folded}
+    if keyed.without is not None:
+        seen[WITHOUT] = keyed.without, list[str]
+    seen["quiet"] = QUIET, bool
+    shown = [*plain.values()]
+    shown += [_parameter(name, *one, name in keyed.keys) for name, one in seen.items()]
+    shown.append(_parameter("help_all", HELP_ALL, bool, False, is_eager=True, callback=_print_all))
 
     @functools.wraps(command)
     def call(**values: Any) -> Any:
+        values.pop("help_all")
+        quiet = values.pop("quiet")
+        values = keyed.spread(values)
         made = {
             name: kind(**{one.name: values.pop(one.name) for one in fields(kind)})
             for name, kind in groups.items()
         }
-        with silenced() if values.pop("quiet") else nullcontext():
+        with silenced() if quiet else nullcontext():
             return command(**values, **made)
 
     # Python wants parameters without a default first.
-    ordered = sorted(shown.values(), key=lambda p: p.default is not inspect.Parameter.empty)
+    ordered = sorted(shown, key=lambda p: p.default is not inspect.Parameter.empty)
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in ordered]
     )
     call.__annotations__ = {p.name: p.annotation for p in ordered}
+    call.declared, call.keyed = seen, keyed  # type: ignore[attr-defined]
     return call
 
 
-def _parameter(name: str, declared: Field[Any], hint: Any) -> inspect.Parameter:
-    facts: OptionFacts = declared.metadata["option"]
+def _print_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.command.everything = True  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _parameter(
+    name: str, declared: Field[Any], hint: Any, keyed: bool, **more: Any
+) -> inspect.Parameter:
+    """The option of a field. One that takes keys is read by :class:`Keyed`."""
+    facts = facts_of(declared)
     long = () if any(one.startswith("--") for one in facts.flags) else (flag(name),)
     option = typer.Option(
         *long,
@@ -171,8 +198,8 @@ def _parameter(name: str, declared: Field[Any], hint: Any) -> inspect.Parameter:
         help=facts.help,
         min=facts.minimum,
         metavar=facts.metavar,
-        parser=facts.parse,
-        rich_help_panel=facts.section,
+        parser=None if keyed else facts.parse,
+        **more,
     )
     default = inspect.Parameter.empty if declared.default is MISSING else declared.default
     return inspect.Parameter(

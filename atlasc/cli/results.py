@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from atlasc.calibration.calibrate import Calibration, Outlier
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
+    from atlasc.loading.texts.spans import Span
     from atlasc.run.timing import Timing
 
 SHOWN_VIOLATIONS = 20
@@ -45,7 +46,7 @@ def say_of_keys(program: Module, chosen: object) -> None:
     if limit is not None and chosen is None:
         print(
             f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
-            "machine; --key-memory sets another limit"
+            "machine; key-memory of --target sets another limit"
         )
 
 
@@ -93,7 +94,7 @@ def say_of_text(facts: Mapping[str, Any]) -> None:
         f"{facts[f'{of}key_bytes'] / 2**30:.1f} GiB"
         for of in ("", "step_")
     ]
-    say(f"text: {sizes[0]}; without a prefill (--no-prefill) {sizes[1]}")
+    say(f"text: {sizes[0]}; without a prefill (--without prefill) {sizes[1]}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -210,6 +211,23 @@ def print_labels(
 
 def _known(number: float) -> float | None:
     return None if number != number else float(number)
+
+
+def print_spans(names: Sequence[Any], spans: Sequence[Span | None]) -> None:
+    """Print the part of its text that answers each question: its characters, counted from 0, and
+    the sum of both logits.
+    """
+    missing = (None,) * 4
+    rows = [
+        (name, *(missing if one is None else (one.text, one.start, one.end, one.score)))
+        for name, one in zip(names, spans, strict=True)
+    ]
+    print_table(["input", "answer", "from", "to", "score"], rows)
+
+
+def spans_record(spans: Sequence[Span | None] | None) -> list[dict[str, Any] | None] | None:
+    """Spans for JSON."""
+    return None if spans is None else [None if one is None else vars(one) for one in spans]
 
 
 def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:

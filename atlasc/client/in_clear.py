@@ -12,7 +12,7 @@ from __future__ import annotations
 from atlasc.client.checks import MASK
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.module import Module, Op
-from atlasc.passes.generation.token_program import POSITION
+from atlasc.ir.ops.tensors import POSITION
 
 PUBLIC = {
     MASK: "which places of a text are tokens, and so its length",

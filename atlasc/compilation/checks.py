@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.compilation.declared import HEADS, choose, flag, given
+from atlasc.compilation.declared import HEADS, choose, given, title
 from atlasc.compilation.options import (
-    WORKERS,
     CompileOptions,
     LimitOptions,
     SearchOptions,
@@ -36,7 +35,7 @@ def check_search(options: SearchOptions) -> None:
             "--ranges certified",
             "the paper's ranges of softmax",
             "the paper's ranges hold for the paper's models alone",
-            "use --softmax-ranges measured, or --space wide",
+            "use --space 'wide{softmax-ranges=measured}'",
         )
 
 
@@ -69,7 +68,7 @@ def check_compile(output: Path, options: CompileOptions) -> None:
     check_target(options)
     if not options.prefill and not options.generate:
         raise AtlasError(
-            "--no-prefill has no effect without --generate",
+            "--without prefill has no effect without --generate",
             why="it leaves out the prefill of the prompt of a generated text",
             remedy="add --generate, or leave it out",
         )
@@ -104,14 +103,14 @@ def check_target(options: TargetOptions) -> None:
     target = find_target(options.target)
     if options.device_memory is not None and not target.parameters.device:
         raise AtlasError(
-            f"--device-memory has no effect on the target {target.name}",
+            f"a device memory has no effect on the target {target.name}",
             why="this target computes in the machine's memory",
-            remedy="use --key-memory, or --target phantom",
+            remedy=f"use --target '{target.name}{{key-memory=4G}}', or --target phantom",
         )
     if options.device_memory is not None and options.key_memory is not None:
         raise _excluding(
-            "--device-memory",
-            "--key-memory",
+            title(options, "device_memory"),
+            title(options, "key_memory"),
             "the memory of the device decides how many keys there are",
             "leave one of them out",
         )
@@ -125,12 +124,12 @@ def _refuse_contradictions(options: CompileOptions) -> None:
             raise AtlasError("--point needs --front", remedy="add the folder of the front")
         for name in given(options, LimitOptions):
             if name != "unsafe_at_most":
-                raise _excluding("--point", flag(name), "a named point is taken as it is")
+                raise _excluding("--point", title(options, name), "a named point is taken as it is")
     if recipe and front:
         raise _excluding("--recipe", "--front")
     if not recipe and not front:
         return
-    ignored = given(options, SearchOptions, but=WORKERS)
+    ignored = given(options, SearchOptions, but="workers")
     if recipe and options.cost == "latency":
         ignored.remove("cost")  # a recipe uses it, too: for placing bootstraps
     if front and options.margin is not None:
@@ -144,7 +143,9 @@ def _refuse_contradictions(options: CompileOptions) -> None:
     for name in ("min_accuracy", "agreement"):
         if recipe and getattr(options, name) is not None:
             why = "a recipe is one setting, so there is nothing to pick"
-            raise _excluding("--recipe", flag(name), why, "use atlasc evaluate on its program")
+            raise _excluding(
+                "--recipe", title(options, name), why, "use atlasc evaluate on its program"
+            )
     if options.ranges == "certified":
         why = (
             "a recipe has published ranges" if recipe else "a front keeps the ranges of its search"
@@ -152,7 +153,7 @@ def _refuse_contradictions(options: CompileOptions) -> None:
         raise _excluding("--recipe" if recipe else "--front", "--ranges certified", why)
     if ignored:
         why = "a recipe is not searched" if recipe else "the front is the result of a search"
-        raise _excluding("--recipe" if recipe else "--front", flag(ignored[0]), why)
+        raise _excluding("--recipe" if recipe else "--front", title(options, ignored[0]), why)
     if recipe and options.max_seconds is not None:
         why = "the seconds of a recipe are not predicted"
         raise _excluding("--recipe", "--max-seconds", why, "leave one of them out")

@@ -28,7 +28,6 @@ from atlasc.compilation.prepare import PreparedModel, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs, search_problem
 from atlasc.compilation.source import Source
 from atlasc.compilation.statement import measure_of, require, require_enough, tried_program
-from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
@@ -39,6 +38,7 @@ from atlasc.passes.generation.public_rows import Prefix
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
 from atlasc.program.key_plan import KeyPlan
+from atlasc.progress import Steps, quiet, silent
 from atlasc.report.polynomials import polynomials
 from atlasc.report.report_page import report_html
 from atlasc.report.summary import noise_by_kind, program_facts
@@ -362,8 +362,8 @@ def _by_recipe(
             why="the published settings of this recipe do not suit the model's ranges",
             remedy="search for settings (leave --recipe out)"
             + (", or try --recipe is" if recipe != "is" else "")
-            + (", or --no-prefixes if you will give no shorter texts" if short else "")
-            + (", or --no-repetitions if the model will write none" if loops else ""),
+            + (", or --without prefixes if you will give no shorter texts" if short else "")
+            + (", or --without repetitions if the model will write none" if loops else ""),
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())

@@ -5,11 +5,10 @@ The module imports no library at its top level.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from math import inf, isfinite, nan
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
+from atlasc.passes.framework.notation import near
 from atlasc.passes.lowering.keys.sizes import parse_size
 
 Group = TypeVar("Group")
@@ -26,6 +26,7 @@ ALL_MEMORY = float("inf")
 RANGES_FROM = ("measured", "certified")
 MEASURES = ("class", "tokens", "values")
 """See `atlasc.simulation.agreement`."""
+WITHOUT = "without"
 HEADS = ("client", "server")
 """Who computes the head of a decoder that generates text."""
 
@@ -35,22 +36,85 @@ class OptionFacts:
     """How the command line shows an option.
 
     Attributes:
-        help: the help text.
+        help: the help text. Its first sentence stands alone in the short help.
         flags: names of the option; if empty, ``--`` and the field's name with hyphens.
+        unset: what the help says of a default that is no value of the option, such as None.
         section: section of the command's help.
-        metavar: stands for the value in the help.
+        metavar: stands for the value in the help; choices are separated by ``|``.
         minimum: smallest allowed value.
         below: all allowed values are smaller.
         parse: turns the text on the command line into the value.
+        of: the field of another option of which this one is a key, as in ``--of 'name{key=1}'``;
+            `WITHOUT` for a switch that ``--without`` turns off.
+        names: the names in the notation that have the key, an example first. Where the other
+            option has no fixed choices, every name has it.
+        key: the key; if empty, the field's name with hyphens.
     """
 
     help: str
     flags: tuple[str, ...] = ()
+    unset: str = ""
     section: str | None = None
     metavar: str | None = None
     minimum: float | None = None
     below: float | None = None
     parse: Callable[[str], Any] | None = None
+    of: str = ""
+    names: tuple[str, ...] = ()
+    key: str = ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that the value can be; empty if it is no choice among words."""
+        words = tuple((self.metavar or "").split("|"))
+        return words if len(words) > 1 and all(map(str.islower, words)) else ()
+
+    @property
+    def told(self) -> str:
+        """The help text for who sees the default's value, which may need words."""
+        return f"{self.help} [default: {self.unset}]" if self.unset else self.help
+
+    def shown_default(self, default: Any) -> str:
+        """The default in the words of the help; empty if the option must be given."""
+        if default is MISSING:
+            return ""
+        if isinstance(default, bool):
+            return self.unset or ("on" if default else "off")
+        return self.unset or ("none" if default in (None, "") else str(default))
+
+    def require_bounds(self, what: str, value: Any) -> None:
+        """Raise AtlasError for a number out of bounds; ``what`` names the option."""
+        if value is None or self.minimum is None:
+            return
+        number = isinstance(value, int | float)
+        if not number or not self.minimum <= value < (self.below or inf):
+            below = f", and less than {self.below}" if self.below else ""
+            raise AtlasError(
+                f"{what} cannot be {value!r}", remedy=f"use {self.minimum} or more{below}"
+            )
+
+    def title(self, name: str) -> str:
+        """What messages call the field of a name: ``--seed``, or ``fits of --space``."""
+        if not self.of:
+            return flag(name)
+        if self.of == WITHOUT:
+            return self.spelling(name)
+        return f"{self.key or name.replace('_', '-')} of {flag(self.of)}"
+
+    def spelling(self, name: str, value: str = "", chosen: str = "") -> str:
+        """How the command line spells a value of the field of a name.
+
+        Args:
+            name: the field.
+            value: the text of the value; if empty, what stands for it in the help.
+            chosen: the name before the braces; if empty, one that has the key.
+        """
+        key, value = self.key or name.replace("_", "-"), value or self.metavar or "N"
+        if not self.of:
+            return f"{flag(name)} {value}"
+        if self.of == WITHOUT:
+            return f"{flag(WITHOUT)} {key}"
+        return f"{flag(self.of)} '{chosen or self.names[0]}{{{key}={value}}}'"
 
 
 def option(help: str, *flags: str, default: Any = None, **facts: Any) -> Any:
@@ -63,10 +127,16 @@ def switch(help: str, *flags: str) -> Any:
     return option(help, *flags, default=False)
 
 
+def without(help: str, **facts: Any) -> Any:
+    """A field that is on unless ``--without`` names it."""
+    return option(help, default=True, of=WITHOUT, **facts)
+
+
 def choose(name: str, value: str, known: Any) -> str:
     """The value, if it is a known choice; raises AtlasError otherwise."""
     if value not in known:
-        raise AtlasError(f"{name} cannot be {value!r}", remedy=f"use one of {', '.join(known)}")
+        remedy = f"{near(value, known)}use one of {', '.join(known)}"
+        raise AtlasError(f"{name} cannot be {value!r}", remedy=remedy)
     return value
 
 
@@ -76,21 +146,13 @@ class Options:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            facts, value = f.metadata["option"], getattr(self, f.name)
-            if value is None or facts.minimum is None:
-                continue
-            number = isinstance(value, int | float)
-            if not number or not facts.minimum <= value < (facts.below or inf):
-                below = f", and less than {facts.below}" if facts.below else ""
-                raise AtlasError(
-                    f"{flag(f.name)} cannot be {value!r}",
-                    remedy=f"use {facts.minimum} or more{below}",
-                )
+            facts: OptionFacts = f.metadata["option"]
+            facts.require_bounds(facts.title(f.name), getattr(self, f.name))
 
 
 def documented(group: type[Group]) -> type[Group]:
     """A group of options; the help of each option is appended to its docstring."""
-    lines = [f"    {f.name}: {f.metadata['option'].help}" for f in fields(group)]  # type: ignore[arg-type]
+    lines = [f"    {f.name}: {f.metadata['option'].told}" for f in fields(group)]  # type: ignore[arg-type]
     group.__doc__ = "\n".join([group.__doc__ or "", "", "Attributes:", *lines])
     return group
 
@@ -107,7 +169,10 @@ def takes_options(group: type) -> Callable[[Call], Call]:
         lines = []
         for f in fields(group):
             own.append(kinds(f.name, kinds.KEYWORD_ONLY, default=f.default, annotation=f.type))
-            told = f"{f.name} ({f.type}): {f.metadata['option'].help}"
+            facts: OptionFacts = f.metadata["option"]
+            told = f"{f.name} ({f.type}): {facts.told}"
+            if facts.of:
+                told += f" On the command line it is {facts.spelling(f.name)}."
             lines += textwrap.wrap(
                 told, 100, initial_indent=" " * 8, subsequent_indent=" " * 12,
                 break_on_hyphens=False,
@@ -121,8 +186,14 @@ def takes_options(group: type) -> Callable[[Call], Call]:
 
 
 def flag(name: str) -> str:
-    """The option of a field: ``--key-memory``."""
+    """The option of a field that is no key: ``--max-error``."""
     return f"--{name.replace('_', '-')}"
+
+
+def title(group: Any, name: str) -> str:
+    """What messages call an option of a group: ``--max-error``, or ``fits of --space``."""
+    found = next(f for f in fields(group) if f.name == name)
+    return str(found.metadata["option"].title(name))
 
 
 def given(options: Any, group: type, but: str = "") -> list[str]:
@@ -133,13 +204,13 @@ def given(options: Any, group: type, but: str = "") -> list[str]:
     Args:
         options: an instance of the group.
         group: a class of options.
-        but: a section whose options do not count.
+        but: an option that does not count, nor do its keys.
     """
     return [
         f.name
         for f in fields(group)
         if f.name in group.__annotations__
-        and f.metadata["option"].section != but
+        and not (but and but in (f.name, f.metadata["option"].of))
         and getattr(options, f.name) != f.default
     ]
 
@@ -159,8 +230,7 @@ def options_of(kind: type[Group], values: Mapping[str, Any], base: Group | None 
     parsed = {}
     for name, value in values.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"use some of {', '.join(known)}"
+            remedy = near(name, known).strip() or f"use some of {', '.join(known)}"
             raise AtlasError(f"there is no option {name!r}", remedy=remedy)
         parse = known[name].metadata["option"].parse
         if isinstance(value, str) and (parse or known[name].type == "Path | None"):
@@ -207,7 +277,7 @@ def parse_head(text: str) -> str:
 
 long_option = partial(
     option,
-    "Texts that are too long: cut them at the end, divide them into several inputs, or refuse.",
+    "Texts that are too long: cut at the end, split into inputs, or refuse.",
     default=LONG[0],
     metavar="|".join(LONG),
     parse=parse_long,

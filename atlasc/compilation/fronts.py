@@ -25,13 +25,13 @@ from atlasc.calibration.calibrate import (
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.lowering import lower_module, memory_of
 from atlasc.compilation.options import MAX_ERROR, TargetOptions
-from atlasc.compilation.steps import Steps, silent
 from atlasc.files import new_folder, require_file_place, write_text
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import symbols_in
 from atlasc.passes.approximation.approximate import with_approximations
+from atlasc.progress import Steps, silent
 from atlasc.report.front_page import front_html
 from atlasc.search.front import Front
 from atlasc.search.journal import MAX_JOURNAL, journal_beside

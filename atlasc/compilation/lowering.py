@@ -15,9 +15,9 @@ import numpy as np
 from atlasc.calibration.measure import blas_threads
 from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import TargetOptions
-from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
@@ -27,6 +27,7 @@ from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.progress import Step, Steps, silent
 from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
@@ -66,7 +67,7 @@ def lower_module(
             and, among such placements, the least time.
     """
     options = options or TargetOptions()
-    latency = find_target(options.target).latency(options.costs)
+    latency = LatencyTarget.of(find_target(options.target), options.costs)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:
@@ -226,7 +227,7 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
     raise AtlasError(
         f"the program does not fit a device of {size_text(room)}",
         why=f"with the fewest rotation keys it needs {size_text(needed)}: {listed}",
-        remedy=f"use --device-memory {-(-needed // 2**20)}M or more, or a shorter sequence",
+        remedy=f"use a device memory of {-(-needed // 2**20)}M or more, or a shorter sequence",
     )
 
 

@@ -19,7 +19,8 @@ their squares add up.
   part of the interval counts, because a sum of a high degree amplifies rounding most at its ends,
   and grows beyond them.
 - A narrow bootstrap takes the mean of slots that repeat. Errors before it differ from copy to copy
-  of a batch of one, so they are averaged: their variance is divided by the number of copies.
+  of a batch of one, so they are averaged: their variance is divided by the number of copies. The
+  cubic error of a bootstrap does not: it follows from the value, which is the same in all copies.
 - Gains are the worst on calibration inputs. An input unlike these may do worse: the bound holds for
   inputs like them, and ``MARGIN`` covers the difference.
 """
@@ -96,12 +97,13 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
         encrypted = [v for v in op.operands if v.encrypted]
         inherited = max((gains[value] for value in encrypted), default=0.0)
         gain = gains[op.result] = op.attributes.get("noise_gain", inherited)
-        total = real = 0.0
+        total = real = alike = 0.0
         if op.name == "ckks.input":
             total += (noise.fresh * gain) ** 2
         elif op.name == "ckks.bootstrap":
             source = op.operands[0].op
-            real += bootstrap_change(source, noise.bootstrap, noise.bootstrap_cubic) ** 2
+            real += bootstrap_change(source, noise.bootstrap, 0.0) ** 2
+            alike += bootstrap_change(source, 0.0, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
         if op.name not in _WITHOUT:
@@ -111,8 +113,8 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
             total += (owed + added.before) * sum(gains[value] ** 2 for value in encrypted)
             total += added.after * gain**2
         narrow = op.name == "ckks.bootstrap" and "period" in op.attributes
-        # A narrow bootstrap errs alike in all copies.
-        found[op] = (2 * total + real) / (1 if narrow else averaged.get(op.result, 1))
+        # A narrow bootstrap errs alike in all copies, and a cubic error follows the value.
+        found[op] = (2 * total + real) / (1 if narrow else averaged.get(op.result, 1)) + alike
     for op in program.outputs:  # before decryption there is one more rescale
         found[op] = 2 * (noise.rescale * gains[op.operands[0]]) ** 2
     return found

@@ -21,7 +21,6 @@ from atlasc.compilation.declared import (
     Options,
     choose,
     documented,
-    flag,
     long_option,
     option,
     parse_head,
@@ -30,6 +29,7 @@ from atlasc.compilation.declared import (
     parse_ranges,
     parse_share,
     switch,
+    without,
 )
 from atlasc.compilation.oracle.options import KeptOptions
 from atlasc.ir.errors import AtlasError
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
 """Greatest error if no limit is given, as a share of how the outputs vary; by measure
 of agreement. With one class per input, the best scores of one input in 250 differ by less."""
-RANGES, LIMITS = "Data and ranges", "Limits on the setting"
-SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
+RANGES, LIMITS, SEARCH = "Data and ranges", "Limits on the setting", "Search"
 """Sections of a command's help."""
 range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
-range_switch = partial(range_option, default=True)
-search_option, budget_option = partial(option, section=SEARCH), partial(option, section=BUDGET)
-worker_option = partial(option, section=WORKERS)
+range_key = partial(option, of="ranges", names=RANGES_FROM)
+search_option = partial(option, section=SEARCH)
+budget_key = partial(option, of="strategy", names=("atlas",), minimum=1)
+space_key = partial(option, of="space", names=("wide", "paper"), unset="that of the space")
+worker_key = partial(option, of="workers", names=("ray",))
 
 
 @documented
@@ -60,10 +61,12 @@ worker_option = partial(option, section=WORKERS)
 class ModelOptions(Options):
     """How a model is loaded."""
 
-    sequence_length: int | None = range_option("Tokens of a text.", minimum=1)
+    sequence_length: int | None = range_option(
+        "Tokens of a text.", minimum=1, unset="from the data"
+    )
     outputs: str | None = option(
-        "Outputs that the program computes: names separated by commas, or all [default: "
-        "logits, else sentence_embedding, last_hidden_state or the first].",
+        "Outputs that the program computes: names separated by commas, or all.",
+        unset="logits, else sentence_embedding, last_hidden_state or the first",
     )
     trust_pickle: bool = switch("Unpickle a .pt file, which can run any code in it.")
 
@@ -83,40 +86,35 @@ class CalibrationOptions(ModelOptions):
 
     long: str = long_option(section=RANGES)
     ranges: str = range_option(
-        "measured: ranges of the data, with a margin. certified: ranges that hold for every input, "
-        "derived from the weights; few models allow them.",
+        "Where ranges come from: the data, or the weights. measured: the data, with a margin. "
+        "certified: the weights, for every input; few models allow it.",
         default=RANGES_FROM[0], metavar="|".join(RANGES_FROM), parse=parse_ranges,
     )  # fmt: skip
-    margin: float | None = range_option(
-        "Margin of the ranges, as a share of their width [default: from the data].", minimum=0
+    margin: float | None = range_key(
+        "Margin of the ranges, as a share of their width.", minimum=0, unset="from the data"
     )
-    held_back: float = range_option(
+    held_back: float = range_key(
         "Share of the data held back to validate the ranges and the settings.",
         default=0.2,
         minimum=0,
         below=1,
     )
-    prefixes: bool = range_switch(
-        "Calibrate on a prefix of each text too, so that shorter texts stay in the ranges.",
-        "--prefixes/--no-prefixes",
+    prefixes: bool = without(
+        "Calibrate on a prefix of each text too, so that shorter texts stay in the ranges."
     )
-    repetitions: bool = range_switch(
-        "Calibrate a model that writes text on repetitions too, which its own texts may end in.",
-        "--repetitions/--no-repetitions",
+    repetitions: bool = without(
+        "Calibrate a model that writes text on repetitions too, which its own texts may end in."
     )
-    fill_padding: bool = range_switch(
-        "Encrypt copies of a real token as padding, where ranges shrink; outputs stay the same.",
-        "--fill-padding/--no-fill-padding",
+    fill_padding: bool = without(
+        "Encrypt copies of a real token as padding, where ranges shrink; outputs stay the same."
     )
-    centre_keys: bool = range_switch(
-        "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
-        "--centre-keys/--no-centre-keys",
+    centre_keys: bool = without(
+        "Shift the keys of attention so that its ranges shrink; outputs stay the same."
     )
-    scale_tokens: bool = range_switch(
-        "Multiply tokens that stand out before a norm; outputs stay the same.",
-        "--scale-tokens/--no-scale-tokens",
+    scale_tokens: bool = without(
+        "Multiply tokens that stand out before a norm; outputs stay the same."
     )
-    seed: int = option("Seed for the split of the data and for the search.", default=0)
+    seed: int = option("Seed of the search and the split of data.", default=0)
 
 
 @documented
@@ -125,8 +123,8 @@ class CostOptions(Options):
     """Which cost table predicts times."""
 
     costs: Path | None = option(
-        "Cost table for predicted times, written by calibrate-backend [default: the user's own, or "
-        "the one that comes with atlasc].",
+        "Cost table for predicted times, written by calibrate-backend.",
+        unset="your own, else atlasc's",
     )
 
 
@@ -136,9 +134,9 @@ class AgreementOptions(Options):
     """How answers are compared with the model's."""
 
     measure: str | None = range_option(
-        "How agreement with the model is judged: by the class of an answer, the class of each "
-        "token, or the values [default: by the model].",
-        metavar="|".join(MEASURES), parse=parse_measure,
+        "How agreement with the model is judged. Either the class of an answer is "
+        "compared, or the class of each token, or the values.",
+        metavar="|".join(MEASURES), parse=parse_measure, unset="by the model",
     )  # fmt: skip
     labelled: Path | None = option(
         "Further inputs, with labels, on which the accuracy of settings is measured.",
@@ -152,68 +150,72 @@ class AgreementOptions(Options):
 class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
     """How settings of the polynomials are searched."""
 
-    strategy: str | None = search_option("hybrid, or atlas as published [default: hybrid].")
-    evaluations: int | None = search_option(
-        "Most settings to evaluate, probes and repetitions included [default: depends on the "
-        "strategy; for hybrid 400 with six layers, 12 more for each further layer].",
-        minimum=1,
+    strategy: str | None = search_option(
+        "How settings are searched; atlas is as published.", metavar="hybrid|atlas", unset="hybrid"
     )
+    evaluations: int | None = option(
+        "Most settings to evaluate, probes and repetitions included.", of="strategy", minimum=1,
+        names=("hybrid", "atlas"), unset="for hybrid 400 with six layers, 12 more for each further "
+        "layer; for atlas as many as its generations take",
+    )  # fmt: skip
     cost: str | None = search_option(
-        "Cost to minimise beside the error: depth, levels, or latency (predicted seconds) "
-        "[default: latency; levels for a target whose seconds are not predicted].",
+        "Cost to minimise beside the error. A latency is predicted seconds.",
+        metavar="depth|levels|latency",
+        unset="latency; levels where seconds are not predicted",
     )
     space: str | None = search_option(
-        "Which settings the search may choose: paper (as published), or wide (more choices, "
-        "cheaper programs) [default: wide].",
+        "Settings to choose from: as published, or more choices and cheaper programs.",
         metavar="paper|wide",
+        unset="wide",
     )
-    softmax_ranges: str | None = search_option(
+    softmax_ranges: str | None = space_key(
         "Ranges of an iterative softmax: as in the paper, or as measured.",
         metavar="paper|measured",
     )
-    fits: str | None = search_option(
+    fits: str | None = space_key(
         "Fit of the polynomials: interpolated, or weighted by how often a value was seen.",
         metavar="interpolated|weighted",
     )
-    degrees: str | None = search_option(
+    degrees: str | None = space_key(
         "Degrees of polynomials that a search may choose.", metavar="powers|openfhe|any"
     )
-    softmax_algorithms: str | None = search_option(
+    softmax_algorithms: str | None = space_key(
         "Algorithms of softmax that a search may choose.", metavar="iterative|any"
     )
-    channels: str | None = search_option(
+    channels: str | None = space_key(
         "Polynomials of an activation: one shared by all channels, or each channel its own.",
         metavar="shared|each",
     )
-    share_settings: int = search_option(
+    share_settings: int = option(
         "Number of consecutive blocks that share the settings of their polynomials, for very deep "
         "models. Ranges stay those of each block.",
-        default=1,
-        minimum=1,
+        default=1, minimum=1, of="space", names=("wide", "paper"),
+    )  # fmt: skip
+    population: int | None = budget_key("Settings per generation in stage 1.", unset="48")
+    generations: int | None = budget_key("Generations of stage 1.", minimum=0, unset="50")
+    layer_population: int | None = budget_key("Settings per generation in stage 2.", unset="96")
+    layer_generations: int | None = budget_key("Generations of stage 2.", minimum=0, unset="225")
+    early_layers: int | None = budget_key("Layers after which stage 1 compares values.")
+    workers: str = search_option(
+        "Who evaluates settings: this process, or processes here or on a cluster.",
+        metavar="serial|ray", default="serial",
+    )  # fmt: skip
+    worker_count: int | None = worker_key(
+        "Number of workers.", key="count", minimum=1, unset="one for each GPU, or processor"
     )
-    population: int | None = budget_option("Settings per generation in stage 1.")
-    generations: int | None = budget_option("Generations of stage 1.")
-    layer_population: int | None = budget_option("Settings per generation in stage 2.")
-    layer_generations: int | None = budget_option("Generations of stage 2.")
-    early_layers: int | None = budget_option("Layers after which stage 1 compares values.")
-    workers: str = worker_option(
-        "Who evaluates settings: serial (this process), or ray (processes here or on a cluster).",
-        default="serial",
+    ray_address: str | None = worker_key(
+        "HOST:PORT of a running Ray cluster.", key="address", unset="RAY_ADDRESS, else this machine"
     )
-    worker_count: int | None = worker_option(
-        "Workers of ray [default: one for each GPU, or processor].", minimum=1
-    )
-    ray_address: str | None = worker_option(
-        "HOST:PORT of a running Ray cluster [default: RAY_ADDRESS, else this machine]."
-    )
-    threads: int | None = worker_option(
-        "Threads of one evaluation [default: all; 1 with --workers ray].", minimum=1
-    )
+    threads: int | None = option(
+        "Threads of one evaluation.", of="workers", names=("serial", "ray"), minimum=1,
+        unset="all for serial, 1 for ray",
+    )  # fmt: skip
 
     @property
     def budget(self) -> dict[str, int]:
         """The options of the strategy's budget that were given."""
-        return {name: getattr(self, name) for name in BUDGET_NAMES if getattr(self, name)}
+        given = {name: getattr(self, name) for name in BUDGET_NAMES}
+        return {name: number for name, number in given.items() if number is not None}
 
     @property
     def minimised(self) -> str:
@@ -243,19 +245,16 @@ class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
 
         if choose("--workers", self.workers, ("serial", "ray")) == "ray":
             return RayWorkers(self.worker_count, self.threads or 1, address=self.ray_address)
-        for name in ("worker_count", "ray_address"):
+        for name, key in (("worker_count", "count"), ("ray_address", "address")):
             if getattr(self, name) is not None:
                 raise AtlasError(
-                    f"{flag(name)} needs --workers ray", remedy="add --workers ray, or leave it out"
+                    f"{key} of --workers needs --workers ray",
+                    remedy="add --workers ray, or leave it out",
                 )
         return None
 
 
-BUDGET_NAMES = tuple(
-    f.name
-    for f in fields(SearchOptions)
-    if f.metadata["option"].section == BUDGET or f.name == "evaluations"
-)
+BUDGET_NAMES = tuple(f.name for f in fields(SearchOptions) if f.metadata["option"].of == "strategy")
 
 
 @documented
@@ -264,16 +263,18 @@ class LimitOptions(Options):
     """Limits that decide which point of a front is picked."""
 
     max_error: float | None = limit(
-        "Greatest error of the outputs: mean absolute, or sqrt(2 KL) where tokens have classes "
-        f"[default, without another limit: {MAX_ERROR['values']:.1%} of how the outputs vary, "
-        f"{MAX_ERROR['class']:.1%} for scores of classes].",
-        minimum=0,
+        "Greatest error of the outputs. It is mean absolute, or sqrt(2 KL) where tokens have "
+        "classes.",
+        minimum=0, unset=f"without another limit {MAX_ERROR['values']:.1%} of how the outputs "
+        f"vary, {MAX_ERROR['class']:.1%} for scores of classes",
+    )  # fmt: skip
+    max_depth: int | None = limit(
+        "Greatest depth of the blocks. It is counted as in papers.", minimum=1
     )
-    max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
-    max_levels: int | None = limit("Greatest number of levels of the blocks.", minimum=1)
-    max_seconds: float | None = limit("Greatest predicted seconds of one encrypted run.", minimum=0)
+    max_levels: int | None = limit("Greatest levels of the blocks.", minimum=1)
+    max_seconds: float | None = limit("Greatest predicted seconds of a run.", minimum=0)
     min_accuracy: float | None = limit(
-        "Least accuracy on labelled inputs (for values: correlation), such as 75% or 0.75. The "
+        "Least accuracy on labelled inputs. It is 75% or 0.75; for values it is a correlation. The "
         "cheapest setting that reaches it is taken.",
         metavar="SHARE",
         parse=parse_share,
@@ -339,9 +340,8 @@ class DeviceOptions(Options):
     device_memory: int | None = option(
         "Memory of the GPU for keys and ciphertexts, such as 40G; for phantom. With less memory, "
         "rotations are composed of others and take longer.",
-        metavar="SIZE",
-        parse=parse_size,
-    )
+        metavar="SIZE", parse=parse_size, of="target", names=("phantom",), unset="all of the GPU's",
+    )  # fmt: skip
 
 
 @documented
@@ -349,13 +349,13 @@ class DeviceOptions(Options):
 class TargetOptions(DeviceOptions, CostOptions):
     """The target that a program is compiled for."""
 
-    target: str = option(f"Target of the program: {', '.join(target_names())}.", default=DEFAULT)
+    target: str = option(f"Where it runs: {', '.join(target_names())}.", default=DEFAULT)
     key_memory: float | None = option(
-        "Memory for rotation keys: 4G, or all [default: as much as fits this machine]. With less "
-        "memory, rotations are composed of others and take longer.",
-        metavar="SIZE",
-        parse=parse_memory,
-    )
+        "Memory for rotation keys: 4G, or all. With less memory, rotations are composed of others "
+        "and take longer.",
+        metavar="SIZE", parse=parse_memory, of="target", names=(DEFAULT,),
+        unset="as much as fits this machine",
+    )  # fmt: skip
 
 
 @documented
@@ -367,15 +367,14 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions, K
         "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
     )
     front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
-    point: int | None = option("Take this point of --front, by its number.", minimum=1)
+    point: int | None = option("Number of a point of --front to take.", minimum=1)
     generate: bool = switch("Also compile the step and the prefill of a decoder, for generate.")
-    prefill: bool = option(
-        "Also compile the prefill: all tokens of a prompt at once, with more keys than steps need.",
-        "--prefill/--no-prefill", default=True,
-    )  # fmt: skip
+    prefill: bool = without(
+        "Also compile the prefill: all tokens of a prompt at once, with more keys than steps need."
+    )
     head: str | None = option(
-        "Who computes a step's head over the vocabulary [default: client if its matrix is the "
-        "embedding's table, else server].", metavar="|".join(HEADS), parse=parse_head,
+        "Who computes a step's head over the vocabulary.", metavar="|".join(HEADS),
+        parse=parse_head, unset="client if its matrix is the embedding's table, else server",
     )  # fmt: skip
     public_prefix: Path | None = option(
         "Text that begins every generated text and is no secret, such as a system prompt. The "

@@ -26,12 +26,11 @@ from atlasc.compilation.source import (
     require_different,
     require_keys,
 )
-from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.shapes import spectrogram_shape
 from atlasc.passes.calibration.adjusted import adjusted
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
@@ -40,6 +39,7 @@ from atlasc.passes.calibration.fill_padding import padding_to_fill, with_filled_
 from atlasc.passes.calibration.outliers import outliers
 from atlasc.passes.calibration.scale_tokens import token_factors, with_scaled_tokens
 from atlasc.passes.frontend.trace import ShapeSpec, trace
+from atlasc.progress import Note, Steps, quiet, silent
 from atlasc.version import __version__
 
 DEFAULT_LENGTH = 128

@@ -16,14 +16,15 @@ from atlasc.compilation.fronts import calibration_digest, model_digest, with_mem
 from atlasc.compilation.options import CompileOptions, SearchOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.statement import measure_of
-from atlasc.compilation.steps import Note, Step, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError, counted
+from atlasc.latency.model import LatencyTarget
 from atlasc.loading import MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
 from atlasc.polynomials.description import Approximation
+from atlasc.progress import Note, Step, Steps, quiet, silent
 from atlasc.search.front import Front
 from atlasc.search.journal import Journal
 from atlasc.search.mending import Mender
@@ -226,7 +227,7 @@ def search_problem(
         cost,
         parametrisation=options.parametrisation,
         shares=shares,
-        target=find_target(target).latency(options.costs) if cost == "latency" else None,
+        target=LatencyTarget.of(find_target(target), options.costs) if cost == "latency" else None,
         threads=options.threads,
         workers=options.evaluators(),
         sharing=options.share_settings,
@@ -356,7 +357,7 @@ def _tried_inputs(
         raise AtlasError(
             "--agreement needs held-back inputs",
             why="agreement with the model is measured on held-back inputs",
-            remedy="give a --held-back share above 0",
+            remedy="give a share above 0 as held-back of --ranges",
         )
     return TriedInputs(inputs, shares, known, measure)
 

@@ -24,7 +24,6 @@ from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, 
 from atlasc.compilation.options import BatchOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.stage_options import InspectOptions, LowerOptions
-from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
@@ -32,6 +31,7 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import MAX_TEXT, load_module, print_module, save_module
 from atlasc.ir.verifier import verify
+from atlasc.latency.model import LatencyTarget
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.adjusted import adjusted
@@ -50,6 +50,7 @@ from atlasc.passes.pipeline import (
 from atlasc.passes.registry import check_level
 from atlasc.polynomials.recipes import recipe as find_recipe
 from atlasc.program.costs import ProgramCosts, program_costs
+from atlasc.progress import Note, Steps, silent
 from atlasc.report.summary import costs_summary
 from atlasc.search.front import Front
 from atlasc.targets import find_target
@@ -163,7 +164,7 @@ def inspect_module(
         program, parameters = lowered.program, lowered.parameters
     else:
         module = run_passes(module, [DecodeStep()]) if options.generate else module
-        choose = find_target(options.target).latency(options.costs).choose
+        choose = LatencyTarget.of(find_target(options.target), options.costs).choose
         with steps("lowering", len(STEPS)) as step:
             _, program, parameters = lower_poly(module, choose, each_pass(step))
     with steps("counting"):

@@ -11,19 +11,20 @@ import numpy as np
 
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.oracle.masks import with_its_mask
-from atlasc.compilation.steps import Note, quiet
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK, padding_of
 from atlasc.loading.checks import require_finite_weights, tell_unknown
 from atlasc.loading.data import require_data
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 from atlasc.loading.texts import public_prefix
 from atlasc.loading.texts.lengths import common_beginning, with_prefixes
 from atlasc.loading.texts.padding import masked, tell_padding, with_tokens
 from atlasc.loading.texts.repetition import repetitions, writes_text
 from atlasc.loading.texts.tokens import special_of
+from atlasc.progress import Note, quiet
 
 FEWEST_INPUTS = 2
 
@@ -136,7 +137,7 @@ def load_source(
                 f"calibration adds {counted(repeated, 'text', 'texts')} with repeated ends",
                 "  why: a model that writes text may repeat itself, and then reaches values that "
                 "no other text reaches\n"
-                "  what to do: use --no-repetitions if the model will only read texts",
+                "  what to do: use --without repetitions if the model will only read texts",
             )
     parts = {"inputs": used, "held_back": kept, "measured": measured, "validated": validated}
     if prefix is not None:

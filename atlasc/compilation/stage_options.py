@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from atlasc.compilation.declared import documented, flag, option, switch
+from atlasc.compilation.declared import documented, option, switch, title
 from atlasc.compilation.options import BatchOptions, LimitOptions, TargetOptions
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import DEFAULT, target_names
@@ -21,8 +21,8 @@ class InspectOptions(BatchOptions, TargetOptions):
 
     recipe: str = option("Named settings: is, nexus, thor, moai, arion or polaris.", default="is")
     target: str = option(
-        f"Target whose costs are predicted: {', '.join(target_names())} [default: {DEFAULT}; a "
-        "program's own].", default="",
+        f"Target whose costs are predicted: {', '.join(target_names())}.", default="",
+        unset=f"{DEFAULT}; a program's own",
     )  # fmt: skip
     generate: bool = switch("Show the step of a decoder, for atlasc generate, not its window.")
 
@@ -41,7 +41,7 @@ class InspectOptions(BatchOptions, TargetOptions):
         others = [f.name for f in fields(self) if getattr(self, f.name) != getattr(plain, f.name)]
         if others:
             raise AtlasError(
-                f"{', '.join(map(flag, others))} changes nothing of {what}",
+                f"{', '.join(title(self, name) for name in others)} changes nothing of {what}",
                 why="it is lowered already, and this says how a model is lowered",
                 remedy="leave the option out, or inspect the model itself",
             )

@@ -16,11 +16,11 @@ from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.declared import choose
-from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.passes.pipeline import Lowered
+from atlasc.progress import Steps
 from atlasc.simulation.agreement import LEAST_AGREEMENT, MEASURE, MEASURES, ROUNDING, Measure
 from atlasc.simulation.output_errors import output_error
 from atlasc.simulation.simulate import PolynomialSimulator
@@ -227,6 +227,6 @@ def _not_shown(limit: float, why: str) -> AtlasError:
     return AtlasError(
         f"the data cannot show that at most {limit:.3g} of the inputs are unsafe",
         why=why,
-        remedy=f"hold back at least {needed} inputs (--data, --held-back), all of them safe; to "
-        "make fewer inputs unsafe, give data of all kinds, or a wider --margin",
+        remedy=f"hold back at least {needed} inputs (--data, held-back of --ranges), all of them "
+        "safe; to make fewer inputs unsafe, give data of all kinds, or a wider margin of --ranges",
     )

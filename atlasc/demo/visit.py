@@ -7,7 +7,6 @@ What happens is told as objects with one of the members ``stage`` (``encrypt``, 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +19,6 @@ from pydantic import Field
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.sealed import header_bytes, sealed_facts
-from atlasc.compilation.steps import Step
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema
 from atlasc.loading import IDS, MASK
@@ -29,6 +27,7 @@ from atlasc.loading.images.reading import read_image
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import probabilities
 from atlasc.loading.texts.tokens import special_of
+from atlasc.progress import Step
 from atlasc.remote.answers import RemoteAnswers
 from atlasc.remote.connection import Connection
 from atlasc.remote.keys import EVALUATION
@@ -169,7 +168,7 @@ def _image(asked: Asked, bundle: Bundle) -> object:
 
     try:
         content = base64.b64decode(asked.image, validate=True)
-    except binascii.Error:
+    except ValueError:  # not Base64, or not even ASCII
         content = b""
     if not content:
         raise AtlasError("there is no picture", remedy="draw one, or choose a file")

@@ -13,10 +13,9 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import rotation_reach
 from atlasc.program.costs import program_costs
 from atlasc.program.kinds import OUTSIDE
-from atlasc.program.rotation_plan import RotationPlan
+from atlasc.program.rotation_plan import RotationPlan, rotation_reach
 from atlasc.report.summary import memory_parts
 from atlasc.runtime.interface import input_facts, output_facts, public_facts
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet

@@ -10,7 +10,6 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.verdict import Verdict
-from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.evaluation.module import from_module
 from atlasc.evaluation.stages import (
     ENCRYPTED,
@@ -24,6 +23,7 @@ from atlasc.evaluation.stages import (
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import Labels, labels_of, names_of_classes
+from atlasc.progress import Note, Steps, quiet, silent
 from atlasc.simulation.agreement import UNKNOWN, Comparison, Promise, compared
 from atlasc.simulation.intervals import fisher, wilson
 from atlasc.simulation.scores import correlation, right
@@ -332,7 +332,7 @@ def _divergence(
     """
     if promise.measure == "values" or not len(given):
         return None
-    from atlasc.calibration.measure import kept_tokens
+    from atlasc.ir.interpreter import kept_tokens
 
     theirs, ours = (_log_probabilities(y) for y in (model.of(stage.rows), stage.answers))
     with np.errstate(all="ignore"):

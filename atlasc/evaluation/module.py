@@ -7,8 +7,8 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.kept import KEPT, kept_of
 from atlasc.compilation.oracle.asking import Arrays, apart, greatest_error
-from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import explained
+from atlasc.progress import Steps
 from atlasc.run import session
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
+from atlasc.progress import Steps
 from atlasc.run import session
 from atlasc.simulation.agreement import NOISE
 from atlasc.targets import find_target

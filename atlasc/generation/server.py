@@ -4,7 +4,6 @@ values of all tokens so far.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,15 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
-from atlasc.compilation.steps import ProgressCallback
 from atlasc.files import write_private_arrays
 from atlasc.generation.steps import TextBundles, name_of, public_at, public_tokens, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, arrays_digest, read_npz
 from atlasc.ir.ops.rows import Cache
+from atlasc.ir.ops.tensors import POSITION
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.generation.token_program import POSITION
 from atlasc.program.engine import Ct, Engine
+from atlasc.progress import ProgressCallback
 from atlasc.run.timing import Timing
 from atlasc.runtime.engine import RoleEngine
 
@@ -160,8 +159,7 @@ class StepServer:
         """
         program = self._programs.of_message(request)
         query = Message.read(request, "query", program)
-        digest = hashlib.sha256(query.to_bytes()).hexdigest()
-        if digest == self._kept.request:
+        if query.digest == self._kept.request:
             return self._kept.answer
         role = self._role_of(program)
         values, public = query.ciphertexts(role.engine)
@@ -174,7 +172,7 @@ class StepServer:
         made = (program, role.engine, results, query.count)
         answer = Message.of("answer", *made, query=query.query).to_bytes()
         session = self._kept.session or query.query
-        self._keep(_Kept(tokens, session, digest, answer), states)
+        self._keep(_Kept(tokens, session, query.digest, answer), states)
         return answer
 
     def _role_of(self, program: Bundle) -> Server:

@@ -18,7 +18,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.sealed import facts_of
 from atlasc.files import locked
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.generation.token_program import POSITION
+from atlasc.ir.ops.tensors import POSITION
 
 
 @dataclass(frozen=True)

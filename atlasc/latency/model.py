@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,9 @@ from atlasc.passes.pipeline import (
     to_poly,
 )
 from atlasc.polynomials.description import Approximation
+from atlasc.targets.base import Target
+from atlasc.targets.costs import costs_of
+from atlasc.targets.parameters import ParameterSet
 
 Seconds = NDArray[np.float64]
 Approximations = Mapping[str, Approximation]
@@ -66,6 +70,15 @@ class LatencyTarget:
 
     choose: ChooseParameters
     costs: CostsOf
+
+    @classmethod
+    def of(cls, target: Target, costs: Path | None = None) -> LatencyTarget:
+        """Parameter sets and costs of a target, with a cost table; None for the table in use."""
+
+        def choose(levels: int, slots: int = 1) -> ParameterSet:
+            return target.parameters.choose(levels, slots).costed_by(costs)
+
+        return cls(choose, costs_of)
 
 
 class LatencyModel:

@@ -13,7 +13,7 @@ from atlasc.loading.texts.tokens import special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.inputs import Inputs
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MOST_UNKNOWN = 0.5
 """Share of unknown tokens from which on the data say nothing about the model."""

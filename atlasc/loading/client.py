@@ -7,10 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import read_json
 from atlasc.ir.module import Op
 from atlasc.loading import IDS, MASK, padding_of
+from atlasc.loading.loaded_model import CLIENT, LoadedModel, Shape
+from atlasc.loading.mask_argument import OwnMask
 from atlasc.loading.model_files.huggingface import read_object
-from atlasc.loading.models import CLIENT, LoadedModel, Shape
+
+OWN_MASK = "mask.json"
+"""File of a bundle's client: the mask under the module's own name."""
+MOST = 4096
+"""Greatest number of bytes of this file."""
 
 
 def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
@@ -19,10 +27,10 @@ def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
     Args:
         inputs: raw inputs of the program, private inputs first; they give the shapes.
         folder: has the original model's config (unless it was an archive of torch.export),
-            tokenizer and preprocessor.
+            tokenizer and preprocessor, and the mask under the model's own name.
 
     Raises:
-        AtlasError: the config is no JSON object.
+        AtlasError: the config is no JSON object, or the mask is not the program's.
     """
     path = folder / "config.json"
     config: Any = SimpleNamespace(**(read_object(path, links=False) if path.exists() else {}))
@@ -31,5 +39,10 @@ def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
     }
     if IDS in shapes:  # lengths of texts are checked when they are padded
         shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])
-    padding = padding_of(inputs)
-    return LoadedModel(None, CLIENT, config, folder, shapes=shapes, padding=padding)
+    padding, mask = padding_of(inputs), None
+    if (file := folder / OWN_MASK).exists():
+        remedy = "compile the model again"
+        mask = read_json(file, OwnMask, "the mask", MOST, remedy=remedy, links=False)
+        if MASK not in shapes or mask.argument in shapes:
+            raise AtlasError(f"the mask {mask.argument} is no mask of the program", where=str(file))
+    return LoadedModel(None, CLIENT, config, folder, shapes=shapes, padding=padding, mask=mask)

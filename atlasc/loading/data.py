@@ -29,7 +29,7 @@ from atlasc.loading.texts.padding import as_compiled
 from atlasc.loading.texts.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MAX_ARRAYS = 4 * GIB
 """Greatest number of bytes of the arrays of an .npz."""
@@ -221,7 +221,7 @@ def _from_arrays(
 ) -> Inputs:
     """Inputs from arrays under the names of the model's inputs, with or without ``labels``."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
-    arrays = read_masks(arrays, model.module)
+    arrays = read_masks(arrays, model.module, model.mask)
     read, notes = without_ignored(list(arrays))
     arrays = {name: arrays[name] for name in read}
     main, known = model.input_names[0], (*model.input_names, *model.optional_names)

@@ -14,7 +14,7 @@ from atlasc.ir.files import arrays_digest
 from atlasc.loading import IDS, POSITIONS, SEGMENTS
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel, Shape
+    from atlasc.loading.loaded_model import LoadedModel, Shape
 
 
 TABLES = {

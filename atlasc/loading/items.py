@@ -11,7 +11,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError, explained, named
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 LABEL_KEYS = ("label", "labels")
 Notes = list[tuple[str, str]]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
+from atlasc.ir.bounds import MAX_NAME
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import Schema
 from atlasc.loading import MASK
 from atlasc.loading.model_files.wrappers import named_inputs
 
@@ -48,11 +52,6 @@ class Form(NamedTuple):
         types = {"bool": torch.bool, "int": torch.int64, "float": like}
         return chosen.to(types[self.kind])
 
-    def read(self, array: np.ndarray) -> np.ndarray:
-        """``attention_mask`` of a mask that was made for the module."""
-        keep = array > DROPPED if self.kind == "added" else (array != 0) == self.kept
-        return keep.reshape(len(array), -1).astype(np.int64)
-
 
 FORMS = (
     Form("int"), Form("bool"), Form("bool", kept=False), Form("float"), Form("int", kept=False),
@@ -72,6 +71,39 @@ def forms_of(array: np.ndarray) -> list[Form]:
     if kind == "float" and ((array == 0) | (array <= DROPPED)).all():
         return [Form("added", True, shape, float(array.min()))]
     return []
+
+
+class OwnMask(Schema):
+    """The mask that a module takes under a name of its own, as clients of its program may give it.
+
+    Attributes:
+        argument: the module's own name.
+        added: whether it is what is added to scores: 0 for a token, and a great negative number.
+        kept: whether another one is true, or 1, for a token, and not for padding.
+    """
+
+    argument: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    added: bool = False
+    kept: bool = True
+
+    def read(self, array: np.ndarray) -> np.ndarray:
+        """``attention_mask`` of such a mask.
+
+        Raises:
+            AtlasError: it has other numbers than a mask has.
+        """
+        if array.dtype.kind not in "biuf":
+            raise AtlasError(f"the mask {self.argument} must hold numbers, not {array.dtype}")
+        low = array <= DROPPED
+        fits = (array == 0) | low if self.added else np.isin(array, (0, 1))
+        if not fits.all():
+            numbers = f"0 and {DROPPED:g} or less" if self.added else "0 and 1"
+            raise AtlasError(
+                f"the mask {self.argument} must hold {numbers} alone",
+                why="a mask leaves in the clear, and nothing else does",
+            )
+        keep = ~low if self.added else (array != 0) == self.kept
+        return keep.reshape(len(array), -1).astype(np.int64)
 
 
 @dataclass
@@ -116,11 +148,41 @@ def with_public_mask(module: torch.nn.Module, argument: str, form: Form | None) 
     return Masked()
 
 
-def read_masks(arrays: dict[str, np.ndarray], module: Any) -> dict[str, np.ndarray]:
-    """Arrays of data, with ``attention_mask`` in place of a mask under the module's own name."""
-    argument = getattr(module, "mask_argument", None)
+def own_mask(module: Any) -> OwnMask | None:
+    """The mask of a module that `with_public_mask` made; None of others, and of one whose form is
+    not known yet.
+    """
+    form = getattr(module, "form", None) if hasattr(module, "mask_argument") else None
+    if form is None:
+        return None
+    added = form.kind == "added"
+    return OwnMask(argument=module.mask_argument, added=added, kept=added or form.kept)
+
+
+def read_masks(
+    arrays: dict[str, np.ndarray], module: Any, known: OwnMask | None = None
+) -> dict[str, np.ndarray]:
+    """Arrays of data, with ``attention_mask`` in place of a mask under the module's own name.
+
+    Args:
+        arrays: the arrays.
+        module: the model's module; None for a client, which has ``known`` instead.
+        known: the mask as a bundle's client knows it.
+
+    Raises:
+        AtlasError: data has both masks, or one with other numbers than a mask has.
+    """
+    known = known or own_mask(module)
+    argument = getattr(module, "mask_argument", None) if known is None else known.argument
     if argument is None or argument not in arrays:
         return arrays
+    if argument != MASK and MASK in arrays:
+        raise AtlasError(
+            f"data has two masks, {argument} and {MASK}",
+            remedy=f"give one of them: {argument} as the model takes it, or {MASK}, which is 1 "
+            "for each token",
+        )
     given = arrays.pop(argument)
-    module.given.array = given
-    return arrays if module.form is None else {**arrays, MASK: module.form.read(given)}
+    if module is not None:
+        module.given.array = given
+    return arrays if known is None else {**arrays, MASK: known.read(given)}

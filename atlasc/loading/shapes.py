@@ -8,7 +8,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, read_json
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 EXTRACTOR = "preprocessor_config.json"
 MEMBERS = {

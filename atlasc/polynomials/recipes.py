@@ -17,7 +17,7 @@ from typing import NamedTuple
 from atlasc.calibration.ranges import Range
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op, family_of
-from atlasc.ir.plugins import loaded, misnamed, plugins
+from atlasc.ir.plugins import loaded, misnamed, plugins, require_own
 from atlasc.polynomials.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
@@ -111,16 +111,18 @@ GROUP = "atlasc.recipes"
 
 def recipe_names() -> tuple[str, ...]:
     """The names of all recipes, those of installed packages included."""
-    return ("is", *plugins(GROUP))
+    return ("is", *(name for name in plugins(GROUP) if name != "is"))
 
 
 def recipe(name: str) -> Recipe:
     """The recipe of a name.
 
     Raises:
-        AtlasError: there is no such recipe, or the recipe of an installed package cannot be used.
+        AtlasError: there is no such recipe; the recipe of an installed package cannot be used, or
+            has the name of ours.
     """
     if name == "is":
+        require_own(GROUP, name)
         return IS
     if name not in plugins(GROUP):
         raise AtlasError(

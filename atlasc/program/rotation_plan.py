@@ -116,3 +116,10 @@ class PlannedEngine(Generic[Ct]):
             if path not in done:
                 done[path] = self._engine.rotate(done[before], path[-1])
             self._walk(path, paths, level, done)
+
+
+def rotation_reach(program: Module, max_level: int) -> dict[int, int]:
+    """Amount of a single key switch -> the highest level at which the plan has it."""
+    plan = RotationPlan.of(program)
+    assert plan is not None
+    return {**plan.keys, **dict.fromkeys(plan.bootstrap, max_level)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -12,7 +12,14 @@ from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Answers
 from atlasc.ir.errors import counted
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.labels import class_names, names_of_classes, probabilities, several_labels
+from atlasc.loading.labels import (
+    class_names,
+    gives_several,
+    names_of_classes,
+    probabilities,
+    several_labels,
+)
+from atlasc.loading.texts.spans import Span, answered
 from atlasc.run.session import joined, placed
 
 
@@ -28,6 +35,9 @@ class RemoteAnswers:
         classes: names of the classes, if the model has names; else empty.
         lost: number of an input that was encrypted and has no answer -> why.
         several: whether an input may have several of the classes, each by itself.
+        spans: the answer to each question as a part of its text; None for an input without an
+            answer, for models of other tasks, and of inputs whose texts are not at hand
+            (:meth:`Connection.fetch`).
     """
 
     inputs: Inputs
@@ -37,6 +47,23 @@ class RemoteAnswers:
     classes: tuple[str, ...]
     lost: Mapping[int, str] = field(default_factory=dict)
     several: bool = False
+    spans: tuple[Span | None, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        bundle: Bundle,
+        inputs: Inputs,
+        rows: tuple[int, ...],
+        answers: Answers,
+        left_out: Mapping[int, str],
+        lost: Mapping[int, str],
+    ) -> RemoteAnswers:
+        """With what the program's model says of its classes and spans."""
+        config = bundle.model.config
+        classes = classes_of(bundle, answers.outputs)
+        found = cls(inputs, rows, answers, left_out, classes, lost, gives_several(config))
+        return replace(found, spans=answered(bundle.model, inputs, found.outputs))
 
     def __repr__(self) -> str:
         """Numbers of inputs alone: inputs and answers are private."""
@@ -50,9 +77,13 @@ class RemoteAnswers:
     @property
     def outputs(self) -> dict[str, np.ndarray]:
         """Output name -> answers ``[inputs, ...]``; NaN in rows without an answer."""
-        return self.shown()
+        return self.numbers()
 
-    def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
+    def shown(self) -> tuple[Span | None, ...] | dict[str, np.ndarray]:
+        """What a reader wants: the spans that answer questions, otherwise the outputs."""
+        return self.outputs if self.spans is None else self.spans
+
+    def numbers(self, unchecked: bool = False) -> dict[str, np.ndarray]:
         """As ``outputs``; ``unchecked`` also shows answers that cannot be right."""
         shown = self.answers.shown(unchecked)
         return {name: placed(y, self.rows, len(self.inputs)) for name, y in shown.items()}

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
-from atlasc.compilation.steps import Note, Step
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.files import MIB
+from atlasc.progress import Note, Step
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.runs import Run
 from atlasc.remote.wire import FINISHED, JobStatus

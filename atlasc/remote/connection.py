@@ -16,13 +16,12 @@ from atlasc.api.roles import Client, check_target, note_simulation
 from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
 from atlasc.client.in_clear import told
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.labels import gives_several
-from atlasc.remote.answers import RemoteAnswers, classes_of, together
+from atlasc.progress import Note, ProgressCallback, Steps, silent
+from atlasc.remote.answers import RemoteAnswers, together
 from atlasc.remote.asking import Asking, NoAnswer, Saw
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
@@ -237,15 +236,13 @@ class Connection:
         # The service has no part in what comes now, whatever its answers are.
         with steps("decrypting", total=count) as step:
             rows, answers = asking.decrypt(self.client.decrypt, step)
-        classes = classes_of(self.bundle, answers.outputs)
         lost = asking.lost_rows
         if lost:
             asking.note(
                 f"{counted(len(lost), 'input has', 'inputs have')} no answer",
                 "  why: " + listed([f"{inputs.names[row]}: {why}" for row, why in lost.items()]),
             )
-        several = gives_several(self.bundle.model.config)
-        return RemoteAnswers(inputs, rows, answers, left_out, classes, lost, several)
+        return RemoteAnswers.of(self.bundle, inputs, rows, answers, left_out, lost)
 
     def close(self) -> None:
         """Close the connection; jobs that wait go on."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from atlasc.api.roles import check_target, make_keys
 from atlasc.bundle.folder import Bundle
-from atlasc.compilation.steps import Steps
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, open_plain
 from atlasc.program.key_plan import key_plan
+from atlasc.progress import Steps
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.wire import CHUNK, Config, KeyStatus, NewKey, ProgramFacts
 from atlasc.targets.key_folders import LARGEST, configuration_of, read_index

@@ -15,11 +15,11 @@ from atlasc.bundle import signing
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, Manifest, read_manifest
 from atlasc.client.in_clear import in_clear
-from atlasc.compilation.steps import Steps
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.files import GIB, KIB, read_json
 from atlasc.ir.text.storage import load_module
+from atlasc.progress import Steps
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.trust import RECORD, Record, Trust, require_encrypted, require_pinned
 from atlasc.remote.wire import Config, ProgramFacts

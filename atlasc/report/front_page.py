@@ -183,7 +183,7 @@ def _reason(row: Row, front: Front, accurate: float) -> str:
     if not row.trusted:
         return (
             f"{first}. For some inputs its answers are not the model's, and no better point has "
-            "them all. Search with more --data or more --evaluations."
+            "them all. Search with more --data or more evaluations."
         )
     if row.point.unsafe is None:
         return f"{first}. It was not tried on held-back inputs."

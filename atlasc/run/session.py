@@ -22,11 +22,11 @@ from atlasc.client.program import (
     rows_of,
     states_of,
 )
-from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.program.engine import Engine
 from atlasc.program.execute import execute
+from atlasc.progress import Steps, silent
 from atlasc.run.timing import Pace, Timing
 from atlasc.simulation.poly_values import interpret_poly
 from atlasc.simulation.watch import both_answers, knows_model

@@ -220,7 +220,7 @@ class Front:
             raise AtlasError(
                 f"no setting can be picked by {wanted}",
                 why="the search had no held-back inputs to measure agreement on",
-                remedy="search with a --held-back share above 0",
+                remedy="search with a share above 0 as held-back of --ranges",
             )
         if wanted.seconds is not None and all(point.seconds is None for point in self.points):
             raise AtlasError(

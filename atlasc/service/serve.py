@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio.sslproto
+import gc
 import os
 import signal
 import socket
@@ -19,7 +21,7 @@ from fastapi import APIRouter
 
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import require_private
+from atlasc.ir.files import KIB, require_private
 from atlasc.remote.link import is_loopback
 from atlasc.service.app import make_app
 from atlasc.service.edge.door import IDLE_SECONDS, Door, Listener, address_of
@@ -43,6 +45,12 @@ from atlasc.targets.machine import share_memory_of_threads
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep Python to itself: the one that answers strangers waits for others."""
 SWEEP_SECONDS = 1
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Of TLS 1.2: a record cannot be read later with the service's key alone. Defaults of Python and of
+earlier uvicorns have others, too."""
+TLS_BUFFER = 32 * KIB
+"""Bytes that a connection with TLS has for what it reads. Python's own have 256 KiB each, which 288
+connections that do nothing would keep."""
 BACKLOG = 1024
 """Connections that the kernel holds until they are looked at."""
 
@@ -115,6 +123,7 @@ def serve(
     os.umask(0o077)
     share_memory_of_threads()
     sys.setswitchinterval(SWITCH_SECONDS)
+    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]
     require_transport(settings)
     programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store
@@ -219,6 +228,9 @@ def _run(
 
     async def sweep() -> None:
         door.sweep()
+        gc.collect()  # connections that ended in a handshake are cycles; takes a millisecond
+
+    gc.freeze()  # what is here by now is not looked at again
 
     # The limits of the edge are of one protocol and one loop, whatever else is installed.
     config = uvicorn.Config(
@@ -228,8 +240,11 @@ def _run(
         lifespan="on", timeout_keep_alive=int(IDLE_SECONDS), backlog=BACKLOG,
         proxy_headers=bool(settings.proxies), forwarded_allow_ips=list(settings.proxies),
         timeout_graceful_shutdown=10, callback_notify=sweep, timeout_notify=SWEEP_SECONDS,
-        ssl_certfile=settings.certificate, ssl_keyfile=settings.private_key,
+        ssl_certfile=settings.certificate, ssl_keyfile=settings.private_key, ssl_ciphers=CIPHERS,
     )  # fmt: skip
+    config.load()
+    if config.ssl is not None:
+        config.ssl.options |= ssl.OP_NO_RENEGOTIATION
     server = uvicorn.Server(config)
 
     def end(number: int, frame: object) -> None:

@@ -79,7 +79,7 @@ class Store:
             require_private(private)
         try:
             self._open(path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message, too
             raise AtlasError(
                 f"{path} cannot be used",
                 why=str(error),

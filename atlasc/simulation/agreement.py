@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from atlasc.calibration.measure import kept_tokens
+from atlasc.ir.interpreter import kept_tokens
 from atlasc.ir.module import Module
 
 Measure = Literal["class", "tokens", "values"]

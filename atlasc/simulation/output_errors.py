@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from atlasc.calibration.measure import kept_tokens
+from atlasc.ir.interpreter import kept_tokens
 from atlasc.ir.module import Module
 from atlasc.simulation.agreement import Measure, variation
 from atlasc.simulation.simulate import PolynomialSimulator

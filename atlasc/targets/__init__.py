@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, cast
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.plugins import loaded, misnamed, plugins
+from atlasc.ir.plugins import loaded, misnamed, plugins, require_own
 
 if TYPE_CHECKING:
     from atlasc.targets.base import Target
@@ -29,9 +29,11 @@ def find_target(name: str) -> Target:
     """The target of a name.
 
     Raises:
-        AtlasError: there is no such target, or the target of an installed package cannot be used.
+        AtlasError: there is no such target; the target of an installed package cannot be used, or
+            has the name of one of ours.
     """
     if name in OWN:
+        require_own(GROUP, name)
         return cast("Target", importlib.import_module(f"{__name__}.{name}").TARGET)
     if name not in plugins(GROUP):
         raise AtlasError(

@@ -18,7 +18,6 @@ from atlasc.targets.parameters import ParameterSet
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from atlasc.latency.model import LatencyTarget
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
@@ -54,21 +53,6 @@ class Target:
     parameters: ClassVar[type[ParameterSet]]
 
     # --- costs
-
-    def latency(self, costs: Path | None = None) -> LatencyTarget:
-        """Parameter sets and costs, for the latency model and the placement of bootstraps.
-
-        Args:
-            costs: a cost table; None for the table in use.
-        """
-
-        def choose(levels: int, slots: int = 1) -> ParameterSet:
-            return self.parameters.choose(levels, slots).costed_by(costs)
-
-        from atlasc.latency.model import LatencyTarget
-        from atlasc.targets.costs import costs_of
-
-        return LatencyTarget(choose, costs_of)
 
     def has_costs(self, costs: Path | None = None) -> bool:
         """Whether the seconds of the primitives are known: from ``costs``, or the table in use."""

@@ -142,11 +142,13 @@ def load(path: Path) -> CostTable:
 
 def shipped_place(backend: str) -> Path:
     """The table that comes with atlasc."""
-    if (entry := plugins("atlasc.targets").get(backend)) is not None:
+    here = Path(__file__).parent
+    ours = (here / backend).is_dir() or (here / f"{backend}.py").exists()
+    if not ours and (entry := plugins("atlasc.targets").get(backend)) is not None:
         found = find_spec(entry.module)
         if found is not None and found.origin is not None:
             return Path(found.origin).parent / "costs.json"
-    return Path(__file__).parent / backend / "costs.json"
+    return here / backend / "costs.json"
 
 
 def own_place(backend: str) -> Path:

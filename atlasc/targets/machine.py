@@ -183,7 +183,7 @@ def require_memory(needed: int, purpose: str) -> None:
             f"not enough memory for {purpose}",
             why=f"{needed / GIB:.1f} GiB are needed, but {available / GIB:.1f} GiB are available",
             remedy="close other programs, use a machine with more memory, or compile with fewer "
-            "levels or a smaller --key-memory",
+            "levels or a smaller key-memory of --target",
         )
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.rotation_keys import rotation_reach
 from atlasc.program.function import EngineParameters
+from atlasc.program.rotation_plan import rotation_reach
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library
 from atlasc.targets.base import Progress

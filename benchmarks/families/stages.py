@@ -15,8 +15,9 @@ import numpy as np
 import atlasc
 from atlasc.ir.interpreter import interpret
 from atlasc.loading.data import inputs_of
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.model_files.huggingface import quiet_transformers
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.models import load_model
 from atlasc.passes.frontend.trace import trace
 from benchmarks.families.models import LENGTH, Family
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.ir.module import Module, Op
+from atlasc.ir.ops.tensors import POSITION
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
-from atlasc.passes.generation.token_program import POSITION
 from atlasc.targets.noise import NoiseModel
 from benchmarks.fidelity.noisy import NoisyProgram
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from atlasc.compilation.single_stages import Inspection, inspect
 from atlasc.compilation.stage_options import InspectOptions
-from atlasc.compilation.steps import Steps
+from atlasc.progress import Steps
 from benchmarks.he_bert import small_model
 
 TOKENS, VOCABULARY = 128, 28996

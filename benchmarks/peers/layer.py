@@ -19,7 +19,7 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.pipeline import client_module
 
 if TYPE_CHECKING:
-    from atlasc.compilation.steps import Steps
+    from atlasc.progress import Steps
 
 TEXTS, SIMULATED = 40, 10
 """Texts that ranges are measured on, and those on which magnitudes are."""

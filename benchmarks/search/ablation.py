@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.cli.output import print_table
+from atlasc.latency.model import LatencyTarget
 from atlasc.search.front import Front, Moment, chart
 from atlasc.search.search_problem import RayWorkers, SearchProblem
 from atlasc.search.strategies.hybrid import default_evaluations
@@ -118,7 +119,7 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
         threads=arguments.threads,
         workers=RayWorkers(arguments.workers) if arguments.workers else None,
         journal=place / "journal.jsonl",
-        target=find_target("desilo").latency() if arguments.cost == "latency" else None,
+        target=LatencyTarget.of(find_target("desilo")) if arguments.cost == "latency" else None,
     )
     front = STRATEGIES[name].of(options).search(problem, report)
     print(file=sys.stderr)
@@ -131,7 +132,7 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
 
 def with_seconds(front: Front, problem: SearchProblem) -> Front:
     """The front with the predicted seconds of its points, whatever cost it was searched for."""
-    objective = replace(problem, target=find_target("desilo").latency()).objective()
+    objective = replace(problem, target=LatencyTarget.of(find_target("desilo"))).objective()
     points = tuple(replace(p, seconds=objective.seconds(p.settings)) for p in front.points)
     return replace(front, points=points)
 

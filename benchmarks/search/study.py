@@ -217,7 +217,7 @@ def _finite(
     if len(found) < FEWEST:
         raise AtlasError(
             f"only {len(found)} of {drawn} settings are finite on all inputs",
-            remedy="calibrate on more inputs, or with a larger --margin",
+            remedy="calibrate on more inputs, or with a larger margin of --ranges",
         )
     return found, drawn
 

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,23 +32,69 @@ from benchmarks.service.party import Service
 
 LIMITS = ("--rate", 20, "--queue", 8, "--tenant-queue", 4)
 """And the disk of the tenant: its keys, and four jobs."""
+NOT_ALL = 3
+"""Exit code of a client some of whose inputs have no answer."""
 
 
-def asked(words: list[str], output: Path, seconds: float | None) -> np.ndarray | None:
-    """The outputs of ``atlasc query``, killed after some seconds; None if it wrote none."""
+def asked(
+    words: list[str], output: Path, due: Callable[[], bool] = lambda: False
+) -> tuple[bool, np.ndarray | None]:
+    """Run ``atlasc query`` until it ends, or is due to be killed.
+
+    Returns:
+        Whether it was killed; and its outputs, None if it wrote none.
+
+    Raises:
+        RuntimeError: it ended by itself, and not as a client ends that lost nothing.
+    """
     command = [sys.executable, "-m", "atlasc", *words, "-o", str(output)]
-    client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        client.wait(seconds)
-    except subprocess.TimeoutExpired:
-        client.kill()
-        client.wait()
+    told, killed = output.with_suffix(".log"), False
+    with open(told, "w") as log:
+        client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    while client.poll() is None:
+        if due():
+            client.kill()
+            client.wait()
+            killed = True
+        time.sleep(0.1)
+    if not killed and client.returncode not in (0, NOT_ALL):
+        raise RuntimeError(f"the client ended with {client.returncode}: {told.read_text()[-1000:]}")
     if not output.exists():
-        return None
+        return killed, None
     with np.load(output) as file:
         found = np.array(next(iter(file.values())))
     output.unlink()
-    return found
+    return killed, found
+
+
+class Moments:
+    """When something is killed: once so many jobs have ended, so that no run ends before.
+
+    Attributes:
+        killed: how often it was.
+    """
+
+    def __init__(self, service: Service, rng: random.Random, jobs: int, kills: int) -> None:
+        """Choose the moments; the last is before a fifth of the jobs is left."""
+        self._service, self.killed = service, 0
+        self._left = sorted(rng.sample(range(1, max(kills + 1, jobs * 4 // 5)), kills))
+
+    def due(self) -> bool:
+        """Whether the next moment has come; it has passed then."""
+        if not self._left or len(ended(self._service)) < self._left[0]:
+            return False
+        del self._left[0]
+        self.killed += 1
+        return True
+
+
+def ended(service: Service) -> list[str]:
+    """The jobs that were done, each as often as it was."""
+    return [
+        line["job"]
+        for line in service.log
+        if line["event"] == "job ended" and line["state"] == "done"
+    ]
 
 
 def lost(bundle: Path, data: Path, count: int, kills: int, scratch: Path) -> dict[str, Any]:
@@ -68,41 +115,41 @@ def lost(bundle: Path, data: Path, count: int, kills: int, scratch: Path) -> dic
     base = ["query", service.url, "--token-file", str(token), "--folder", str(scratch / "client")]
     base.append("--allow-simulation")  # has no effect on a program that encrypts
     found: dict[int, np.ndarray] = {}
-    ended, killed, runs = threading.Event(), Counter[str](), 0
+    jobs = -(-count // program.bundle.batch)
+    clients, services = (Moments(service, rng, jobs, kills) for _ in range(2))
+    over, runs, twice, began = threading.Event(), 0, 0, time.monotonic()
 
     def kill() -> None:
-        while killed["service"] < kills and not ended.wait(2 + 6 * rng.random()):
-            service.kill()
-            service.start()
-            killed["service"] += 1
+        while not over.wait(0.1):
+            if services.due():
+                service.kill()
+                service.start()
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    began, twice = time.monotonic(), 0
-    try:
-        while len(found) < count:
-            left = [row for row in range(count) if row not in found]
-            chosen = ["--input", str(inputs), "--index", ",".join(map(str, left))]
-            patience = 4 + 8 * rng.random() if killed["client"] < kills else None
-            answers = asked([*base, *chosen], scratch / "out.npz", patience)
-            if answers is None:
-                killed["client"] += 1
-                answers = asked([*base, "--fetch"], scratch / "out.npz", None)
-            runs += 1
-            for row, numbers in zip(left, answers if answers is not None else (), strict=False):
-                if not np.isnan(numbers).any():
-                    twice += row in found
-                    found[row] = numbers
-    finally:
-        ended.set()
-        thread.join()
-    log = service.log
-    service.kill()
-    done = [line["job"] for line in log if line["event"] == "job ended" and line["state"] == "done"]
+    with ThreadPoolExecutor(1) as other:
+        killing = other.submit(kill)
+        try:
+            while len(found) < count:
+                left = [row for row in range(count) if row not in found]
+                chosen = ["--input", str(inputs), "--index", ",".join(map(str, left))]
+                killed, answers = asked([*base, *chosen], scratch / "out.npz", clients.due)
+                if killed and answers is None:
+                    _, answers = asked([*base, "--fetch"], scratch / "out.npz")
+                runs += 1
+                for row, numbers in zip(left, answers if answers is not None else (), strict=False):
+                    if not np.isnan(numbers).any():
+                        twice += row in found
+                        found[row] = numbers
+            over.set()
+            killing.result()
+        finally:
+            over.set()
+            service.kill()
+    seconds, done = time.monotonic() - began, ended(service)
     wrong = [row for row in found if np.abs(found[row] - expected[row]).max() > 1e-3]
     return {
         "inputs": count, "answered": len(found), "wrong": len(wrong), "twice": twice,
-        "runs": runs, "killed": dict(killed), "seconds": time.monotonic() - began,
+        "runs": runs, "killed": {"client": clients.killed, "service": services.killed},
+        "seconds": seconds,
         "jobs_done": len(done), "jobs_done_twice": len(done) - len(set(done)),
         "left_in_the_folder": len(list((scratch / "client" / "open").glob("*"))),
     }  # fmt: skip

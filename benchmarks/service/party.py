@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import atlasc
-from atlasc.compilation.steps import silent
+from atlasc.progress import silent
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
 from atlasc.remote.wire import Config, JobStatus
@@ -35,13 +36,16 @@ class Service:
     def start(self) -> None:
         """Start, or start again."""
         words = ["serve", self.bundle, "--state", self.state, "--port", self.port, *self.options]
-        with open(self.state.with_suffix(".log"), "ab") as log:
+        with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "atlasc", *map(str, words)],
                 stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment,
             )  # fmt: skip
         assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().split()[-1]
+        told = self.process.stdout.readline().split()
+        if not told:
+            raise RuntimeError(f"the service did not start: {self.log_path.read_text()[-1000:]}")
+        self.url = told[-1]
         self.port = int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
@@ -54,10 +58,23 @@ class Service:
         self.process.terminate()
         self.process.wait()
 
+    def ready(self, workers: int = 1) -> None:
+        """Wait until so many workers compute: those of Ray come later than the address."""
+        until = time.monotonic() + SECONDS
+        while sum(line["event"] == "worker started" for line in self.log) < workers:
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"no worker started: {self.log_path.read_text()[-1000:]}")
+            time.sleep(0.2)
+
+    @property
+    def log_path(self) -> Path:
+        """The file of its log."""
+        return self.state.with_suffix(".log")
+
     @property
     def log(self) -> list[dict[str, Any]]:
         """The lines of its log."""
-        lines = self.state.with_suffix(".log").read_text().splitlines()
+        lines = self.log_path.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def processes(self) -> dict[str, int]:

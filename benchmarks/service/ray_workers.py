@@ -50,12 +50,11 @@ def _answer(
     scratch: Path,
 ) -> float:
     service = Service(
-        bundle, scratch / f"workers-{workers}", "--workers", "ray", "--worker-count", workers,
-        "--ray-address", "local", path=scratch,
+        bundle, scratch / f"workers-{workers}",
+        "--workers", f"ray{{count={workers},address=local}}", path=scratch,
     )  # fmt: skip
     try:
-        while sum(line["event"] == "worker started" for line in service.log) < workers:
-            time.sleep(0.2)
+        service.ready(workers)
         store = Store(service.state)
         token = add_token(store, "tenant")
         store.close()

@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from atlasc.ir.arrays.lazy import LazyArray, is_large
+from atlasc.ir.bounds import MAX_AXES
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, is_printable, open_plain
 
@@ -60,6 +61,10 @@ class TensorFile:
                 }
             if not all(map(is_printable, self.entries)):
                 raise AtlasError(invalid, why="a name in it has control characters")
+            for name, (_, shape, _) in self.entries.items():
+                if len(shape) > MAX_AXES:
+                    why = f"the array has {len(shape)} axes, and {MAX_AXES} are allowed"
+                    raise AtlasError(invalid, where=name, why=why)
             self.descriptor = os.dup(file.fileno())
         weakref.finalize(self, os.close, self.descriptor)
         self._state = self._now()

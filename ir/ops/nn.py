@@ -78,15 +78,20 @@ declare("nn.position_ids",
         evaluate=lambda site, ids: position_ids(ids, site.attributes["padding"]))  # fmt: skip
 
 
-def _fill_padding_type(site: Site) -> TensorType:
-    """x [batch, tokens, features] of the client, with a mask [batch, tokens]."""
+def _padded_type(site: Site) -> TensorType:
+    """x [batch, tokens, features] with a mask [batch, tokens]."""
     shape = site.shape()
-    require(site.types[0].side == "client", "only the client can fill padding, in the clear")
     require(len(shape) == 3, f"the operand must be [batch, tokens, features], not {shape}")
     rules.check_mask(site.types[1], (shape[0], shape[1]))
+    return site.types[0]
+
+
+def _fill_padding_type(site: Site) -> TensorType:
+    require(site.types[0].side == "client", "only the client can fill padding, in the clear")
+    found = _padded_type(site)
     token = site.attributes.get("token", 0)
     require(token in (0, -1), "token must be 0 or -1: the first or the last")
-    return site.types[0]
+    return found
 
 
 def _fill_padding(site: Site, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -102,7 +107,7 @@ declare("nn.fill_padding", "Tokens that a mask drops become copies of a token th
         "x mask", _fill_padding_type,
         A("token", "int", "0: copies of the first kept token; -1: of the last"),
         evaluate=_fill_padding)  # fmt: skip
-declare("nn.zero_padding", "Tokens that a mask drops become zeros.", "x mask", _fill_padding_type,
+declare("nn.zero_padding", "Tokens that a mask drops become zeros.", "x mask", _padded_type,
         evaluate=lambda site, x, mask: np.where(mask.astype(bool)[..., None], x, 0)
         .astype(x.dtype))  # fmt: skip
 

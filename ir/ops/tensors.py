@@ -23,6 +23,9 @@ PREFIX = A("prefix", "symbol", "what state holds in the first run: rows of the f
 PADDING = A("padding", "int", "the token id of padding: it stands where attention_mask is 0, and "
             "nowhere else", optional=True)  # fmt: skip
 CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis", optional=True)
+POSITION = "position"
+"""Public input [batch, tokens]: 1 at one token, 0 elsewhere. It is the token of a step, or the last
+token of a prompt."""
 OUTPUT_MAP = (
     A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
     A("shift", "scalar or symbol", "the client adds it (default 0)", optional=True),

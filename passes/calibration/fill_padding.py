@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, Padding, calibrate
-from atlasc.calibration.measure import LARGEST_CHUNK, kept_tokens
+from atlasc.calibration.measure import LARGEST_CHUNK
 from atlasc.calibration.ranges import LEAST_MARGIN
 from atlasc.calibration.streams import streams_of
-from atlasc.ir.interpreter import interpret
+from atlasc.ir.interpreter import interpret, kept_tokens
 from atlasc.ir.module import Module, Op
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.calibration.calibrated_pass import CalibratedPass, other_model

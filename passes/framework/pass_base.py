@@ -9,7 +9,6 @@ a text that is not read by the field's type.
 from __future__ import annotations
 
 import dataclasses
-import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +21,10 @@ from atlasc.ir.facts import ANALYSES, Analysis
 from atlasc.ir.module import IRLevel, Module
 from atlasc.ir.rewriting import with_attributes
 from atlasc.ir.verifier import verify
+from atlasc.passes.framework.notation import items, keys, near
 
 MAX_CHARACTERS = 18
 """Greatest length of a number in an option."""
-NAME = r"[a-z][a-z0-9-]*"
-"""The names of passes, which stand in commands."""
-_ITEM = re.compile(rf"\s*({NAME})\s*(?:\{{([^{{}}]*)\}})?\s*(?:,|$)")
 
 
 class Parameters(Protocol):
@@ -214,47 +211,29 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
     Raises AtlasError for an unknown pass or option, or a value of the wrong type.
     """
     passes: list[Pass] = []
-    position = len(text) - len(text.lstrip())
-    while position < len(text):
-        match = _ITEM.match(text, position)
-        if match is None or match.end() == position:
-            raise AtlasError(
-                f"cannot read the pipeline at {text[position:]!r}",
-                where=f"column {position + 1} of {text!r}",
-                remedy="write pass-a,pass-b{option=1}",
-            )
-        name, options = match[1], match[2] or ""
+    for name, options in items(text, "the pipeline", "pass-a,pass-b{option=1}"):
         if name not in available:
-            raise AtlasError(
-                f"there is no pass {name!r}", remedy=f"passes: {', '.join(sorted(available))}"
-            )
+            known = f"passes: {', '.join(sorted(available))}"
+            raise AtlasError(f"there is no pass {name!r}", remedy=near(name, available) + known)
         passes.append(available[name](**_options(available[name], options)))
-        position = match.end()
-    if text.rstrip().endswith(","):
-        raise AtlasError("the pipeline ends with a comma", where=f"column {len(text.rstrip())}")
     return passes
 
 
 def _options(kind: type[Pass], text: str) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
-    parsers = {f.name: f.metadata.get("parse") for f in declared if is_option(f)}
+    declared = {
+        f.name.replace("_", "-"): f
+        for f in dataclasses.fields(kind)  # type: ignore[arg-type]
+        if is_option(f)
+    }
     values: dict[str, Any] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        key, _, raw = (piece.strip() for piece in part.partition("="))
-        name = key.replace("-", "_")
-        if name not in parsers:
-            raise AtlasError(
-                f"pass {kind.name} has no option {key!r}",
-                remedy=f"its options: {', '.join(sorted(parsers)) or 'none'}",
-            )
-        if name in values:
-            raise AtlasError(f"option {name} of pass {kind.name} is given twice")
+    for key, raw in keys(text, f"pass {kind.name}", declared, "option").items():
+        name = declared[key].name
         try:
-            values[name] = _value(raw, hints[name], parsers[name])
+            values[name] = _value(raw, hints[name], declared[key].metadata.get("parse"))
         except ValueError:
             raise AtlasError(
-                f"option {name} of pass {kind.name} cannot be {reprlib.repr(raw)}",
+                f"option {key} of pass {kind.name} cannot be {reprlib.repr(raw)}",
                 why=f"it is of type {getattr(hints[name], '__name__', hints[name])}",
             ) from None
     return values

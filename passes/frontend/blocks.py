@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from atlasc.ir.bounds import Location
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend.exported.graph import holding
@@ -124,4 +125,6 @@ def _moved(op: Op, old: str, new: str) -> tuple[dict[str, Any], str]:
 
 
 def _rebased(path: str, old: str, new: str) -> str:
-    return new + path[len(old) :] if old and f"{path}.".startswith(f"{old}.") else path
+    if not old or not f"{path}.".startswith(f"{old}."):
+        return path
+    return Location(new + path[len(old) :], getattr(path, "line", ""))

@@ -68,6 +68,7 @@ class Importer:
         batch: extent of the first axis of the inputs.
         padding: the ids and that of padding, if the public mask replaces comparisons of ids.
         mask_meanings: meanings of the masks seen so far; see ``masks``.
+        zeroed: places where zeros are written into padding.
         positions: indices that count tokens, which the client computes; see ``positions``.
         before_tokens: nodes that only the client can compute; see ``graph``.
         order: the number of each node in the graph.
@@ -85,6 +86,7 @@ class Importer:
         self.known: dict[Node, Any] = {node: tensor for node, (_, tensor) in stored.items()}
         self.module = Module(as_symbol(name), "nn")
         self.mask_meanings: dict[Any, Any] = {}
+        self.zeroed: list[str] = []
         self.batch = min((fx.shape(node)[0] for node in self.inputs if fx.shape(node)), default=1)
         self.same = {**fx.part_sums(graph), **fx.remove_identities(graph)}
         self.kinds = fx.classify(graph, self.inputs)
@@ -215,7 +217,7 @@ class Importer:
         except AtlasError as error:
             raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
 
-    def stays(self, *operands: Node) -> bool:
+    def stays(self, *operands: Node | Value) -> bool:
         """Whether the client can choose elements of these nodes, in the clear."""
         sides = {self.value(one).tensor.side for one in operands}
         return sides == {"client"} and self._may_stay(self.node, "nn.gather")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from atlasc.ir.module import Op, Value
+
+_KNOWN: WeakValueDictionary[tuple[int, ...], np.ndarray] = WeakValueDictionary()
+"""Shape -> its numbers, while somebody has them: a large model has thousands of values of few
+shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +37,13 @@ class Moved:
 
 
 def numbers(value: Value) -> np.ndarray:
-    """The number of each element of a value, in its shape."""
-    shape = value.tensor.shape
-    return np.arange(math.prod(shape)).reshape(shape)
+    """The number of each element of a value, in its shape; not to be written to."""
+    shape = tuple(value.tensor.shape)
+    known = _KNOWN.get(shape)
+    if known is None:
+        known = _KNOWN[shape] = np.arange(math.prod(shape)).reshape(shape)
+        known.flags.writeable = False
+    return known
 
 
 def itself(value: Value) -> Moved:
@@ -50,4 +59,6 @@ def moved_to(base: Value, index: np.ndarray) -> Moved:
 
 def is_plain(of: Moved) -> bool:
     """Whether no element has moved."""
+    if of.index is _KNOWN.get(of.index.shape):
+        return of.whole
     return of.whole and bool((of.index.ravel() == np.arange(of.index.size)).all())

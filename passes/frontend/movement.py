@@ -10,17 +10,17 @@ choice of rows of the weight before it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from atlasc.ir.arrays.lazy import is_uniform, rows_of
+from atlasc.ir.arrays.lazy import is_uniform
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.ir.rewriting import Rewriter, without_dead_ops
 from atlasc.ir.scalar_functions import ACTIVATIONS
+from atlasc.passes.frontend.chosen import layer_of
 from atlasc.passes.frontend.moved import Moved, is_plain, itself, moved_to, numbers
 
 MOVES = ("nn.reshape", "nn.transpose", "nn.select")
@@ -37,15 +37,29 @@ def in_usual_order(module: Module) -> Module:
     Raises:
         AtlasError: the inputs of a batch are mixed, or their axis does not stay the first axis.
     """
-    if not any(map(_is_unusual, module.ops)):
+    if not _left(module):
         return _batch_first(module)
+    first = _tried(module)
+    if isinstance(first, Module) and not _left(first):
+        return first
+    second = _tried(module, tokens_last=True)
+    found = [one for one in (first, second) if isinstance(one, Module)]
+    if isinstance(first, AtlasError) and not found:
+        raise first
+    return min(found, key=_left)
+
+
+def _tried(module: Module, tokens_last: bool = False) -> Module | AtlasError:
+    """The module in the usual order, or why not."""
     try:
-        return _batch_first(_Mover(module).run())
+        return _batch_first(_Mover(module, tokens_last).run())
     except AtlasError as refused:
-        try:  # what is encrypted may have its tokens on the last axis
-            return _batch_first(_Mover(module, tokens_last=True).run())
-        except AtlasError:
-            raise refused from None
+        return refused
+
+
+def _left(module: Module) -> int:
+    """How many ops move data in a way that is not the splitting or merging of heads."""
+    return sum(map(_is_unusual, module.ops))
 
 
 def _is_unusual(op: Op) -> bool:
@@ -63,6 +77,15 @@ def _is_unusual(op: Op) -> bool:
             or len(op.operands[0].tensor.shape) < 3
             or (op.name == "nn.matmul" and len(op.value.tensor.shape) == 3)
         )
+    return op.name in (*ELEMENTS, "nn.add_constant") and _is_attended(op.value)
+
+
+def _is_attended(value: Value) -> bool:
+    """Whether it is [batch, heads, tokens, width], made of attention's result alone."""
+    while len(value.tensor.shape) == 4 and value.op.operands:
+        if value.op.name == "nn.matmul":
+            return value.op.operands[0].op.name == "nn.softmax"
+        value = value.op.operands[0]
     return False
 
 
@@ -102,10 +125,14 @@ class _Mover:
         self._encrypted: dict[Value, Value] = {}
 
     def run(self) -> Module:
+        last = {value: op for op in self.module.ops for value in op.operands}
         for op in self.module.ops:
             found = self._rule(op)
             if op.result is not None and found is not None:
                 self.moved[op.value] = found
+            for value in {*op.operands}:
+                if last[value] is op:  # its numbers may be megabytes
+                    del self.moved[value]
         return without_dead_ops(self.rewriter.module)
 
     def _rule(self, op: Op) -> Moved | None:
@@ -206,15 +233,16 @@ class _Mover:
 
     def _matmul(self, op: Op) -> Moved | None:
         """A product with batch and heads as two axes, and keys as [batch, heads, tokens, width]."""
-        if len(op.value.tensor.shape) == 4 and not op.attributes["transpose_b"]:
-            of = self.moved[op.operands[1]]
-            if of.index.ndim != 4:
+        of, transposed = self.moved[op.operands[1]], op.attributes["transpose_b"]
+        if len(op.value.tensor.shape) == 4:
+            heads = self._heads(of)
+            if heads is None and (turned := self._heads(Moved(of.base, of.index.swapaxes(-1, -2)))):
+                heads, transposed = turned, not transposed
+            if heads is None:
                 return self._plain(op)
-            turned = Moved(of.base, of.index.swapaxes(-1, -2))
-            keys = None if self._heads(of) else self._heads(turned)
-            if keys is not None:
-                operands = [self.written(op.operands[0]), keys]
-                return itself(self._add(op, operands, {**op.attributes, "transpose_b": True}))
+            operands = [self.written(op.operands[0]), heads]
+            made = itself(self._add(op, operands, {**op.attributes, "transpose_b": transposed}))
+            return made if transposed else self._tokens(made)  # heads merge before what follows
         if len(op.value.tensor.shape) != 3 or any(len(v.tensor.shape) != 3 for v in op.operands):
             return self._plain(op)
         apart = []
@@ -356,19 +384,8 @@ class _Mover:
         return Moved(merged, ((b * tokens + t) * heads + h) * width + w)
 
     def _chosen(self, value: Value, features: np.ndarray) -> Value:
-        """Some features: by rows of a linear layer's weight, or by a new linear layer of ones."""
-        op, module = value.op, self.rewriter.module
-        if op.name != "nn.linear":
-            weight = np.zeros((len(features), value.tensor.shape[-1]), np.float32)
-            weight[np.arange(len(features)), features] = 1
-            layer = module.constant("features", weight)
-            return self._other(value, "nn.linear", value, weight=layer)
-        attributes: dict[str, Any] = dict(op.attributes)
-        for name in ("weight", "bias"):
-            if name in attributes:
-                array = module.symbols[attributes[name].name]
-                part = rows_of(array, features)
-                if is_uniform(array):
-                    part = np.broadcast_to(array.reshape(-1)[0], (len(features), *array.shape[1:]))
-                attributes[name] = module.constant(f"{attributes[name].name}.part", part)
-        return self._add(op, list(op.operands), attributes)
+        """Some features, by a linear layer."""
+        module = self.rewriter.module
+        chosen = features.tolist()
+        operand, arrays = layer_of(value, chosen, module.symbols, module.constant)
+        return self.rewriter.module.add("nn.linear", [operand], arrays, value.op.location)

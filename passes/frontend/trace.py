@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError, first_line
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
@@ -29,6 +29,7 @@ from atlasc.passes.frontend.exported.decompose import (
     with_fixed_shapes,
     without_changes_in_place,
 )
+from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
 from atlasc.passes.frontend.exported.states import refuse_states, returned, untouched, writes
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
@@ -37,6 +38,7 @@ from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
 from atlasc.passes.frontend.rules.rewritings import REWRITINGS
+from atlasc.passes.frontend.zeroed import without_zeros
 
 if TYPE_CHECKING:
     import torch
@@ -147,7 +149,7 @@ def _tensors(example_inputs: Mapping[str, Example], like: torch.Tensor) -> dict[
         if isinstance(example, ShapeSpec):
             dtype = np.int64 if example.dtype == "i64" else np.float32
             example = np.full(example.shape, key == fx.PUBLIC_INPUT, dtype)
-        tensor = torch.from_numpy(np.ascontiguousarray(example))
+        tensor = torch.tensor(np.ascontiguousarray(example))
         floating = tensor.is_floating_point()
         tensors[key] = tensor.to(like.device, like.dtype if floating else torch.int64)
     return tensors
@@ -178,27 +180,14 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
         # What a module keeps in attributes is seen when it is asked beside the program.
         warnings.filterwarnings("ignore", "The tensor attributes? ")
         try:
-            return torch.export.export(module.eval(), (), tensors, strict=False)
+            with without_dumps():
+                return torch.export.export(module.eval(), (), tensors, strict=False)
         except AtlasError:
             raise
         except Exception as error:
-            raise AtlasError(
-                f"torch.export cannot trace {type(module).__name__}",
-                where=fx.raised_at(error),
-                why=_why(error),
-                remedy="check the names and shapes of the inputs (the model takes "
-                f"{', '.join(parameters)}); where the line decides by values of tensors, compute "
-                "both cases and mix them with weights, or decide by shapes and settings",
-            ) from None  # torch's own text has hundreds of lines
+            raise untraceable(module, error, parameters) from None
         finally:
             module.train(training)
-
-
-def _why(error: Exception) -> str:
-    """Why torch.export failed: of a branch on values, that it is one."""
-    if "DataDependent" in type(error).__name__ or "data-dependent" in str(error):
-        return "the code decides by values of tensors there, which are not known when it is traced"
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _import(
@@ -264,6 +253,7 @@ def _import_once(
     imported = _import_graph(importer, chosen)
     importer.name_padding()
     ordered = in_usual_order(without_common_maps(imported))
+    ordered = without_zeros(ordered, importer.zeroed)
     verify(ordered)
     return ordered
 
@@ -329,25 +319,28 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
         return cuts.part(importer, *node.args)
+    if fx.packet(node) in fx.COPIES:  # of what is refused: a cast of a comparison
+        importer.value(node.all_input_nodes[0])
     raise Refusal("")
 
 
 def _rewriting(faults: Sequence[tuple[fx.Node, str]]) -> str:
     """How to write some ops by others that can be compiled."""
-    reasons = {fx.packet(node).removesuffix("_"): reason for node, reason in faults}
-    known = dict.fromkeys(REWRITINGS[name] for name in reasons if name in REWRITINGS)
-    if known and all(name in REWRITINGS for name in reasons):
-        return f"write the same by other ops: {'; '.join(known)}"
-    if all(reasons.values()):  # these ops have a rule, for other arguments
-        return "; ".join(("write the lines named above otherwise, as each reason says", *known))
-    return "; ".join(
-        (
-            "replace these ops in the model by supported ones (linear, matmul, add, mul, "
-            "reshape, transpose, softmax, layer norm, RMS norm, "
-            f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/rules/aten_rules.py",
-            *known,
+    reasons: dict[str, str] = {}
+    for node, reason in faults:
+        reasons.setdefault(fx.packet(node).removesuffix("_") or str(node.target), reason)
+    known = dict.fromkeys(line for name in reasons for line in REWRITINGS.get(name, ()))
+    left = [name for name in reasons if not reasons[name] and name not in REWRITINGS]
+    said = [f"write the same by other ops: {'; '.join(map(str, known))}"] if known else []
+    if any(reasons.values()):  # these ops have a rule, for other arguments
+        said.append("write the lines named above otherwise, as each reason says")
+    if left:
+        said.append(
+            f"replace {', '.join(left)} by supported ops (linear, matmul, add, mul, reshape, "
+            f"transpose, softmax, layer norm, RMS norm, {', '.join(ACTIVATIONS)}), or add a rule "
+            "to passes/frontend/rules/aten_rules.py"
         )
-    )
+    return "; ".join(said)
 
 
 def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:

@@ -194,7 +194,7 @@ class _Step(TokenProgram):
             f"{op.name} has a constant that differs from token to token",
             where=op.location,
             why=f"{constant} has shape {shape}; the position is known only when it runs",
-            remedy="compile with --no-scale-tokens if this is a factor before a norm; or make "
+            remedy="compile with --without scale-tokens if this is a factor before a norm; or make "
             f"the step of tokens that have the same constant (decode-step{{first={alike}}}); "
             "else use a model whose server part has rotary embeddings or none",
         )

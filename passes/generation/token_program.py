@@ -11,12 +11,9 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value, op_name
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.ops.tensors import POSITION
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.lowering.token_rows import constant_row, kind_of
-
-POSITION = "position"
-"""Public input [batch, tokens]: 1 at one token, 0 elsewhere. It is the token of a step, or the last
-token of a prompt."""
 
 
 class TokenProgram(ABC):

@@ -67,7 +67,7 @@ class RotationKeys(Pass):
                     why=f"with fewer than {len(plan.keys)} keys of {least} together, some "
                     "rotation would need more than three key switches, or a step of a transform "
                     "would have no key",
-                    remedy=f"use at least --key-memory {least}",
+                    remedy=f"use at least {least} as key-memory of --target",
                 )
             seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]
             report.say(
@@ -101,10 +101,3 @@ def with_key_levels(program: Module, keys: KeyPlan) -> Module:
         None if own.conjugation_level is None else keys.conjugation_level,
     )
     return replace(program, attributes=program.attributes | plan.attributes())
-
-
-def rotation_reach(program: Module, max_level: int) -> dict[int, int]:
-    """Amount of a single key switch -> the highest level at which the plan has it."""
-    plan = RotationPlan.of(program)
-    assert plan is not None
-    return {**plan.keys, **dict.fromkeys(plan.bootstrap, max_level)}

@@ -16,7 +16,8 @@ import torch
 from text_models import WORDS, text_model, tokenizer_of
 
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_vit"
@@ -237,7 +238,8 @@ def test_each_point_of_the_reactions_fronts_is_measured(tmp_path: Path) -> None:
     for cost in script.COSTS:
         script.atlasc(
             "search", tmp_path / "model", "--data", tmp_path / "calibration.tsv",
-            "--sequence-length", script.LENGTH, "--cost", cost, "--evaluations", 20,
+            "--sequence-length", script.LENGTH, "--cost", cost,
+            "--strategy", "hybrid{evaluations=20}",
             "-o", tmp_path / f"front-{cost}",
         )  # fmt: skip
     measured = script.Measured(tmp_path)

@@ -91,7 +91,8 @@ def test_what_is_no_size_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="'lots' is not a size of memory"):
         parse_memory("lots")
     data = Path(MODEL).parent / "calibration.npz"
-    arguments = ("compile", MODEL, "--data", data, "-o", tmp_path / "x", "--key-memory", "lots")
+    arguments = ("compile", MODEL, "--data", data, "-o", tmp_path / "x")
+    arguments += ("--target", "cpu{key-memory=lots}")
     assert "is not a size of memory" in refused(*arguments)
 
 
@@ -102,7 +103,7 @@ def test_opt_knows_the_sizes_of_keys(tiny: Tiny) -> None:
     assert f"key_memory = {2**30}" in text.out
     outcome = refused("opt", source, "-p", "rotation-keys{key-memory=1K}")
     assert "do not fit into 1K" in outcome
-    assert "use at least --key-memory" in outcome
+    assert "as key-memory of --target" in outcome
 
 
 def test_memory_of_a_machine(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import atlasc
+from atlasc.ir.bounds import Location
+from atlasc.ir.errors import AtlasError
 
 FEATURES, HEADS, TOKENS = 16, 2, 8
 DATA = np.random.default_rng(0).normal(size=(24, TOKENS, FEATURES)).astype(np.float32)
@@ -226,3 +230,29 @@ def test_attention_over_the_batch_is_refused() -> None:
     model = Net(lambda m, x: m.head(m.parts[0](x, x, x)[0]), attention())
     with pytest.raises(atlasc.AtlasError, match="batch_first=True"):
         atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
+
+
+def test_what_has_no_packed_form_names_the_line() -> None:
+    """The packing knows the op's location alone; the line goes along with it."""
+
+    class FirstAdded(Net):
+        def forward(self, x):
+            h = self.parts[0](x)
+            h = h + h[:, :1]
+            return self.head(torch.tanh(h).mean(1))
+
+    model = FirstAdded(lambda m, x: x, nn.Linear(FEATURES, FEATURES)).eval()
+    line = FirstAdded.forward.__code__.co_firstlineno + 2
+    with pytest.raises(AtlasError, match="a sum cannot be compiled yet") as caught:
+        atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
+    assert f"test_modules.py:{line}" in caught.value.where
+
+
+def test_a_line_is_no_part_of_a_location() -> None:
+    location = Location("encoder.0", "mine.py:7")
+    for one in (location, copy.deepcopy(location), pickle.loads(pickle.dumps(location))):
+        assert (one, one.line, f"{one}") == ("encoder.0", "mine.py:7", "encoder.0")
+    assert AtlasError("no", where=location).where == "encoder.0 (mine.py:7)"
+    assert AtlasError("no", where=[Location("", "mine.py:7"), "a"]).where.split() == [
+        "mine.py:7", "a",
+    ]  # fmt: skip

@@ -219,3 +219,22 @@ def test_a_module_in_16_bits_is_also_asked_in_them() -> None:
     model.forward = model.answer  # type: ignore[method-assign]
     figures: Any = compiled(model).bundle.manifest.settings["from_model"]
     assert 1e-5 < figures["own_precision"] < 0.05 and figures["traced"] < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_branch_on_the_type_is_refused(dtype: torch.dtype) -> None:
+    """In float32, as a program computes, the module is another one."""
+
+    class Typed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.layer(x)
+            return self.head(h * (2.0 if h.dtype == torch.float32 else 1.0))
+
+    with pytest.raises(AtlasError, match="otherwise in its own precision") as caught:
+        atlasc.compile(Typed().to(dtype), {"x": X}, recipe="is", target="sim")
+    assert "test_oracle.py" in str(caught.value.where) and "model.float()" in caught.value.remedy

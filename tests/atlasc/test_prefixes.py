@@ -17,11 +17,11 @@ from atlasc.compilation.options import CalibrationOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel, prepare
 from atlasc.compilation.search import _mended_on, _trials, _tried_inputs, search_inputs
 from atlasc.compilation.source import load_source
-from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.polynomials import fitted
 from atlasc.polynomials.parametrisation import Parametrisation
+from atlasc.progress import Step, quiet
 from atlasc.search.front import Front
 from atlasc.search.points import expert
 from atlasc.search.validation import Validator
@@ -150,8 +150,8 @@ def test_a_recipe_that_explodes_on_prefixes_is_refused(
     call += ("--sequence-length", LENGTH, "--target", "sim", "-o")
     message = refused(*call, folder / "refused")
     assert "explode on this model's own data, or on prefixes of its texts" in message
-    assert "--no-prefixes" in message
-    run(*call, folder / "compiled", "--no-prefixes")
+    assert "--without prefixes" in message
+    run(*call, folder / "compiled", "--without", "prefixes")
 
 
 def test_magnitudes_are_those_of_texts_and_of_prefixes(found: PreparedModel, folder: Path) -> None:
@@ -198,5 +198,5 @@ def test_the_command_line_says_how_many_there_are(folder: Path) -> None:
     call += ("--sequence-length", LENGTH)
     out = run(*call).out
     assert "32 inputs and prefixes of 32 of these texts" in out and "of 16 held-back inputs" in out
-    plain = run(*call, "--no-prefixes").out
+    plain = run(*call, "--without", "prefixes").out
     assert "32 inputs, margins" in plain and "of 8 held-back inputs" in plain

@@ -121,7 +121,7 @@ def _json(path: Path) -> None:
     assert json.loads(path.read_text())
 
 
-_SEARCH = "--inputs 2 --strategy atlas --evaluations 20"
+_SEARCH = "--inputs 2 --strategy atlas{{evaluations=20}}"  # for str.format
 _COMPILE = "compile {here}/small.pt2 --data {here}/images.npz"
 COMMANDS: Mapping[str, Command] = {
     "compile": Command(f"{_COMPILE} --recipe is -o {{out}}", "bundle", _bundle),

@@ -21,6 +21,7 @@ from tests.fuzz import campaign
 from tests.fuzz.reader import Reader, all_readers
 from tests.fuzz.run import Result, Task, fuzz, shares, show
 from tests.fuzz.seeds import compiled, random_programs
+from tests.fuzz.sites import openings
 
 INPUTS = 20_000
 """Of a run where nothing else is said."""
@@ -40,6 +41,7 @@ def main() -> int:
     what = "the corpus, " if given.corpus else ""
     print(f"{what}{number} inputs, seed {given.seed}, {len(readers)} readers", flush=True)
     compiled()  # once, before the forks
+    openings()  # of all code; takes seconds
     if any(name.startswith("ir-") for name in readers):
         random_programs()
     if len(readers) > 1:

@@ -119,7 +119,7 @@ def _search(folder: Path) -> None:
     from atlasc.cli import app
 
     words = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
-    words += ("--strategy", "atlas", "--evaluations", 8, "-o", folder, "-q")
+    words += ("--strategy", "atlas{evaluations=8}", "-o", folder, "-q")
     app(list(map(str, words)), standalone_mode=False)
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -71,6 +72,8 @@ NOT_FUZZED = {
     "atlasc/ray_cluster.py:_greet": "compares one byte of nine with a constant",
     "atlasc/remote/keys.py:upload_keys": _BYTES,
     "atlasc/report/drawing.py:draw_program": _OWN,
+    "atlasc/service/edge/door.py:Held.recv": _BYTES,
+    "atlasc/service/edge/door.py:Held.recv_into": _BYTES,
     "atlasc/service/jobs.py:Jobs.answer loads": _OWN,
     "atlasc/service/v2.py:live": _GATE,
     "atlasc/service/v2.py:ready": _GATE,
@@ -241,11 +244,20 @@ def unread(names: Iterable[str], through: set[str]) -> list[str]:
     return sorted({*names} - through - excused)
 
 
+@cache
+def _lines_of_openings() -> dict[str, set[int]]:
+    """File -> the lines at which it opens something."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for path, first, last in openings().values():
+        found[path].update(range(first, last + 1) if first else ())
+    return found
+
+
 @contextmanager
 def followed() -> Iterator[set[str]]:
     """What the block goes through, in any thread: openings, and all functions as places."""
     lines: set[tuple[str, int]] = set()
-    codes: set[CodeType] = set()
+    unseen: dict[CodeType, set[int]] = {}  # lines of openings, of each function that ran
     read: set[str] = set()
     found: set[str] = set()
     ours: dict[str, str] = {}
@@ -258,11 +270,14 @@ def followed() -> Iterator[set[str]]:
         if not ours[file]:
             return None
         if event == "call":
-            codes.add(code)
+            if code not in unseen:
+                own = {line for _, _, line in code.co_lines() if line}
+                unseen[code] = own & _lines_of_openings()[ours[file]]
             if code.co_name == "parse_json":
                 read.update(_named(frame.f_locals["schema"]))
         lines.add((ours[file], frame.f_lineno))
-        return follow
+        unseen[code].discard(frame.f_lineno)
+        return follow if unseen[code] else None  # to follow each line takes most of the time
 
     before = sys.gettrace()
     sys.settrace(follow)
@@ -272,7 +287,7 @@ def followed() -> Iterator[set[str]]:
     finally:
         sys.settrace(before)
         threading.settrace(before)  # type: ignore[arg-type]
-        for code in tuple(codes):  # threads of libraries may still run
+        for code in tuple(unseen):  # threads of libraries may still run
             function = getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
             found.add(f"{ours[code.co_filename]}:{function}")
         for name, (path, first, last) in openings().items():

@@ -9,7 +9,8 @@ import torch
 import transformers
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 
 BERT_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_WORDS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]

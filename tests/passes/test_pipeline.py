@@ -14,7 +14,6 @@ from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.single_stages import inspect_module
 from atlasc.compilation.stage_options import InspectOptions
-from atlasc.compilation.steps import steps_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import ANALYSES, KEY_PLAN, MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module
@@ -34,6 +33,7 @@ from atlasc.passes.pipeline import (
 )
 from atlasc.passes.registry import TABLE_MARKS as MARKS
 from atlasc.passes.registry import describe, passes, passes_table, with_passes_table
+from atlasc.progress import steps_of
 
 ARCHITECTURE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 

@@ -19,8 +19,9 @@ from atlasc.ir import plugins as registry
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.text.approximations import algorithms
 from atlasc.passes.registry import passes
-from atlasc.polynomials.recipes import recipe
-from atlasc.targets import find_target, target_names
+from atlasc.polynomials.recipes import recipe, recipe_names
+from atlasc.targets import OWN, find_target, target_names
+from atlasc.targets.cost_table import shipped_place
 
 PAGE = ROOT / "docs/how-to/add-a-target.md"
 REGISTERED = re.compile(r"entry point of the group `(\S+)`, `(\S+) = \"(\w+:\w+)\"`")
@@ -122,6 +123,21 @@ def test_a_target_has_the_name_of_its_entry_point(package: Package) -> None:
     with pytest.raises(AtlasError, match="cannot be used") as caught:
         find_target("other")
     assert f"'other', and the target '{name}'" in caught.value.why
+
+
+@pytest.mark.parametrize("name", [*OWN, "is"])
+def test_a_name_of_ours(package: Package, name: str) -> None:
+    """It would be ignored, or stand for ours, without a word; its costs did the latter."""
+    kind, find = ("recipes", recipe) if name == "is" else ("targets", find_target)
+    costs = shipped_place(name)
+    package.add(f"atlasc.{kind}", name, "odd_one:RECIPE", MODULE.format(name=name))
+    with pytest.raises(
+        AtlasError, match=f"{name} of an installed package cannot be used"
+    ) as caught:
+        find(name)
+    assert "atlasc itself has one" in caught.value.why
+    assert target_names().count(name) + recipe_names().count(name) == 1
+    assert shipped_place(name) == costs
 
 
 def test_names_of_recipes_algorithms_and_passes(package: Package) -> None:

@@ -22,14 +22,16 @@ _MARK = re.compile(r"pytest\.mark\.(encrypted|bootstrap|large)\b")
 
 class Scheduler(LoadScopeScheduling):
     """Gives whole groups to processes, so that the fixtures of a group are made once; the longest
-    group first, else one process would wait for the other."""
+    group first, else one process would wait for the other. Where the time ends the run, the groups
+    keep their order."""
 
     def _split_scope(self, nodeid: str) -> str:
         option = self.config.option
         return group(durations.file_of(nodeid), deep=option.deep or bool(option.slice))
 
     def _assign_work_unit(self, node: Any) -> None:
-        self.workqueue.move_to_end(max(self.workqueue, key=self._length), last=False)
+        if self.config.option.begin_until is None:
+            self.workqueue.move_to_end(max(self.workqueue, key=self._length), last=False)
         super()._assign_work_unit(node)
 
     def _length(self, name: str) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.api.progress import progress
+from atlasc.cli.keys import Keyed, declared_of
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.results import (
@@ -20,7 +21,7 @@ from atlasc.cli.results import (
     text_facts,
     warn_of_costs,
 )
-from atlasc.compilation.declared import flag, option
+from atlasc.compilation.declared import option
 from atlasc.compilation.options import CalibrationOptions, CompileOptions, SearchOptions
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
     for violation in calibration.violations[:1]:
         warn(
             "new inputs may leave the ranges",
-            f"  why: {violation}\n  what to do: give more --data, or a larger --margin",
+            f"  why: {violation}\n  what to do: give more --data, or a larger margin of --ranges",
         )
     settings: Any = bundle.manifest.settings
     costs: Any = bundle.manifest.costs
@@ -145,7 +146,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         say(
             f"ranges of {len(room)} ops reach further than the data asks for, up to {furthest:.0%} "
             f"of their width at each end, for {distance['price']:.1%} more {settings['cost']}; "
-            "--margin chooses otherwise"
+            "margin of --ranges chooses otherwise"
         )
     elif distance["price"]:
         say(
@@ -201,7 +202,7 @@ def search(
         default="10",
     ),
     journal: Path | None = option(
-        "File for the evaluations, to continue after an interrupt [default: beside the output].",
+        "File for the evaluations, to continue after an interrupt.", unset="beside the output"
     ),
     as_json: bool = JSON,
 ) -> None:
@@ -334,15 +335,14 @@ def _command(output: Path, model: str, data: Path, options: SearchOptions) -> li
     """The words of a command that compiles a point of a saved front: it gives the options of the
     search again that decide what the model and the data are.
     """
+    kept = ("margin", "ranges")  # in the front
+    given = {
+        one.name: getattr(options, one.name)
+        for one in fields(CalibrationOptions)
+        if one.name not in kept
+    }
     words = ["atlasc", "compile", model, "--data", str(data), "--front", str(output)]
-    for known in fields(CalibrationOptions):
-        value = getattr(options, known.name)
-        if value == known.default or known.name in ("margin", "ranges"):  # the front keeps these
-            continue
-        if isinstance(value, bool):
-            words.append(flag(known.name if value else f"no_{known.name}"))
-        else:
-            words += [flag(known.name), str(value)]
+    words += Keyed(declared_of(CalibrationOptions)).words(given)
     return words if options.costs is None else [*words, "--costs", str(options.costs)]
 
 

@@ -27,7 +27,8 @@ def emit(
     python: bool = switch("With --build: a Python module too, with pybind11."),
     engine: str | None = option(
         "sim, which encrypts nothing. Programs compiled for cpu or phantom may also use cpu, which "
-        "encrypts on this machine, or phantom [default: the target they were compiled for]."
+        "encrypts on this machine, or phantom.",
+        unset="the target they were compiled for",
     ),
     as_json: bool = JSON,
 ) -> None:

@@ -17,11 +17,12 @@ Prompt = Annotated[
     str, typer.Argument(metavar="[PROMPT]", help="Text to continue; not needed to go on.")
 ]
 TEMPERATURE = option(
-    "Draw tokens by their logits divided by this number [default: take the likeliest].",
+    "Draw tokens by their logits divided by this number.",
+    unset="take the likeliest",
     minimum=0,
 )
 TOP_K = option("Draw among so many of the likeliest tokens.", minimum=1)
-SEED = option("Seed of the draw [default: a new one for each text].", minimum=0)
+SEED = option("Seed of the draw.", minimum=0, unset="a new one for each text")
 
 
 def generate(

@@ -32,7 +32,7 @@ COUNTS = {
 }
 COLUMNS = {
     "depth": "depth",
-    "levels": "nonlinear levels",
+    "levels": "levels of nonlinear ops",
     "levels_total": "all levels",
     **COUNTS,
     "rotation_keys": "rotation keys",

@@ -12,7 +12,14 @@ import typer
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, product, say, show, warn
 from atlasc.cli.parameters import INPUT_FILES, JSON, STRICT, UNCHECKED, InputOptions
-from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, print_labels
+from atlasc.cli.results import (
+    NO_ANSWER,
+    end_with,
+    outputs_record,
+    print_labels,
+    print_spans,
+    spans_record,
+)
 from atlasc.compilation.declared import option, switch
 from atlasc.ir.errors import AtlasError, counted
 
@@ -29,10 +36,10 @@ class ServiceOptions:
     """A service, as its client finds and trusts it."""
 
     token_file: Path | None = option(
-        "File with the token, readable by you alone [default: the variable ATLASC_TOKEN]."
+        "File with the token, readable by you alone.", unset="the variable ATLASC_TOKEN"
     )
     folder: Path | None = option(
-        "Folder for program and keys of this service [default: one in your data folder]."
+        "Folder for program and keys of this service.", unset="one in your data folder"
     )
     model: str | None = option("Model, if the service answers several.")
     signed_by: Path | None = option(
@@ -139,15 +146,15 @@ def _deliver(found: RemoteAnswers, unchecked: bool, output: Path | None, as_json
 
     show("note", "these numbers are for your own use (docs/security.md)")
     if output is not None:
-        save_arrays(output, found.shown(unchecked))
+        save_arrays(output, found.numbers(unchecked))
     hidden = set(found.left_out) | set(found.lost) | (set() if unchecked else set(found.refused))
     if as_json:
         names, labels = list(found.inputs.names), found.labels or None
-        outputs = outputs_record(found.shown(True), hidden)
+        outputs = outputs_record(found.numbers(True), hidden)
         refused, lost = sorted(found.refused), {str(row): why for row, why in found.lost.items()}
         print_json(
-            {"inputs": names, "labels": labels, "outputs": outputs, "refused": refused,
-             "lost": lost}
+            {"inputs": names, "labels": labels, "spans": spans_record(found.spans),
+             "outputs": outputs, "refused": refused, "lost": lost}
         )  # fmt: skip
     elif output is None:
         with product():
@@ -157,8 +164,13 @@ def _deliver(found: RemoteAnswers, unchecked: bool, output: Path | None, as_json
 
 
 def _print(found: RemoteAnswers, unchecked: bool, output: Path | None) -> None:
-    """A row for each input: its label, or the number of its best class, and the numbers."""
-    for name, values in found.shown(unchecked).items():
+    """A row for each input: the span that answers it; or its label, or the number of its best
+    class, and the numbers.
+    """
+    if found.spans is not None:
+        print_spans(found.inputs.names, found.spans)
+        return
+    for name, values in found.numbers(unchecked).items():
         if values.ndim != 2:
             hint = "" if output else "; -o FILE.npz or --json gives the numbers"
             say(f"{name}: shape {list(values.shape)}{hint}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, show, warn
 from atlasc.cli.parameters import (
     FILE,
+    INPUT_FILES,
     JSON,
     STRICT,
     TARGET,
@@ -17,15 +19,35 @@ from atlasc.cli.parameters import (
     InputOptions,
     required,
 )
-from atlasc.cli.results import answers_record, end_with, print_labels, show_timing
+from atlasc.cli.results import (
+    answers_record,
+    end_with,
+    print_labels,
+    print_spans,
+    show_timing,
+    spans_record,
+)
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
+    from atlasc.bundle.messages import Message
     from atlasc.client.checks import Answers
     from atlasc.client.sharing import SharedAnswers
+    from atlasc.loading.inputs import Inputs
 
 CLIENT_KEYS = required("The client's keys: the folder client that keygen wrote.", "--keys")
 SERVER_KEYS = required("The server's keys: the folder server that keygen wrote.", "--keys")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encrypted(InputOptions):
+    """Inputs that were encrypted, or none."""
+
+    data: Path | None = option(  # type: ignore[assignment]
+        "Questions and texts that were encrypted, to show the spans that answer them: "
+        f"{INPUT_FILES} them.",
+        "--input",
+    )
 
 
 def keygen(
@@ -145,14 +167,16 @@ def execute(
 
 def decrypt(
     bundle: BundleFolder,
+    inputs: Encrypted,
     keys: Path = CLIENT_KEYS,
     answer: Path = required("File that execute wrote."),
     output: Path | None = option("Write the outputs to this .npz file.", "-o"),
     unchecked: bool = UNCHECKED,
     share: bool | None = option(
         "--share: numbers that may be passed on, with noise and rounded. --exact: exact numbers, "
-        "for your own use alone [default: exact].",
+        "for your own use alone.",
         "--share/--exact",
+        unset="exact",
     ),
     bits: int = option("With --share: statistical security, at least 30.", default=30),
     shares: int = option("With --share: number of answers that these keys will share.", default=1),
@@ -165,6 +189,9 @@ def decrypt(
     hides the key and is rounded to the digits that remain (docs/security.md). The program's bound
     on the errors of encryption determines how much noise is needed.
 
+    An answer to questions about texts is two logits for each token. With --input, the inputs that
+    encrypt took, in their order, the part of the text that answers each question is shown.
+
     Exit code 3 says that an input has no answer: its numbers are far outside the outputs seen in
     calibration, or copies of the answer differ. The other answers are shown.
     """
@@ -174,12 +201,14 @@ def decrypt(
     from atlasc.client.sharing import SharedAnswers, require_digits
     from atlasc.files import require_file_place, save_arrays
     from atlasc.ir.errors import AtlasError
+    from atlasc.loading.texts.spans import answered
 
     if output is not None:
         require_file_place(output, ".npz", new=True)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     message = Message.read(answer, "answer", loaded)
+    asked = None if inputs.data is None else _asked(inputs.load(loaded), message)
     if share and unchecked:
         raise AtlasError(
             "--share and --unchecked exclude each other",
@@ -203,11 +232,27 @@ def decrypt(
         show("note", "these numbers are for your own use; decrypt with --share to pass numbers on")
     if output is not None:
         save_arrays(output, answers.shown(unchecked))
+    spans = None if asked is None else answered(loaded.model, asked, answers.shown(unchecked))
     if as_json:
-        print_json(answers_record(answers, unchecked))
+        print_json({**answers_record(answers, unchecked), "spans": spans_record(spans)})
+    elif asked is not None and spans is not None:
+        print_spans(asked.names, spans)
     else:
         _print_outputs(answers, unchecked, loaded.model.config, output is None)
     end_with(answers.refused, unchecked=unchecked)
+
+
+def _asked(inputs: Inputs, answer: Message) -> Inputs:
+    """The inputs, if the answer has a row for each."""
+    from atlasc.ir.errors import AtlasError
+
+    if len(inputs) != answer.count:
+        raise AtlasError(
+            f"--input gives {len(inputs)} inputs, and the answer is to {answer.count}",
+            why="the first row of an answer is that of the first input that was encrypted",
+            remedy="give the inputs that encrypt named at its end, by --index or --count as there",
+        )
+    return inputs
 
 
 def _say_of_sharing(shared: SharedAnswers, bits: int, shares: int) -> None:

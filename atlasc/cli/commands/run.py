@@ -10,7 +10,15 @@ import typer
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
-from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, print_labels, show_timing
+from atlasc.cli.results import (
+    NO_ANSWER,
+    end_with,
+    outputs_record,
+    print_labels,
+    print_spans,
+    show_timing,
+    spans_record,
+)
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
@@ -103,7 +111,8 @@ def run(
     output: Path | None = option("Write the answers to this .npz file.", "-o"),
     project: Path | None = option(
         "Built project (emit --build --python) whose engine runs the program, through its Python "
-        "module [default: the project in the bundle, if it was built there].",
+        "module.",
+        unset="the project in the bundle, if it was built there",
     ),
     as_json: bool = JSON,
 ) -> None:
@@ -160,6 +169,7 @@ def _record(result: ProgramAnswers) -> dict[str, Any]:
         "inputs": inputs.names,
         "labels": inputs.labels,
         "outputs": outputs_record(result.outputs, result.unanswered),
+        "spans": spans_record(result.spans),
         "refused": {inputs.names[row]: why for row, why in result.refused.items()},
         "timing": None if answer.timing is None else answer.timing.summary(),
     }
@@ -177,6 +187,8 @@ def _show(result: ProgramAnswers, config: Any) -> None:
 
     inputs, answer, errors = result.inputs, result.answer, result.errors
     beside, model = result.model_errors, result.model
+    if result.spans is not None:
+        print_spans(inputs.names, result.spans)
     for name, values in result.outputs.items():
         several = gives_several(config) and values.ndim == 2
         if several:

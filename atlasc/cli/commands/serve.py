@@ -11,6 +11,7 @@ import typer
 from atlasc.cli.output import print_json, print_product, print_table, say, show, warn
 from atlasc.cli.parameters import JSON, required
 from atlasc.compilation.declared import choose, option, switch
+from atlasc.compilation.options import worker_key
 from atlasc.passes.lowering.keys.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -36,17 +37,18 @@ def serve(
         "Addresses of proxies in front, with commas; their X-Forwarded-For is believed."
     ),
     workers: str = option(
-        "Who computes: local (a process of this machine), or ray (processes here or on a cluster).",
-        default="local",
+        "Who computes: a process of this machine, or processes here or on a cluster.",
+        metavar="local|ray", default="local",
     ),
-    worker_count: int | None = option(
-        "Workers of ray [default: one for each machine].", minimum=1
+    worker_count: int | None = worker_key(
+        "Number of workers.", key="count", minimum=1, unset="one for each machine"
     ),
-    ray_address: str | None = option(
-        "HOST:PORT of a running Ray cluster [default: RAY_ADDRESS, else this machine]."
+    ray_address: str | None = worker_key(
+        "HOST:PORT of a running Ray cluster.", key="address", unset="RAY_ADDRESS, else this machine"
     ),
     memory: int | None = option(
-        "Memory for the loaded keys of a worker, such as 8G [default: half of what is free].",
+        "Memory for the loaded keys of a worker, such as 8G.",
+        unset="half of what is free",
         parse=parse_size, metavar="SIZE",
     ),
     quota: int = option(
@@ -55,7 +57,7 @@ def serve(
     ),
     queue: int = option("Jobs that may wait.", default=64, minimum=1),
     tenant_queue: int | None = option(
-        "Jobs of one tenant that may wait [default: half of --queue].", minimum=1
+        "Jobs of one tenant that may wait.", minimum=1, unset="half of --queue"
     ),
     keep: float = option("Hours that an answer is kept.", default=24.0, minimum=0),
     keep_keys: float = option(
@@ -169,7 +171,7 @@ def keys(
     state: Path = STATE,
     bundles: list[Path] = option(
         "Programs that are served; prune keys of all others.", "--program", default=(),
-        metavar="BUNDLE",
+        metavar="BUNDLE", unset="none",
     ),
     unused: float | None = option("Prune keys that had no query for so many days.", minimum=0),
     dry_run: bool = switch("Say what would be pruned, and remove nothing."),
@@ -255,10 +257,11 @@ def _cluster(workers: str, count: int | None, address: str | None) -> Cluster | 
 
     if choose("--workers", workers, ("local", "ray")) == "ray":
         return Cluster(address, count)
-    for name, value in (("--worker-count", count), ("--ray-address", address)):
+    for name, value in (("count", count), ("address", address)):
         if value is not None:
             raise AtlasError(
-                f"{name} needs --workers ray", remedy="add --workers ray, or leave it out"
+                f"{name} of --workers needs --workers ray",
+                remedy="add --workers ray, or leave it out",
             )
     return None
 

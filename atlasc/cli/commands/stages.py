@@ -20,7 +20,7 @@ from atlasc.cli.results import (
     say_of_ranges,
     warn_of_costs,
 )
-from atlasc.compilation.declared import option, switch
+from atlasc.compilation.declared import option, switch, without
 from atlasc.compilation.options import BatchOptions, CalibrationOptions
 from atlasc.compilation.stage_options import LowerOptions
 
@@ -34,11 +34,7 @@ def trace(
     options: BatchOptions,
     output: Path = required("File to write, .air.", "-o"),
     data: Path | None = option("Inputs; a text model is traced for their length."),
-    weights: bool = option(
-        "Without weights: trace shapes from a config, write no arrays.",
-        "--weights/--no-weights",
-        default=True,
-    ),
+    weights: bool = without("Arrays; without them, shapes are traced from a config alone."),
     as_json: bool = JSON,
 ) -> None:
     """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
@@ -128,7 +124,7 @@ def opt(
         str | None, typer.Argument(metavar="FILE", help=".air file, or - for standard input.")
     ] = None,
     passes: str = option("Passes: pass-a,pass-b{x=1}; without any, only check.", "-p", default=""),
-    output: Path | None = option("File to write, .air [default: standard output].", "-o"),
+    output: Path | None = option("File to write, .air.", "-o", unset="standard output"),
     print_ir_after_all: bool = switch("Print each pass's result on standard error."),
     verify_each: bool = switch(
         "Check that each result, printed and read back, is the same module."

@@ -25,9 +25,9 @@ def ask(
     session: Path = SESSION,
     query: Path = FILE,
     tokens: int | None = option(
-        "Tokens after the prompt that are asked for, wherever the text ends [default: 32, "
-        "or as many as fit].",
+        "Tokens after the prompt that are asked for, wherever the text ends.",
         minimum=1,
+        unset="32, or as many as fit",
     ),
     until_end: bool = switch(
         "Ask for no token behind the end of the text. The server then sees where it ends, and the "

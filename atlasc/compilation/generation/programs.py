@@ -13,10 +13,10 @@ import numpy as np
 from atlasc.calibration.measure import blas_threads
 from atlasc.compilation.lowering import each_pass, planned_in_memory
 from atlasc.compilation.options import TargetOptions
-from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.rewriting import Rewriter
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.cut_head import CutHead, head_of, is_tied
 from atlasc.passes.generation.decode_step import DecodeStep
@@ -26,6 +26,7 @@ from atlasc.passes.lowering.rotation_keys import with_key_levels
 from atlasc.passes.pipeline import STEPS, Lowered, client_module, lower_poly, to_poly
 from atlasc.program.costs import program_costs
 from atlasc.program.key_plan import KeyPlan, key_plan
+from atlasc.progress import Steps, silent
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
@@ -150,7 +151,7 @@ class Decoder:
     def _lowered(
         self, what: str, client: Module, poly: Module, parameters: ParameterSet | None
     ) -> Lowered:
-        latency = find_target(self.options.target).latency(self.options.costs)
+        latency = LatencyTarget.of(find_target(self.options.target), self.options.costs)
         choose = latency.choose if parameters is None else lambda levels, slots=1: parameters
         with self.steps(what, len(STEPS)) as step, blas_threads(1):
 
@@ -179,7 +180,7 @@ def text_programs(decoder: Decoder, prefill: bool = True) -> TextPrograms:
     """
     step = decoder.step()
     if not prefill:
-        return TextPrograms(step, why="--no-prefill left it out")
+        return TextPrograms(step, why="--without prefill left it out")
     if decoder.prefix is not None:
         return TextPrograms(step, why="a text begins with the keys and values of the public prefix")
     try:

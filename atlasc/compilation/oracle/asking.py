@@ -13,22 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from atlasc.calibration.measure import kept_tokens
 from atlasc.compilation.oracle.attributes import (
     changed,
-    forward_of,
     is_attribute,
     remembered,
     writer,
 )
 from atlasc.compilation.oracle.running import Runner, one_thread, own_precision, runner_of
-from atlasc.compilation.steps import Note
 from atlasc.ir.errors import AtlasError, first_line, listed
 from atlasc.ir.final_functions import finished
+from atlasc.ir.interpreter import kept_tokens
 from atlasc.ir.module import Module, Op
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.passes.frontend.exported.locations import forward_of
+from atlasc.progress import Note
 from atlasc.simulation.simulate import PolynomialSimulator
 
 Arrays = Mapping[str, np.ndarray]
@@ -37,6 +37,9 @@ ASKED = 6
 SPREAD, ROUNDINGS = 1e-3, 64.0
 """What may come from rounding: a share of how the answers vary from input to input, and this many
 roundings of the greatest of them."""
+OWN_ROUNDINGS = 16.0
+"""As many roundings of a module's own type may part its answers from those in float32, as a share
+of their size: an eighth in bfloat16. Deep modules were seen to need 2, with large weights 7."""
 
 
 @dataclass(frozen=True)
@@ -310,10 +313,15 @@ def _say_of_padding(
 def _own(
     model: LoadedModel, traced: Module, some: Inputs, size: int, wanted: Arrays, note: Note
 ) -> float | None:
-    """Greatest error of the answers beside those in the precision that the module came with."""
+    """Greatest error of the answers beside those in the precision that the module came with.
+
+    Raises:
+        AtlasError: its answers in that precision are others, by more than rounding.
+    """
     if (runner := own_precision(model)) is None:
         return None
     try:
+        runner = runner.measured(_rows(some, 0, size))
         answers = [_answer(runner, some, row, size) for row in range(len(some))]
     except Exception as error:
         note(
@@ -324,5 +332,25 @@ def _own(
     table = {name: np.concatenate([one[name] for one in answers]) for name in wanted}
     outputs = {op.attributes["name"]: op.attributes.get("function") for op in traced.outputs}
     names = [name for name, function in outputs.items() if function != "argmax"]
+    for name in names:
+        _require_rounding(table[name], wanted[name], runner, name)
     apart = (np.abs(table[n] - wanted[n]).reshape(len(some), -1) for n in names)
     return max((float(one.mean(axis=1).max()) for one in apart), default=None)
+
+
+def _require_rounding(own: np.ndarray, wanted: np.ndarray, runner: Runner, name: str) -> None:
+    """Raise AtlasError if answers in a module's own precision differ from those in float32, in the
+    root mean square, by more than many roundings. Answers that overflow there are no numbers.
+    """
+    differs, size = (float(np.sqrt(np.mean(np.square(y)))) for y in (own - wanted, wanted))
+    if not differs > OWN_ROUNDINGS * runner.epsilon * size:
+        return
+    raise AtlasError(
+        f"the module answers otherwise in its own precision than in float32: {differs:.3g} apart "
+        f"in the output {name}",
+        where=forward_of(runner.module),
+        why=f"the answers are of size {size:.3g}, and a program computes as the module does in "
+        "float32; so much is no rounding, but what a branch on a type does",
+        remedy="let forward compute the same for each type; or give model.float(), if its answers "
+        "in float32 are the right ones",
+    )

@@ -69,13 +69,3 @@ def writer(module: torch.nn.Module, path: str, name: str) -> str:
                 file = f"{inspect.getsourcefile(code)}:{chosen[0]}"
                 return f"self.{name} of {path or '(top level)'} ({file})"
     return shown
-
-
-def forward_of(module: torch.nn.Module) -> str:
-    """Name of a module's class, and the place of its forward."""
-    module = getattr(module, "module", module) if hasattr(module, "mask_argument") else module
-    with suppress(OSError, TypeError):
-        code = type(module).forward
-        place = f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
-        return f"{type(module).__name__}.forward ({place})"
-    return f"{type(module).__name__}.forward"

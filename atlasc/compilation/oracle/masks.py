@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from atlasc.compilation.oracle.running import as_tensors, separate
-from atlasc.compilation.steps import Note, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.mask_argument import FORMS, Form, forms_of, with_public_mask
 from atlasc.loading.model_files.wrappers import named_inputs
-from atlasc.loading.models import LoadedModel
 from atlasc.passes.frontend.rules.outputs import named_leaves
+from atlasc.progress import Note, quiet
 
 KNOWN = (IDS, SEGMENTS, POSITIONS)
 NAMES = ("mask", "pad")
@@ -40,20 +40,26 @@ def with_its_mask(
     Raises:
         AtlasError: as ``inputs_of``.
     """
+    if not _may_have_one(model):
+        return model, inputs_of(data, model, length, long)
     argument = _candidate(model)
     if argument is None:
-        return model, inputs_of(data, model, length, long)
+        inputs = inputs_of(data, model, length, long)
+        argument = _truths(model, inputs)
+    if argument is None:
+        return model, inputs
     if argument == MASK:
         with suppress(AtlasError):  # said again, if no form fits
             inputs = inputs_of(data, model, length, long)
             if _hides(separate(model.module), MASK, FORMS[0], inputs.arrays) is not False:
                 return model, inputs
     if (found := _masked(model, argument, data, length, long)) is not None:
+        own = "" if argument == MASK else f"{argument} as the module takes it, or "
         note(
             f"the argument {argument} is the mask of padding, and the server sees it",
             "  why: answers do not depend on tokens that it drops\n"
-            f"  what to do: give clients of the program {MASK}, which is 1 for each token; texts "
-            "have it by themselves",
+            f"  what to do: clients of the program give {own}{MASK}, which is 1 for each token; "
+            "texts have it by themselves",
         )
         return found
     return model, inputs_of(data, model, length, long)
@@ -83,13 +89,26 @@ def _masked(
     return None
 
 
-def _candidate(model: LoadedModel) -> str | None:
-    """The argument that may be a mask; None for models whose inputs are known."""
+def _may_have_one(model: LoadedModel) -> bool:
+    """Whether the inputs of a model are not known beforehand, and it can be asked."""
     own = model.kind == "module" and getattr(model.module, "main_input_name", None) is None
-    if not own or model.exported is not None:
-        return None
-    if any(one.is_meta for one in model.module.parameters()):
-        return None
+    asked = not any(one.is_meta for one in model.module.parameters())
+    return own and asked and model.exported is None
+
+
+def _truths(model: LoadedModel, inputs: Inputs) -> str | None:
+    """The only argument with a truth for each token of the first one; None if there is none."""
+    first = inputs.arrays[model.input_names[0]]
+    likely = [
+        name
+        for name, one in inputs.arrays.items()
+        if one.dtype == bool and one.shape == first.shape[:2] and name not in KNOWN
+    ]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _candidate(model: LoadedModel) -> str | None:
+    """The argument that may be a mask, by its name or because there is no other."""
     inputs = list(named_inputs(model.module).values())
     others = [one for one in inputs[1:] if one.name not in KNOWN]
     if any(one.name == MASK for one in others):

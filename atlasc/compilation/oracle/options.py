@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atlasc.compilation.declared import Options, documented, option
+from atlasc.compilation.declared import Options, documented, without
 
 
 @documented
@@ -12,8 +12,6 @@ from atlasc.compilation.declared import Options, documented, option
 class KeptOptions(Options):
     """What a bundle keeps of the data."""
 
-    keep_answers: bool = option(
-        "Keep a few inputs and the model's answers in the bundle's folder owner/, in the clear.",
-        "--keep-answers/--no-keep-answers",
-        default=True,
+    keep_answers: bool = without(
+        "Keep a few inputs and the model's answers in the bundle's folder owner/, in the clear."
     )

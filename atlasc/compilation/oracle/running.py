@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.passes.frontend.exported.graph import holding
 from atlasc.passes.frontend.rules.outputs import named_leaves
 

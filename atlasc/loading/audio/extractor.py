@@ -19,7 +19,7 @@ from atlasc.loading.images.processor import FILES
 from atlasc.loading.model_files.huggingface import quiet_transformers
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MAX_FILE = 4 * MIB  # old files of Whisper hold a matrix
 ARRAYS = "give the array that the model's feature extractor makes, in an .npz"

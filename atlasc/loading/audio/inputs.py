@@ -24,7 +24,7 @@ from atlasc.loading.items import (
 from atlasc.loading.texts.rows import without_ignored
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 AUDIO = ("input_values", "input_features")
 """Inputs of models that feature extractors of transformers make from recordings."""

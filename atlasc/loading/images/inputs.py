@@ -23,7 +23,7 @@ from atlasc.loading.items import (
 )
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MAX_PIXELS = 1 << 30
 """Greatest number of pixel values of all scaled images together: 4 GiB."""

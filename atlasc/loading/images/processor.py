@@ -24,7 +24,7 @@ from atlasc.loading.model_files.huggingface import LOCAL, quiet_transformers
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 FILES = ("processor_config.json", "preprocessor_config.json")
 """Where transformers looks for the file, in order; the first with an `image_processor` counts."""

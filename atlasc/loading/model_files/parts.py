@@ -210,8 +210,7 @@ def _layer(step: Step, width: int, weights: bool) -> tuple[torch.nn.Module, int]
             part = torch.nn.Sequential(layer)
     if weights:
         tensors = {
-            key.rpartition(".")[2]: torch.as_tensor(np.asarray(array))
-            for key, array in arrays.items()
+            key.rpartition(".")[2]: torch.tensor(np.asarray(array)) for key, array in arrays.items()
         }
         layer.load_state_dict({key: tensor.float() for key, tensor in tensors.items()})
     return part, outputs

@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 
 from atlasc.ir.errors import AtlasError, explained, first_line
 from atlasc.ir.files import MAX_WEIGHTS, MIB, leaves, open_plain, parse_json
+from atlasc.loading.loaded_model import Shape
 
 if TYPE_CHECKING:
     import torch
@@ -88,8 +89,6 @@ OBJECTS = ("as_operator", "as_custom_obj", "class_fqn")
 STRUCTURE = re.compile(
     r"builtins\.(tuple|list|dict)|collections\.OrderedDict|transformers\.[\w.]+", re.ASCII
 )
-Shape = tuple[int | None, ...]
-"""Shape of an input; None at an axis of any length."""
 _Extent = dict[Literal["as_int"], Annotated[int, Field(ge=0, lt=1 << 40)]]
 
 

@@ -18,7 +18,7 @@ from atlasc.loading.texts.padding import as_compiled
 from atlasc.loading.texts.tokens import Special, shortened, special_of
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MAX_TOKENS = 1 << 29
 """Greatest number of tokens of all inputs together, padding included: 4 GiB."""

@@ -19,7 +19,7 @@ from atlasc.loading.texts.tokens import special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.inputs import Inputs
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 
 def masked(inputs: Inputs, padding: Padding) -> Inputs:

@@ -22,7 +22,7 @@ from atlasc.loading.texts.lengths import joined
 from atlasc.loading.texts.tokens import special_of
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 MAX_PREFIX = 16 * MIB
 """Greatest size in bytes of the file of a public prefix."""

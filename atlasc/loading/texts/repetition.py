@@ -12,7 +12,7 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.tokens import special_of
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 
 def writes_text(model: LoadedModel) -> bool:

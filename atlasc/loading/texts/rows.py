@@ -20,7 +20,7 @@ from atlasc.loading.texts.memory import WORDS
 from atlasc.loading.texts.tokens import require_characters, special_of
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 LABEL_KEYS = ("labels", "label")
 TEXTS = (

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atlasc.loading import IDS, MASK
+
+if TYPE_CHECKING:
+    from atlasc.loading.inputs import Inputs
+    from atlasc.loading.loaded_model import LoadedModel
 
 ENDS = ("start_logits", "end_logits")
 """Outputs of a model that answers with a span."""
@@ -41,6 +45,15 @@ def best_span(start: np.ndarray, end: np.ndarray, allowed: np.ndarray) -> tuple[
     spans &= ~np.triu(spans, LONGEST)
     first, last = divmod(int(np.where(spans, scores, -np.inf).argmax()), len(end))
     return first, last
+
+
+def answered(
+    model: LoadedModel, inputs: Inputs, outputs: Mapping[str, np.ndarray]
+) -> tuple[Span | None, ...] | None:
+    """The span that answers each input, of a program's own model; as `spans_of`."""
+    if not inputs.words:
+        return None
+    return spans_of(model.tokenizer, inputs.words, inputs.arrays, outputs)
 
 
 def spans_of(

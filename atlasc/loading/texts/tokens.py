@@ -13,7 +13,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.loaded_model import LoadedModel
 
 
 HALF = re.compile("[\ud800-\udfff]")

@@ -100,7 +100,7 @@ class Hybrid(Strategy):
             raise AtlasError(
                 f"{self.evaluations} evaluations are too few for the strategy hybrid",
                 why=f"it probes {groups} groups of ops before it can predict anything",
-                remedy=f"use at least --evaluations {groups + 1}",
+                remedy=f"use at least --strategy 'hybrid{{evaluations={groups + 1}}}'",
             )
         return self
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from atlasc.ir.files import KIB
 from atlasc.service.edge.rates import Rates
 
 PLACES = 256
@@ -25,6 +26,9 @@ SPARE = 32
 """Further ones, for health checks."""
 SHARE = 128
 """Places of one address."""
+NEW = 64
+"""Places of connections without a whole head so far. While one makes its handshake, OpenSSL may
+keep 128 KiB for it."""
 ARRIVALS, BURST = 20.0, 100.0
 """New connections a second of one address, and at once; what exceeds them is closed."""
 HEAD_SECONDS = 10.0
@@ -34,6 +38,9 @@ RECENT = 1.0
 """How long a connection is new: others make room before it, so that its request can come."""
 IDLE_SECONDS = 30.0
 """How long a known connection waits for its next request."""
+FIRST, PIECE = 32 * KIB, 16 * KIB
+"""Bytes that a connection may send until the head of its first request has come whole, TLS
+included, and how many are read at once until then."""
 REQUEST_SECONDS = 3600.0
 """How long a request of a tenant and its answer may take."""
 _OWN = ("127.0.0.1", "::/64")
@@ -64,6 +71,11 @@ class Place:
     busy: bool = False
     spare: bool = False
 
+    @property
+    def new(self) -> bool:
+        """Whether no request came over it so far."""
+        return self.held.left is not None
+
     def set(self, seconds: float, *, busy: bool) -> None:
         """Begin to wait, or to work, for at most some seconds."""
         self.since, self.busy = time.monotonic(), busy
@@ -75,7 +87,8 @@ class Place:
         self.set(REQUEST_SECONDS, busy=True)
 
     def end(self) -> None:
-        """Close the connection: whoever reads from it sees its end."""
+        """Close the connection: its reader sees the end, and nothing that came before."""
+        self.held.left = 0
         with suppress(OSError):
             self.held.shutdown(socket.SHUT_RDWR)
 
@@ -104,6 +117,8 @@ class Door:
             mine = self._of[address] >= SHARE
             if mine and not self._make_room(lambda place: place.address == address):
                 return False
+        if sum(place.new for place in self.places.values()) >= NEW:
+            self._make_room(lambda place: place.new)
         full = len(self.places) - self._spare >= PLACES
         spare = full and not self._make_room(lambda place: not place.spare)
         if spare and self._spare >= SPARE and not self._make_room(lambda place: place.spare):
@@ -153,10 +168,32 @@ class Door:
 
 
 class Held(socket.socket):
-    """A connection whose end is noted."""
+    """A connection whose end is noted, and which ends where its first request is too long.
+
+    Attributes:
+        left: bytes that may come before the first request; None after it.
+    """
 
     door: Door
     place: Place | None = None
+    left: int | None = FIRST
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """What came; nothing, as at the end, where too much did."""
+        if self.left is None:
+            return super().recv(size, flags)
+        found = super().recv(min(size, PIECE), flags) if self.left > 0 else b""
+        self.left -= len(found)
+        return found
+
+    def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
+        """As :meth:`recv`."""
+        if self.left is None:
+            return super().recv_into(buffer, size, flags)
+        most = min(size or len(buffer), PIECE)
+        found = super().recv_into(buffer, most, flags) if self.left > 0 else 0
+        self.left -= found
+        return found
 
     def close(self) -> None:
         """Close it, and give the place back."""

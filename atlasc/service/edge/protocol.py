@@ -139,6 +139,7 @@ class HttpConnection(H11Protocol):
         super().handle_events()
         if self._place is not None and self.cycle is not before:
             self._place.known = False
+            self._place.held.left = None
             self._place.set(HEAD_SECONDS, busy=True)
 
     def on_response_complete(self) -> None:

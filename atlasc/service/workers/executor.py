@@ -141,6 +141,6 @@ def memory_budget(sizes: Mapping[str, int], given: int | None, sharing: int = 1)
             raise AtlasError(
                 f"the keys of one tenant of {model} do not fit into the memory",
                 why=f"they take {size / GIB:.1f} GiB of {budget / GIB:.1f}",
-                remedy="give more with --memory, or compile with a smaller --key-memory",
+                remedy="give more with --memory, or compile with a smaller key-memory of --target",
             )
     return budget

@@ -120,19 +120,23 @@ def source_line(node: Node) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """``file:line`` of the model's code that raised an error, or an empty string."""
+    """``file:line`` of the model's code that raised an error; empty if torch alone raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [
         (one.filename, str(one.lineno))
         for one in frames
-        if FRONTEND not in Path(one.filename).parents
+        if FRONTEND not in Path(one.filename).parents and not _is_torch(one.filename)
     ]
     return _innermost(own)
 
 
+def _is_torch(file: str) -> bool:
+    return "/torch/" in file.replace("\\", "/")
+
+
 def _innermost(frames: Sequence[tuple[str, str]]) -> str:
     files = [frame for frame in frames if not frame[0].startswith("<")]  # code that torch made
-    outside = [frame for frame in files if "/torch/" not in frame[0].replace("\\", "/")]
+    outside = [frame for frame in files if not _is_torch(frame[0])]
     return ":".join([*files, *outside][-1]) if files else ""
 
 

@@ -6,15 +6,18 @@ values and gets its own ranges and approximations, so its ops need a location of
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from atlasc.ir.bounds import as_location
-from atlasc.passes.frontend.exported.graph import Node, module_path
+from atlasc.ir.bounds import Location, as_location
+from atlasc.passes.frontend.exported.graph import Node, module_path, source_line
 
 if TYPE_CHECKING:
+    import torch
     from torch.fx import Graph
 
 _INDEX = re.compile(r"(?:^|\.)\d+$")
@@ -27,19 +30,31 @@ class Call(NamedTuple):
     path: str
 
 
-def locations(graph: Graph) -> dict[Node, str]:
-    """The location of the op of each node: its `module_path`. If some block runs more than once,
-    each path is followed by ``@`` and the number of the run, counted over the runs of all blocks.
+def locations(graph: Graph) -> dict[Node, Location]:
+    """The location of the op of each node: its `module_path`, with its line. If some block runs
+    more than once, each path is followed by ``@`` and the number of the run, counted over the runs
+    of all blocks.
     """
     stacks = {node: _calls(node) for node in graph.nodes}
     blocks = {node: block for node, block in _blocks(stacks).items() if block is not None}
     runs = {call: number for number, call in enumerate(dict.fromkeys(blocks.values()))}
-    found = {node: module_path(node) for node in graph.nodes}
+    found = {node: Location(module_path(node), source_line(node)) for node in graph.nodes}
     if len({call.path for call in runs}) < len(runs):
         for node, block in blocks.items():
             inside = found[node].removeprefix(as_location(block.path))
-            found[node] = as_location(f"{block.path}@{runs[block]}{inside}")
+            path = f"{block.path}@{runs[block]}{inside}"
+            found[node] = as_location(path, found[node].line)
     return found
+
+
+def forward_of(module: torch.nn.Module) -> str:
+    """Name of a module's class, and the place of its forward."""
+    module = getattr(module, "module", module) if hasattr(module, "mask_argument") else module
+    with suppress(OSError, TypeError):
+        code = type(module).forward
+        place = f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
+        return f"{type(module).__name__}.forward ({place})"
+    return f"{type(module).__name__}.forward"
 
 
 def _blocks(stacks: dict[Node, list[Call]]) -> dict[Node, Call | None]:

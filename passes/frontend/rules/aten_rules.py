@@ -21,17 +21,13 @@ from atlasc.passes.frontend.exported.graph import Node, is_node, place, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
-from atlasc.passes.frontend.rules.cuts import some
+from atlasc.passes.frontend.rules.cuts import READ_BY_INPUT, flipped, gathered, picked, some
 from atlasc.passes.frontend.rules.elementwise import ELEMENT_RULES
 from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax, zeros_in_padding
 from atlasc.passes.frontend.rules.queries import query_of
 from atlasc.passes.frontend.rules.scores import add_array, emit_positions
 
 Rule = Callable[..., Value]
-READ_BY_INPUT = (
-    "which element is read depends on an input; a token that the private ids choose can be read "
-    "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
-)
 
 
 def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
@@ -116,6 +112,7 @@ def _divide(importer: Importer, a: Any, b: Any) -> Value:
     if not is_node(b):
         return importer.add("nn.scale", a, factor=1.0 / float(b))
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
+        _refuse_mask(importer, a, b)
         raise Refusal("division by a private value is not a polynomial")
     with np.errstate(divide="ignore"):
         return _scale(importer, a, b, 1.0 / importer.array(b))
@@ -272,26 +269,13 @@ def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value
         raise Refusal(READ_BY_INPUT)
     if len(known) == 1:
         ((axis, index),) = known.items()
-        return _index_select(importer, x, axis, index)
+        return picked(importer, x, axis, index)
     if list(known) != [0, 1]:
         raise Refusal("only a list along one axis, or one row, can be read")
     batch, row = (importer.array(index).reshape(-1) for index in known.values())
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
     return _select(importer, x, 1, int(row[0]))
-
-
-def _index_select(importer: Importer, x: Node, axis: int, index: Node) -> Value:
-    """The elements at constant positions of an axis, or where a constant is true."""
-    if importer.kinds[index] != "constant":
-        raise Refusal(READ_BY_INPUT)
-    axis, places = axis % len(shape(x)), importer.array(index)
-    if places.ndim != 1:
-        raise Refusal("only a list of positions along one axis can be read")
-    places = np.flatnonzero(places) if places.dtype == bool else places % shape(x)[axis]
-    if 0 < axis < len(shape(x)) - 1 and importer.stays(x):
-        return tokens.cut(importer, x, axis, places.tolist())
-    return some(importer, x, axis, places.tolist())
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
@@ -382,7 +366,10 @@ _OPS: dict[Rule, str] = {
     _select: "select.int",
     _slice: "slice.Tensor",
     _index: "index.Tensor",
-    _index_select: "index_select.default",
+    picked: "index_select.default",
+    flipped: "flip.default",
+    gathered: "gather.default",
+    lambda importer, x, index, axis: gathered(importer, x, axis, index): "take_along_dim.default",
     _concatenate: "cat.default",
     tokens.rolled: "roll.default",
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",

@@ -1,4 +1,4 @@
-"""Cuts of features: slices, splits and chunks become rows of the weight before them."""
+"""Cuts and other orders of features: slices, splits and flips become rows of the weight before."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.arrays.lazy import rows_of
 from atlasc.ir.module import Value
+from atlasc.passes.frontend.chosen import layer_of
 from atlasc.passes.frontend.exported.graph import Node, arguments, packet, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.rules import tokens
 
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
 """Ops whose result is a list of parts."""
+READ_BY_INPUT = (
+    "which element is read depends on an input; a token that the private ids choose can be read "
+    "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
+)
 
 
-def some(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
+def some(importer: Importer, x: Node | Value, axis: int, chosen: Sequence[int]) -> Value:
     """Some indices along the features, or along an axis that was made of them."""
-    extents = shape(x)
+    extents = importer.value(x).tensor.shape
     axis, last = axis % len(extents), len(extents) - 1
     if axis == last > 0:
         return features(importer, x, chosen)
-    if last < 3 or axis == 0:
+    if axis == 0:
+        raise Refusal("the first axis counts inputs, and each input is answered alone")
+    if last < 3:
+        if sorted(chosen) == list(range(extents[axis])):
+            raise Refusal(tokens.MOVED)
         raise Refusal(
             f"{len(chosen)} of {extents[axis]} indices along axis {axis} of {list(extents)} cannot "
             "be taken: only features can be cut, also after a view that splits them"
@@ -33,23 +42,55 @@ def some(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value
     return importer.add("nn.transpose", features(importer, turned, chosen), permutation=order)
 
 
+def along(importer: Importer, x: Node | Value, axis: int, chosen: Sequence[int]) -> Value:
+    """Some indices along an axis, in any order: of features, or on the client of tokens too."""
+    rank = len(importer.value(x).tensor.shape)
+    if 0 < axis % rank < rank - 1 and importer.stays(x):
+        return tokens.cut(importer, x, axis % rank, chosen)
+    return some(importer, x, axis, chosen)
+
+
+def picked(importer: Importer, x: Node, axis: int, index: Node) -> Value:
+    """The elements at constant positions of an axis, or where a constant is true."""
+    if importer.kinds[index] != "constant":
+        raise Refusal(READ_BY_INPUT)
+    axis, places = axis % len(shape(x)), importer.array(index)
+    if places.ndim != 1:
+        raise Refusal("only a list of positions along one axis can be read")
+    places = np.flatnonzero(places) if places.dtype == bool else places % shape(x)[axis]
+    return along(importer, x, axis, places.tolist())
+
+
+def gathered(importer: Importer, x: Node, axis: int, index: Node, *options: Any) -> Value:
+    """``gather``, if it reads the same constant positions everywhere."""
+    if importer.kinds[index] != "constant":
+        raise Refusal(READ_BY_INPUT)
+    axis, places = axis % len(shape(x)), importer.array(index)
+    first = places[tuple(slice(None) if one == axis else slice(1) for one in range(places.ndim))]
+    others = list(shape(x)), list(shape(importer.node))
+    for extents in others:
+        extents[axis] = 0
+    if others[0] != others[1] or (places != first).any():
+        raise Refusal("the positions differ from place to place: only x[..., places] can be read")
+    return along(importer, x, axis, first.ravel().tolist())
+
+
+def flipped(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
+    """The elements of some axes in reverse."""
+    value = importer.value(x)
+    for axis in axes:
+        value = along(importer, value, axis, range(value.tensor.shape[axis] - 1, -1, -1))
+    return value
+
+
 def features(importer: Importer, x: Node | Value, chosen: Sequence[int]) -> Value:
     """Some features of the last axis: rows of the linear layer that makes them, or a linear layer
     of ones.
     """
-    op, symbols = importer.value(x).op, importer.module.symbols
-    if op.name == "nn.linear":
-        rows: Any = list(chosen)
-        if isinstance(chosen, range):  # a view of the array
-            rows = slice(chosen.start, chosen.stop, chosen.step)
-        parts = {
-            name: importer.constant(f"{given.name}.part", rows_of(symbols[given.name], rows))
-            for name, given in op.chosen("weight", "bias").items()
-        }
-        return importer.add("nn.linear", op.operands[0], **parts)
-    weight = np.zeros((len(chosen), op.value.tensor.shape[-1]), np.float32)
-    weight[range(len(chosen)), list(chosen)] = 1
-    return importer.add("nn.linear", x, weight=importer.constant("features", weight))
+    operand, arrays = layer_of(
+        importer.value(x), chosen, importer.module.symbols, importer.constant
+    )
+    return importer.add("nn.linear", operand, **arrays)
 
 
 def part(importer: Importer, parts: Node, index: int) -> Value:

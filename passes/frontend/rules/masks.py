@@ -233,8 +233,8 @@ def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], li
 
 
 def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
-    """x · mask[..., None] with a public mask, where the client has x in the clear: it writes zeros.
-    None for other products.
+    """x · mask[..., None] with a public mask writes zeros: the client does, or nobody needs them
+    (`without_zeros`). None for other products.
     """
     import torch
 
@@ -243,7 +243,7 @@ def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
     if public is None or sorted(kinds) != ["data", "mask"]:
         return None
     x, mask = operands if kinds[0] == "data" else operands[::-1]
-    if len(shape(x)) != 3 or shape(public) != shape(x)[:2] or not importer.stays(x):
+    if len(shape(x)) != 3 or shape(public) != shape(x)[:2]:
         return None
     for probe in probe_masks(*shape(public)):
         found = evaluate(mask, {**importer.known, public: torch.from_numpy(probe)})
@@ -252,6 +252,7 @@ def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
             return None
         if (wide != wide[..., :1]).any():
             return None
+    importer.zeroed.append(place(importer.node))
     return importer.add("nn.zero_padding", x, importer.input(public))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from atlasc.passes.frontend.exported.constants import evaluate
 from atlasc.passes.frontend.exported.graph import RESHAPES, Node, is_float, packet, shape
 from atlasc.passes.frontend.importer import Emit, Importer
 from atlasc.passes.frontend.rules.cuts import SPLITS, features
-
-if TYPE_CHECKING:
-    import torch
 
 TURNS = {"slice", "cat", "stack", "select", "view_as_complex", *SPLITS}
 """Ops of which a rotary embedding has at least one, beside a product with a table."""
@@ -108,13 +105,14 @@ def _maps(importer: Importer, node: Node, x: Node, axis: int) -> np.ndarray | No
 
     *others, width = np.moveaxis(np.empty(shape(x), bool), axis, -2).shape
     tokens, slots = others.pop(), int(np.prod(others, dtype=int))
-    dtype: torch.dtype = x.meta["val"].dtype
+    # A module of 16 bits rounds what it adds, and only the tables count here.
+    dtype = torch.promote_types(x.meta["val"].dtype, torch.float32)
     known: Mapping[Node, Any] = importer.known
 
     def result(rows: np.ndarray) -> np.ndarray | None:
         """The expression of [slots, tokens, features], or of one row for all tokens."""
         array = np.broadcast_to(rows.reshape(*others, -1, width), (*others, tokens, width))
-        tensor = torch.from_numpy(np.ascontiguousarray(np.moveaxis(array, -2, axis)))
+        tensor = torch.tensor(np.moveaxis(array, -2, axis))
         found = evaluate(node, {**known, x: tensor.to(dtype)})
         if found.is_meta:
             return None

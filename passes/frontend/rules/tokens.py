@@ -14,6 +14,11 @@ from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 
+MOVED = (
+    "tokens that move to other places, as in shifted windows (Swin), have no packed form; "
+    "a model that attends to all tokens at once (ViT, DeiT, BEiT, DINOv2) can be compiled"
+)
+
 
 def cut(importer: Importer, x: Node, axis: int, chosen: Sequence[int]) -> Value:
     """The elements at some positions of an axis."""
@@ -24,10 +29,7 @@ def rolled(importer: Importer, x: Node, shifts: Sequence[int], axes: Sequence[in
     """The elements in other places of their axes; Swin shifts its windows so, behind the client."""
     known = axes and all(axis % len(shape(x)) for axis in axes) and importer.stays(x)
     if not known:
-        raise Refusal(
-            "tokens that move to other places, as in shifted windows (Swin), have no packed form; "
-            "a model that attends to all tokens at once (ViT, DeiT, BEiT, DINOv2) can be compiled"
-        )
+        raise Refusal(MOVED)
     value = importer.value(x)
     for shift, axis in zip(shifts, axes, strict=True):
         places = np.roll(np.arange(value.tensor.shape[axis]), shift).tolist()

@@ -18,7 +18,7 @@ std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) 
 [[noreturn]] void too_little(std::uint64_t wanted, std::uint64_t there, const std::string& what) {
     throw Error("too little device memory for " + what,
                 "it needs " + megabytes(wanted) + ", of which there are " + megabytes(there),
-                "a larger device or budget, or compile with a smaller --key-memory");
+                "a larger device or budget, or compile with a smaller key-memory of --target");
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void require_more(std::uint64_t used, std::uint64_t bytes, std::uint64_t budget,
         throw Error(std::string("too little memory for ") + what,
                     "it needs " + megabytes(used + bytes) + ", of which there are " +
                         megabytes(budget),
-                    "a larger machine or budget, or compile with a smaller --key-memory");
+                    "a larger machine or budget, or compile with a smaller key-memory of --target");
     }
 }
 
@@ -223,7 +223,7 @@ void* Memory::allocate(std::size_t bytes) {
     }
     if (block == nullptr) {
         throw Error("too little memory", megabytes(bytes) + " more cannot be had",
-                    "a larger machine, or compile with a smaller --key-memory");
+                    "a larger machine, or compile with a smaller key-memory of --target");
     }
     used_ += bytes;
     peak_ = std::max(peak_, used_);

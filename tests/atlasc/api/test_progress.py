@@ -9,7 +9,7 @@ import pytest
 
 from atlasc.api import progress as progress_module
 from atlasc.api.progress import Pace, _lines, line, progress
-from atlasc.compilation.steps import Step, steps_of
+from atlasc.progress import Step, steps_of
 
 
 def test_line_has_share_elapsed_and_rest() -> None:

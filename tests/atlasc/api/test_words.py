@@ -18,8 +18,8 @@ import atlasc
 from atlasc.api import progress as progress_module
 from atlasc.api.progress import progress, steps_for
 from atlasc.api.words import command_line, in_python
-from atlasc.compilation.steps import silent
 from atlasc.generation.client import Generated
+from atlasc.progress import silent
 from tests.atlasc.cli.command import refused, run
 
 
@@ -30,10 +30,23 @@ from tests.atlasc.cli.command import refused, run
         ("use --max-error 0.01", "use max_error=0.01"),
         ("--sequence-length is for texts", "sequence_length is for texts"),
         ("use --device-memory 40G or more", 'use device_memory="40G" or more'),
+        (
+            "use --target 'phantom{device-memory=40G}'",
+            'use target="phantom", device_memory="40G"',
+        ),
+        (
+            "--space 'wide{softmax-ranges=measured,share-settings=3}'",
+            'space="wide", softmax_ranges="measured", share_settings=3',
+        ),
+        ("--workers 'ray{address=a:1}'", 'workers="ray", ray_address="a:1"'),
+        ("a larger margin of --ranges; more", "a larger margin; more"),
+        ("count of --workers needs --workers ray", 'worker_count needs workers="ray"'),
+        ("the name of --recipe", "the name of recipe"),
         ("without --recipe, or with --recipe is", 'without recipe, or with recipe="is"'),
         ("leave --measure out", "leave measure out"),
         ("--long windows is for texts", 'long="windows" is for texts'),
-        ("or --no-prefixes if you give none", "or prefixes=False if you give none"),
+        ("or --without prefixes if you give none", "or prefixes=False if you give none"),
+        ("--without fill-padding,centre-keys.", "fill_padding=False, centre_keys=False."),
         ("; --unchecked encrypts them", "; unchecked=True encrypts them"),
         ("--trust-pickle", "trust_pickle=True"),
         ("make them with atlasc keygen", "make them with atlasc.keygen()"),

@@ -63,5 +63,5 @@ def test_the_refusal_of_a_range_tells_what_was_seen_from_the_margin() -> None:
     with pytest.raises(AtlasError) as refused:
         require_coverable(calibrate(module, arrays, margin=None).ranges)
     message = str(refused.value)
-    assert "with their margin" in message and "--margin" in message
+    assert "with their margin" in message and "margin of --ranges" in message
     require_coverable(calibrate(module, arrays, margin=0.3).ranges)

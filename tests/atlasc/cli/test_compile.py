@@ -14,9 +14,9 @@ from atlasc.targets import find_target
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 BUDGET = (
-    "--strategy", "atlas",
-    "--population", 8, "--generations", 1, "--layer-population", 8, "--layer-generations", 1,
-)  # fmt: skip
+    "--strategy",
+    "atlas{population=8,generations=1,layer-population=8,layer-generations=1}",
+)
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +137,8 @@ def test_bad_data(tmp_path: Path) -> None:
         (("--recipe", "wrong"), "no recipe 'wrong'"),
         (("--strategy", "wrong"), "no search strategy 'wrong'"),
         (("--recipe", "is", "--strategy", "atlas"), "exclude each other"),
-        (("--population", 1), "population"),
-        (("--held-back", 1.5), "held-back"),
+        (("--strategy", "atlas{population=1}"), "population"),
+        (("--ranges", "measured{held-back=1.5}"), "held-back of --ranges"),
         (("--recipe", "is", "--max-error", 1e-12), "the recipe is has depth 101"),
         (("--recipe", "thor", "--max-levels", 40), "the recipe thor has depth"),
     ],
@@ -147,7 +147,7 @@ def test_bad_options(arguments: tuple[object, ...], message: str, tmp_path: Path
     assert message in compile_refused(tmp_path, "--data", DATA, *arguments)
 
 
-@pytest.mark.parametrize("option", ["--margin", "--batch", "--held-back", "--max-error"])
+@pytest.mark.parametrize("option", ["--point", "--batch", "--max-depth", "--max-error"])
 def test_numbers_below_the_least(option: str, tmp_path: Path) -> None:
     outcome = Outcome(("compile", MODEL, "--data", DATA, option, -1, "-o", tmp_path / "out"))
     assert outcome.code == 2 and not (tmp_path / "out").exists()

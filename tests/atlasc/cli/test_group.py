@@ -21,12 +21,13 @@ from tests.atlasc.cli.command import ROOT
 COMMANDS = '''
 import typer
 from typing import Annotated
+from atlasc.compilation.declared import option
 from atlasc.ir.errors import AtlasError
 
 def greet(
     name: str,
     times: Annotated[int, typer.Option("--times", help="How often.")] = 1,
-    tone: Annotated[str, typer.Option(help="How.", rich_help_panel="Manners")] = "calm",
+    tone: str = option("How.", default="calm", section="Manners"),
 ) -> None:
     """Greet someone.
 
@@ -130,5 +131,5 @@ def test_a_shell_completes_commands_and_options() -> None:
 
 
 def test_the_groups_of_options_document_themselves() -> None:
-    assert "    max_levels: Greatest number of levels" in (CompileOptions.__doc__ or "")
+    assert "    max_levels: Greatest levels of the blocks" in (CompileOptions.__doc__ or "")
     assert "    key_memory: Memory for rotation keys" in (CompileOptions.__doc__ or "")

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from atlasc.cli.commands.inspect import COLUMNS
+from atlasc.report.report_page import COUNTS
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
+
+
+def test_a_figure_has_one_name() -> None:
+    both = COLUMNS.keys() & COUNTS.keys()
+    assert len(both) == len(COUNTS)
+    assert {key: COLUMNS[key] for key in both} == COUNTS
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +42,7 @@ def test_the_seconds_are_those_of_the_named_target(bundle: Path) -> None:
         (("--target", "nobody"), "there is no target 'nobody'"),
         (("--batch", 3), "--batch changes nothing of"),
         (("--recipe", "nexus"), "--recipe changes nothing of"),
-        (("--key-memory", "1G"), "--key-memory changes nothing of"),
+        (("--target", "cpu{key-memory=1G}"), "key-memory of --target changes nothing of"),
     ],
 )
 def test_what_has_no_effect_is_refused(

@@ -106,16 +106,16 @@ def test_fewer_keys_fit_a_smaller_device(bundle: tuple[Path, str], tmp_path: Pat
     message = refused("emit", bundle[0], "-o", tmp_path / "x", "--device-memory", "4G")
     assert "the program does not fit a device of 4G" in message
     assert "bootstrap keys" in message
-    least = message.partition("--device-memory ")[2].partition(" ")[0]
+    least = message.partition("a device memory of ")[2].partition(" ")[0]
     run("emit", bundle[0], "-o", tmp_path / "least", "--device-memory", least)
 
 
 def test_device_memory_is_for_devices(bundle: tuple[Path, str], tiny: Tiny, tmp_path: Path) -> None:
-    command = ("compile", MODEL, "--data", DATA, "-o", tmp_path / "x", "--device-memory")
-    assert "has no effect on the target sim" in refused(*command, "4G", "--target", "sim")
-    assert "is not a size of memory" in refused(*command, "lots", "--target", "phantom")
-    both = ("4G", "--key-memory", "1G", "--target", "phantom")
-    assert "exclude each other" in refused(*command, *both)
+    command = ("compile", MODEL, "--data", DATA, "-o", tmp_path / "x", "--target")
+    assert "has no effect on the target sim" in refused(*command, "sim{device-memory=4G}")
+    assert "is not a size of memory" in refused(*command, "phantom{device-memory=lots}")
+    both = "phantom{device-memory=4G,key-memory=1G}"
+    assert "exclude each other" in refused(*command, both)
     message = refused("emit", tiny.bundle, "-o", tmp_path / "x", "--device-memory", "4G")
     assert "has no effect on the target sim" in message
 

@@ -14,9 +14,9 @@ from atlasc.polynomials.parametrisation import PRESETS
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SMALL = (
-    "--strategy", "atlas",
-    "--population", 8, "--generations", 1, "--layer-population", 8, "--layer-generations", 2,
-)  # fmt: skip
+    "--strategy",
+    "atlas{population=8,generations=1,layer-population=8,layer-generations=2}",
+)
 
 TINY = """module @tiny : nn {
   symbol @w : float32[2x2]
@@ -59,7 +59,9 @@ def test_trace_writes_text_and_weights(stages: Path) -> None:
 
 
 def test_calibrate_prints_every_range_and_what_was_held_back(stages: Path) -> None:
-    outcome = run("calibrate", MODEL, "--data", DATA, "--margin", 0.0, "--held-back", 0.5)
+    outcome = run(
+        "calibrate", MODEL, "--data", DATA, "--ranges", "measured{margin=0,held-back=0.5}"
+    )
     for name in ("vit.layernorm", "nn.softmax", "nn.gelu"):
         assert name in outcome.out
     assert "held-back inputs leave a range" in outcome.out
@@ -69,7 +71,8 @@ def test_calibrate_prints_every_range_and_what_was_held_back(stages: Path) -> No
 
 
 def test_calibrate_reports_violations_as_json() -> None:
-    arguments = ("calibrate", MODEL, "--data", DATA, "--margin", 0, "--held-back", 0.9, "--json")
+    arguments = ("calibrate", MODEL, "--data", DATA, "--json")
+    arguments += ("--ranges", "measured{margin=0,held-back=0.9}")
     found = json.loads(run(*arguments).out)
     assert found["leaving"] == len({v["input"] for v in found["violations"]}) > 0
     assert all(not v["low"] <= v["reached"] <= v["high"] for v in found["violations"])
@@ -127,7 +130,7 @@ def test_a_text_says_what_it_was_lowered_for(target: str, tmp_path: Path) -> Non
 
 
 def test_inputs_of_a_search_are_a_number_or_all() -> None:
-    search = ("search", MODEL, "--data", DATA, "--strategy", "atlas", "--evaluations", 8)
+    search = ("search", MODEL, "--data", DATA, "--strategy", "atlas{evaluations=8}")
     found = json.loads(run(*search, "--inputs", "all", "--json").out)
     assert (found["strategy"], found["evaluations"]) == ("atlas", 8)
     assert "--inputs cannot be '0'" in refused(*search, "--inputs", "0")

@@ -16,8 +16,8 @@ from atlasc.api.admission import admit
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.client.checks import faults
-from atlasc.compilation.steps import quiet
 from atlasc.ir.errors import AtlasError
+from atlasc.progress import quiet
 
 
 @pytest.fixture(scope="module")

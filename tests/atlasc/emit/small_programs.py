@@ -16,10 +16,11 @@ from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import Packing, least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import RotationKeys, rotation_reach
+from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.kernels.scores import score_layout
+from atlasc.program.rotation_plan import rotation_reach
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 14

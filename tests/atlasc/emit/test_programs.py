@@ -206,8 +206,10 @@ def test_bert(digits: Project, cpp: Builder, tmp_path: Path) -> None:
     )
     data, folder = tmp_path / "texts.npz", tmp_path / "bundle"
     options = ["--data", data, "--recipe", "is", "--batch", 2, "--sequence-length", 10]
-    options += ["--key-memory", "600M", "--no-prefixes"]  # a row of one key explodes under is
-    command_line("compile", tmp_path / "model", *options, "--target", "desilo", "-o", folder)
+    options += ["--without", "prefixes"]  # a row of one key explodes under is
+    command_line(
+        "compile", tmp_path / "model", *options, "--target", "desilo{key-memory=600M}", "-o", folder
+    )
     command_line("emit", folder, "-o", tmp_path / "project")
     command_line("embed", folder, "--input", data, "--count", 2, "-o", tmp_path / "in.safetensors")
 

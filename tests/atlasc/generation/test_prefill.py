@@ -249,7 +249,7 @@ def test_compile_says_what_a_text_costs(bundle: Bundle, capsys: pytest.CaptureFi
 
 def test_an_option_without_effect_is_refused(tmp_path: Path) -> None:
     options = CompileOptions(recipe="is", target="sim", prefill=False)
-    with pytest.raises(AtlasError, match="--no-prefill has no effect without --generate"):
+    with pytest.raises(AtlasError, match="--without prefill has no effect without --generate"):
         check_compile(tmp_path / "b", options)
 
 
@@ -292,7 +292,7 @@ def test_without_bootstraps_both_have_the_greater_parameters(squares: Squares) -
 def test_a_prefill_that_is_left_out_is_explained(
     squares: Squares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert text_programs(squares, prefill=False).why == "--no-prefill left it out"
+    assert text_programs(squares, prefill=False).why == "--without prefill left it out"
     step = squares.step()
     levels = key_plan(step.program).rotations.values()
     memory = sum(step.parameters.key_bytes(level) for level in levels)

@@ -158,7 +158,7 @@ def test_queries_of_another_session_or_program_are_refused(
         with pytest.raises(AtlasError, match="not the answer that the session waits for"):
             other.receive(pair.server.answer(pair.client.request()))
     program = compiled(tmp_path / "bundle", head="client", prefill=False)
-    assert program.step.manifest.settings["no_prefill"] == "--no-prefill left it out"
+    assert program.step.manifest.settings["no_prefill"] == "--without prefill left it out"
     with pytest.raises(AtlasError, match="has no prefill of a prompt"):
         _ = program.prefill
     keygen(program.step, tmp_path / "keys")

@@ -18,7 +18,8 @@ import atlasc
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 
 soundfile = pytest.importorskip("soundfile")
 

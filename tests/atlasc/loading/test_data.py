@@ -21,7 +21,8 @@ from transformers import (
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
 SIZES = {

@@ -18,7 +18,8 @@ from small_files import TINY
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.client import client_model
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model
 
 
 def stand_in(folder: Path, main: str, **config: object) -> LoadedModel:

@@ -16,7 +16,8 @@ from transformers.models.auto.image_processing_auto import get_image_processor_c
 
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 
 MODULE: Any = SimpleNamespace(main_input_name="pixel_values")
 SMALL = {"size": {"height": 6, "width": 5}}

@@ -14,7 +14,8 @@ from transformers import BertTokenizerFast, ViTConfig, ViTForImageClassification
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import arrays_digest
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, load_model, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model, model_of
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
 TEXTS = ["the cat sat", "a mat"]

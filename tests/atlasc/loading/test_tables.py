@@ -13,7 +13,7 @@ from text_models import text_model
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 
 PAIRS = [("the cat sat", "a cat"), ('a, "mat', "the cat")]
 LENGTH = 12

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.client.verdict import verdicts
-from atlasc.compilation.steps import steps_of
 from atlasc.ir.errors import AtlasError
+from atlasc.progress import steps_of
 from atlasc.run import session
 from atlasc.run.timing import Pace
 from atlasc.targets import find_target

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.pipeline import lower_nn
 from atlasc.polynomials.parametrisation import EXACT
@@ -15,7 +16,7 @@ from atlasc.search.points import Point, expert
 from atlasc.search.strategies.atlas import Atlas
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency()
+LATENCY = LatencyTarget.of(find_target("desilo"))
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from atlasc.calibration.calibrate import Calibration
-from atlasc.calibration.measure import kept_tokens
+from atlasc.ir.interpreter import kept_tokens
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.framework.pass_base import Report

@@ -130,7 +130,7 @@ def test_classes_have_the_models_names() -> None:
     found = RemoteAnswers(Inputs(arrays, names), (0, 2), answers, {1: "too large"}, classes)
     assert found.labels == ["sad", None, None] and found.refused == {2: 0.5}
     assert np.isnan(found.outputs["logits"][1:]).all()
-    assert found.shown(unchecked=True)["logits"][2, 0] == 5.0
+    assert found.numbers(unchecked=True)["logits"][2, 0] == 5.0
     several = replace(found, several=True)  # each label by itself, from a logit of 0 on
     assert several.labels == ["calm, glad, sad", None, None]
     logits = np.array([[-1.0, 0.5, -2.0], [0.0, 0.0, 0.0]])

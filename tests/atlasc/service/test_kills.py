@@ -11,7 +11,7 @@ import pytest
 from tiny_model import Tiny
 
 import atlasc
-from atlasc.compilation.steps import silent
+from atlasc.progress import silent
 from atlasc.remote.keys import upload_keys
 from atlasc.remote.link import Link
 from atlasc.remote.wire import Config

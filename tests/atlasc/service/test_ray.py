@@ -30,9 +30,7 @@ pytestmark = pytest.mark.deep("cluster")
 @pytest.fixture(scope="module")
 def service(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     state = tmp_path_factory.mktemp("service") / "state"
-    found = Running(
-        state, tiny_cpu.bundle, "--workers", "ray", "--worker-count", 2, "--ray-address", "local"
-    )
+    found = Running(state, tiny_cpu.bundle, "--workers", "ray{count=2,address=local}")
     until(lambda: len(lines(found, "worker started")) == 2)
     yield found
     found.stop()
@@ -147,10 +145,11 @@ def test_places_that_do_not_exist(tiny: Tiny, tmp_path: Path) -> None:
         for port in (1, silent.getsockname()[1]):
             begun = time.monotonic()
             place = f"127.0.0.1:{port}"
-            ray = ("--workers", "ray", "--ray-address", place)
+            ray = ("--workers", f"ray{{address={place}}}")
             assert f"{place} cannot be reached" in refusal(tiny.bundle, tmp_path, *ray, "--port", 0)
             assert time.monotonic() - begun < 60  # 10 s, and the start of Python on a busy machine
-    assert "needs --workers ray" in refusal(tiny.bundle, tmp_path, "--worker-count", 2)
+    wrong = refusal(tiny.bundle, tmp_path, "--workers", "local{count=2}")
+    assert "--workers local has no key 'count'" in wrong
     assert "--workers cannot be" in refusal(tiny.bundle, tmp_path, "--workers", "many")
 
 

@@ -107,6 +107,17 @@ def test_a_damaged_or_newer_database_is_refused(tmp_path: Path) -> None:
         Store(state)
 
 
+def test_a_damaged_database_whose_message_is_no_text(tmp_path: Path) -> None:
+    """SQLite quotes what it cannot read."""
+    Store(tmp_path / "state").close()
+    path = tmp_path / "state" / "service.sqlite"
+    damaged = path.read_bytes().replace(b"CREATE TABLE", b"CREATE T\x80BLE")
+    assert damaged != path.read_bytes()
+    path.write_bytes(damaged)
+    with pytest.raises(AtlasError, match="cannot be used"):
+        Store(tmp_path / "state")
+
+
 def test_what_fails_in_a_transaction_never_happened(store: Store) -> None:
     token = add_token(store, "acme")
 

@@ -60,7 +60,7 @@ def test_the_library_draws_by_the_same_model(parameters: CpuParameters) -> None:
         if field.name.startswith("bootstrap") and not parameters.bootstrap:
             continue
         expected = getattr(model, field.name)
-        assert getattr(found, field.name) == pytest.approx(expected, rel=1e-9), field.name
+        assert getattr(found, field.name) == pytest.approx(expected, rel=1e-9, abs=0), field.name
 
 
 def test_a_pair_of_ratios_decides_a_key_switch() -> None:

@@ -18,7 +18,7 @@ from atlasc.ir.files import MIB, read_json
 from atlasc.ir.text.parser import parse
 from atlasc.loading.client import client_model
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import DIGITS, files
 

@@ -16,6 +16,7 @@ from cpp_build import OPTIMISED, Builder
 
 from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.emit.project import WEIGHTS, write_project
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.program.costs import program_costs
 from atlasc.report.summary import memory_parts
@@ -38,7 +39,7 @@ def counted(
     folder = tmp_path_factory.mktemp(f"launches-{request.param}")
     module = bert(1, TOKENS)
     approximated = apply_recipe(module, "is", nominal_calibration(module))
-    latency = find_target("cuda").latency()
+    latency = LatencyTarget.of(find_target("cuda"))
     program, parameters = in_packing(approximated, latency, request.param == "low")
     write_project(folder / "project", program, parameters, "cuda")
     sources = folder / "project" / "src"

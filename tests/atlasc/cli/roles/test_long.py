@@ -65,8 +65,17 @@ def test_commands_that_read_data_cut_and_warn_once(
 ) -> None:
     write_ids(tmp_path / "data.jsonl", [3, 4, 5, 9] * 3)
     extra = {
-        "search": ("--evaluations", 30),
-        "compile": ("--recipe", "is", "--no-prefixes", "--target", "sim", "-o", tmp_path / "made"),
+        "search": ("--strategy", "hybrid{evaluations=30}"),
+        "compile": (
+            "--recipe",
+            "is",
+            "--without",
+            "prefixes",
+            "--target",
+            "sim",
+            "-o",
+            tmp_path / "made",
+        ),
     }.get(command, ())
     data = ("--data", tmp_path / "data.jsonl", "--sequence-length", LENGTH, *extra)
     call = (command, folder / "model", *data)
@@ -74,7 +83,7 @@ def test_commands_that_read_data_cut_and_warn_once(
     outcome = run(*call)
     assert outcome.err.count(f"warning: 3 of 12 texts are cut to {LENGTH} tokens") == 1
     if command == "calibrate":
-        found = json.loads(run(*call, "--no-prefixes", "--long", "windows", "--json").out)
+        found = json.loads(run(*call, "--without", "prefixes", "--long", "windows", "--json").out)
         assert found["inputs"] + found["held_back"] == 12 + 3
 
 

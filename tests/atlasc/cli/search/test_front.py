@@ -17,15 +17,15 @@ from atlasc.simulation.agreement import LEAST_AGREEMENT
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SEARCH = (
-    *("search", MODEL, "--data", DATA, "--space", "paper", "--cost", "levels"),
-    *("--softmax-ranges", "measured"),
+    *("search", MODEL, "--data", DATA, "--cost", "levels"),
+    *("--space", "paper{softmax-ranges=measured}"),
 )
 
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("front") / "front"
-    return folder, run(*SEARCH, "--strategy", "atlas", "--evaluations", 150, "-o", folder)
+    return folder, run(*SEARCH, "--strategy", "atlas{evaluations=150}", "-o", folder)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,8 @@ def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], fr
 
 
 def test_without_held_back_inputs_the_columns_are_empty() -> None:
-    outcome = run(*SEARCH, "--evaluations", 8, "--strategy", "atlas", "--held-back", 0, "--json")
+    few = ("--strategy", "atlas{evaluations=8}")
+    outcome = run(*SEARCH, *few, "--ranges", "measured{held-back=0}", "--json")
     found = json.loads(outcome.out)
     assert found["held_back"] == 0
     assert all("unsafe" not in point for point in found["front"])
@@ -195,10 +196,10 @@ def test_a_target_out_of_reach_names_the_nearest(searched: tuple[Path, Outcome])
     ("arguments", "name"),
     [
         (("--recipe", "is"), "--recipe and --front"),
-        (("--evaluations", 9), "--front and --evaluations"),
+        (("--strategy", "hybrid{evaluations=9}"), "--front and --strategy"),
         (("--cost", "depth"), "--front and --cost"),
         (("--space", "wide"), "--front and --space"),
-        (("--margin", 0.1), "--front and --margin"),
+        (("--ranges", "measured{margin=0.1}"), "--front and margin of --ranges"),
     ],
 )
 def test_what_a_saved_front_would_ignore_is_refused(
@@ -270,12 +271,12 @@ def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (
-            ("--evaluations", 7, "--strategy", "atlas"),
+            ("--strategy", "atlas{evaluations=7}"),
             "7 evaluations is too small for one generation",
         ),
-        (("--evaluations", 3, "--strategy", "atlas"), "give at least 8 evaluations"),
-        (("--evaluations", 0), "greater than or equal to 1"),
-        (("--population", 3), "at least 4 settings"),
+        (("--strategy", "atlas{evaluations=3}"), "give at least 8 evaluations"),
+        (("--strategy", "hybrid{evaluations=0}"), "use 1 or more"),
+        (("--strategy", "atlas{population=3}"), "at least 4 settings"),
     ],
 )
 def test_budgets_too_small(arguments: tuple[object, ...], message: str) -> None:

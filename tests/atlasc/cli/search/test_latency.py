@@ -21,7 +21,7 @@ def test_a_recipe_is_placed_for_the_least_seconds(tmp_path: Path) -> None:
     assert seconds[1] <= seconds[0]
 
 
-SEARCH = ("--strategy", "atlas", "--evaluations", 40)
+SEARCH = ("--strategy", "atlas{evaluations=40}")
 
 
 @pytest.mark.deep("search")

@@ -14,7 +14,7 @@ from atlasc.search.strategies.hybrid import default_evaluations
 
 @pytest.mark.parametrize("command", ["search", "compile"])
 def test_the_help_names_what_there_is(command: str) -> None:
-    words = " ".join(CliRunner().invoke(app, [command, "--help"]).stdout.split())
+    words = " ".join(CliRunner().invoke(app, [command, "--help-all"]).stdout.split())
     six, seven = default_evaluations(6 * 4), default_evaluations(7 * 4)
     assert f"[default: {DEFAULT}]" in words
     assert f"for hybrid {six} with six layers, {seven - six} more for each" in words

@@ -21,10 +21,10 @@ from atlasc.search.validation import Validation, Validator
 from tests.atlasc.cli.command import DATA, MODEL, ROOT, Outcome, refused, run
 
 SEARCH = (
-    "search", MODEL, "--data", DATA, "--strategy", "atlas", "--population", 8, "--generations", 2,
-    "--layer-population", 8, "--layer-generations", 20, "--inputs", 2, "--cost", "levels", "--json",
+    "search", MODEL, "--data", DATA, "--inputs", 2, "--cost", "levels", "--json", "--strategy",
+    "atlas{population=8,generations=2,layer-population=8,layer-generations=20}",
 )  # fmt: skip
-SHORT = (*SEARCH, "--generations", 0, "--layer-generations", 0)
+SHORT = (*SEARCH, "--strategy", "atlas{population=8,layer-population=8}")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,8 @@ def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Pa
 
 def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
-    shorter = (*SEARCH, "--layer-generations", 5, "--journal", journal)
+    budget = str(SEARCH[-1]).replace("layer-generations=20", "layer-generations=5")
+    shorter = (*SEARCH[:-1], budget, "--journal", journal)
     run(*shorter, "-o", tmp_path / "short")
     assert not (tmp_path / "short" / "evaluations.jsonl").exists()
     assert json.loads(run(*SEARCH, "--journal", journal).out)["front"] == front
@@ -102,7 +103,7 @@ def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.Monke
     bundle, journal = tmp_path / "bundle", tmp_path / "bundle.journal"
     command = (
         "compile", MODEL, "--data", DATA, "--target", "sim", "--space", "paper",
-        "--strategy", "atlas", "--evaluations", 20, "--margin", 0.1, "-o", bundle,
+        "--strategy", "atlas{evaluations=20}", "--ranges", "measured{margin=0.1}", "-o", bundle,
     )  # fmt: skip
     assert "no setting on the front" in refused(*command, "--max-error", 1e-9)
     evaluations = journal.read_bytes()
@@ -158,8 +159,9 @@ def test_an_interrupted_compile_goes_on_with_its_trials(
     trials.patience = 0  # it is the lowering that is interrupted
     bundle = tmp_path / "bundle"
     command = (
-        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "atlas",
-        "--evaluations", 20, "--max-error", 10, "--margin", 0.1, "-o", bundle,
+        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy",
+        "atlas{evaluations=20}", "--max-error", 10, "--ranges", "measured{margin=0.1}",
+        "-o", bundle,
     )  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr("atlasc.compilation.compile.lower_module", _interrupt)
@@ -177,15 +179,16 @@ def _interrupt(*_: object, **__: object) -> None:
 
 def test_workers_that_make_no_sense() -> None:
     assert "--workers cannot be 'many'" in refused(*SHORT, "--workers", "many")
-    assert "--worker-count needs --workers ray" in refused(*SHORT, "--worker-count", 2)
-    assert "--ray-address needs --workers ray" in refused(*SHORT, "--ray-address", "a:1")
+    for key, value in (("count", 2), ("address", "a:1")):
+        wrong = refused(*SHORT, "--workers", f"serial{{{key}={value}}}")
+        assert f"--workers serial has no key '{key}'" in wrong
 
 
 @pytest.mark.deep("cluster")
 def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
     pytest.importorskip("ray", reason="needs the ray extra")
     command = [sys.executable, "-m", "atlasc", *map(str, SEARCH)]
-    command += ["--workers", "ray", "--worker-count", "2"]
+    command += ["--workers", "ray{count=2}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["front"] == front
     assert "ray" not in done.stderr.lower()
@@ -216,7 +219,7 @@ def test_an_interrupted_search_does_not_measure_ranges_again(
             kept.write_text(changed)
             Outcome((*SEARCH, "-o", output))
         assert len(measured) == 3 and kept.read_text() == text, "damaged ones are measured again"
-        Outcome((*SEARCH, "--margin", 0.3, "-o", output))
+        Outcome((*SEARCH, "--ranges", "measured{margin=0.3}", "-o", output))
         assert len(measured) == 4 and kept.read_text() != text, "and so are those of other options"
     kept.write_text(text)
     assert json.loads(run(*SEARCH, "-o", output).out)["front"] == front

@@ -24,7 +24,8 @@ from transformers import (
 
 from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model
 
 PAGE = Path(__file__).parents[4] / "docs" / "model-files.md"
 QUERY = "bert.encoder.layer.0.attention.self.query"

@@ -19,7 +19,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.final_functions import finished
 from atlasc.ir.interpreter import interpret
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model
 from atlasc.passes.frontend.trace import trace
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

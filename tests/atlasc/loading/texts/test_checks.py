@@ -20,7 +20,8 @@ from atlasc.files import claimed
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.checks import require_finite_weights
 from atlasc.loading.data import inputs_of
-from atlasc.loading.models import LoadedModel, load_model, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import load_model, model_of
 from tests.atlasc.cli.command import refused
 
 TEXTS = ["the cat sat", "a mat", "on the mat", "a cat on a mat", "the mat sat"]

@@ -15,7 +15,8 @@ from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 from atlasc.loading.texts.lengths import common_beginning, with_prefixes
 from atlasc.loading.texts.tokens import special_ends
 

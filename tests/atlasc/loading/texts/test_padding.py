@@ -13,7 +13,8 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 from atlasc.loading import IDS, MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.loaded_model import LoadedModel
+from atlasc.loading.models import model_of
 
 OWN = 3
 SHORT, FULL = [2, 5, 6, 9, 9, 9], [2, 5, 6, 7, 8, 1]

@@ -16,7 +16,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.texts.lengths import with_prefixes
 
 PAIRS = [("the cat sat on the mat", "a cat"), ("a mat", "the cat sat"), ("cat", "mat")]

@@ -146,6 +146,6 @@ def test_the_command_line_says_how_many_there_are(tmp_path: Path) -> None:
     call = ("calibrate", tmp_path / "model", "--data", tmp_path / "texts.jsonl")
     told = run(*call, "--sequence-length", LENGTH)
     assert "32 inputs and prefixes of 32 of these texts and repetitions of 32 of them" in told.out
-    assert "of 24 held-back inputs" in told.out and "--no-repetitions" in told.err
-    told = run(*call, "--sequence-length", LENGTH, "--no-prefixes", "--no-repetitions")
+    assert "of 24 held-back inputs" in told.out and "--without repetitions" in told.err
+    told = run(*call, "--sequence-length", LENGTH, "--without", "prefixes,repetitions")
     assert "32 inputs, margins" in told.out and "repeat" not in told.err

@@ -237,4 +237,4 @@ def test_a_search_that_aims_at_an_error_needs_fewer_evaluations(problem, found, 
 def test_a_budget_without_a_prediction_is_refused(problem) -> None:
     with pytest.raises(AtlasError, match="8 evaluations are too few") as caught:
         replace(SMALL, evaluations=8).search(problem)
-    assert "--evaluations 9" in caught.value.remedy
+    assert "{evaluations=9}" in caught.value.remedy

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from atlasc.latency.model import LatencyTarget
 from atlasc.polynomials.parametrisation import WIDE
 from atlasc.search.dynamic_programs import Solution
 from atlasc.search.error_model import ErrorModel, groups_of
@@ -17,7 +18,7 @@ from atlasc.search.strategies.hybrid import Hybrid, HybridSteps
 from atlasc.search.strategy import SearchRun
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency()
+LATENCY = LatencyTarget.of(find_target("desilo"))
 
 SMALL = Hybrid(seed=1, evaluations=150, population=8)
 

@@ -1,5 +1,5 @@
 """What a client reads of a service and of its own folder: answers as they come over the network,
-what a folder is for, runs that were left, and the token.
+what a folder is for, runs that were left, the token; and a bundle's mask.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import shutil
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
+from atlasc.loading.client import OWN_MASK, client_model
+from atlasc.loading.mask_argument import FORMS, OwnMask
 from atlasc.remote import link
 from atlasc.remote.programs import INTERFACE, _in_clear, chosen_program
 from atlasc.remote.runs import left_runs, new_run
@@ -134,7 +139,27 @@ def _token(path: Path) -> Any:
     return link.Link(URL, link.read_token(path))._headers()
 
 
+def _masks(folder: Path) -> list[Path]:
+    found = []
+    for place, form in enumerate(FORMS):
+        found.append(folder / str(place))
+        found[-1].mkdir(parents=True)
+        added = form.kind == "added"
+        mask = OwnMask(argument="src_key_padding_mask", added=added, kept=form.kept)
+        (found[-1] / OWN_MASK).write_text(mask.model_dump_json())
+    return found
+
+
+def _mask(folder: Path) -> Any:
+    names = {"x": [2, 3, 4], "attention_mask": [2, 3]}
+    inputs: Any = [SimpleNamespace(attributes={"name": n, "shape": s}) for n, s in names.items()]
+    known = client_model(inputs, folder).mask
+    given = np.eye(2, 3) * (-1e9 if known and known.added else 1)
+    return known and (known, known.read(given).tolist())
+
+
 READERS = [
+    Reader("own-mask", _masks, _mask, 2000),
     Reader("http-answer", _http, _answer, 1500),
     Reader("service-folder", _folders, _folder, 300),
     Reader("left-runs", _runs, _left, 500),

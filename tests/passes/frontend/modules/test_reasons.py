@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import load_model, model_of
+from atlasc.passes.frontend.exported.failures import without_dumps
 from atlasc.passes.frontend.trace import trace
 
 X = np.random.default_rng(0).normal(size=(2, 4, 8)).astype(np.float32)
@@ -32,7 +35,9 @@ def test_all_required_arguments_are_named_at_once() -> None:
     assert "required: x, latlons, months, weights may be left out" in caught.value.remedy
 
 
-def test_a_branch_on_values_names_the_line_and_no_dump_of_torch() -> None:
+def test_a_branch_on_values_names_the_line_and_no_dump_of_torch(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     class Branch(nn.Module):
         def forward(self, x):
             if x.sum() > 0:
@@ -43,6 +48,75 @@ def test_a_branch_on_values_names_the_line_and_no_dump_of_torch() -> None:
         trace(Branch(), {"x": X}, name="m")
     assert "test_reasons.py:" in caught.value.where and "decides by values" in caught.value.why
     assert caught.value.__suppress_context__ and len(str(caught.value).splitlines()) < 10
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_torch_logs_outside_of_a_trace_is_seen(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    logger.addHandler(caplog.handler)
+    try:
+        with without_dumps():
+            logger.warning("a graph of a hundred lines")
+        logger.warning("something else")
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert {one.message for one in caplog.records} == {"something else"}
+
+
+def test_a_weight_that_is_written_past_torch_names_the_forward() -> None:
+    class Drifting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x):
+            self.layer.weight.data.mul_(1.01)
+            return self.layer(x)
+
+    with pytest.raises(AtlasError, match="cannot trace Drifting") as caught:
+        trace(Drifting().eval(), {"x": X}, name="m")
+    assert "test_reasons.py:" in caught.value.where and ".data" in caught.value.why
+    assert "torch.no_grad()" in caught.value.remedy
+
+
+def _rotary(rope: dict[str, Any]) -> nn.Module:
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=32, pad_token_id=0, bos_token_id=1,
+        eos_token_id=2, rope_parameters={"rope_theta": 1e4, **rope},
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def test_a_rotary_embedding_that_follows_the_longest_text_is_named() -> None:
+    ids = {"input_ids": np.arange(3, 15).reshape(2, 6), "attention_mask": np.ones((2, 6), int)}
+    dynamic = _rotary({"rope_type": "dynamic", "factor": 2.0})
+    with pytest.raises(AtlasError, match="cannot trace LlamaForCausalLM") as caught:
+        trace(dynamic, ids, name="m")
+    assert "rope_type dynamic" in caught.value.why and len(str(caught.value).splitlines()) < 6
+    assert 'rope_type to "default"' in caught.value.remedy and "32 tokens" in caught.value.remedy
+    plain = _rotary({"rope_type": "default"})
+    plain.load_state_dict(dynamic.state_dict())
+    (found,) = interpret(trace(plain, ids, name="m"), ids).values()
+    with torch.no_grad():
+        wanted = dynamic(torch.tensor(ids["input_ids"])).logits.numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("longest", [4, 16])
+def test_a_rotary_embedding_with_two_tables_is_that_of_the_compiled_length(longest: int) -> None:
+    ids = {"input_ids": np.arange(3, 15).reshape(2, 6), "attention_mask": np.ones((2, 6), int)}
+    tables = {"short_factor": [1.0] * 4, "long_factor": [3.0] * 4}
+    model = _rotary(
+        {"rope_type": "longrope", **tables, "original_max_position_embeddings": longest}
+    )
+    (found,) = interpret(trace(model, ids, name="m"), ids).values()
+    with torch.no_grad():
+        wanted = model(torch.tensor(ids["input_ids"])).logits.numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_attention_of_constants_draws_nothing() -> None:
@@ -73,10 +147,10 @@ def test_an_op_with_a_rule_is_not_to_be_replaced_by_itself() -> None:
 
         def forward(self, input_ids, attention_mask):
             h = torch.tanh(self.layer(self.table(input_ids)))
-            return h * attention_mask[..., None]
+            return h / (1 + h * h)
 
     ids = np.ones((1, 4), np.int64)
-    with pytest.raises(AtlasError, match="aten.mul") as caught:
+    with pytest.raises(AtlasError, match="aten.div") as caught:
         trace(Product(), {"input_ids": ids, "attention_mask": ids}, name="m")
     assert "supported ones" not in caught.value.remedy and "reason" in caught.value.remedy
 

@@ -39,6 +39,7 @@ class Parts(nn.Module):
         self.head, self.form = nn.Linear(8, 3), form
         self.bias = nn.Parameter(torch.randn(6, 6))
         self.by_head = nn.Parameter(torch.randn(2, 6, 6))
+        self.wide, self.norm = nn.Conv1d(8, 8, 1), nn.LayerNorm(8)
 
     def attend(self, x, bias):
         q, k = (one(x).unflatten(-1, (2, 4)).transpose(1, 2) for one in (self.a, self.b))
@@ -64,6 +65,29 @@ def _apart(m: Parts, x: Any) -> Any:
     )
 
 
+def _turned(m: Parts, x: Any) -> Any:
+    """Convolutions of width 1 on [batch, features, tokens], as SqueezeBERT has them."""
+    h = torch.relu(m.wide(m.a(x).transpose(1, 2)))
+    q, k, v = (m.wide(h).unflatten(1, (2, 4)).transpose(2, 3) for _ in range(3))
+    mixed = (torch.softmax(q @ k.transpose(-1, -2), -1) @ v).transpose(2, 3).flatten(1, 2)
+    return m.norm((m.wide(mixed) + h).transpose(1, 2))
+
+
+def _activated(m: Parts, x: Any) -> Any:
+    """What attention gives goes through an activation before its heads are merged, as in LeViT."""
+    q, k, v = (one(x).unflatten(-1, (2, 4)).transpose(1, 2) for one in (m.a, m.b, m.a))
+    mixed = torch.softmax(q @ k.transpose(-1, -2) / 2, -1) @ v
+    return m.a(nn.functional.hardswish(mixed).transpose(1, 2).flatten(2))
+
+
+def _zeroed(m: Parts, ids: Any, mask: Any) -> Any:
+    """Two blocks that write zeros into padding at their ends, as Flaubert's do."""
+    h = m.table(ids) * mask[..., None]
+    for _ in range(2):
+        h = m.norm(h + m.attention(h, h, h, key_padding_mask=mask == 0)[0]) * mask[..., None]
+    return m.a(h)
+
+
 OF_VECTORS: dict[str, Callable[..., Any]] = {
     "a learned bias of scores": lambda m, x: m.head(m.attend(x, m.bias).mean(1)),
     "a learned bias by head": lambda m, x: m.head(m.attend(x, m.by_head).mean(1)),
@@ -71,6 +95,8 @@ OF_VECTORS: dict[str, Callable[..., Any]] = {
     "attention, batch of two": lambda m, x: m.attention(x, x, x, need_weights=False)[0],
     "attention with weights": lambda m, x: m.attention(x, x, x)[0],
     "attention, tokens first": lambda m, x: m.tokens_first(*3 * (x.transpose(0, 1),))[0].mean(0),
+    "features before tokens": lambda m, x: m.head(_turned(m, x).mean(1)),
+    "an activation of heads": lambda m, x: m.head(_activated(m, x).mean(1)),
     "attention that is causal": lambda m, x: m.attention(
         x, x, x, attn_mask=nn.Transformer.generate_square_subsequent_mask(6), is_causal=True
     )[0],
@@ -93,6 +119,11 @@ OF_TOKENS: dict[str, Callable[..., Any]] = {
     "a decoder of a masked memory": lambda m, ids, mask: m.decoder(
         m.table(ids), m.a(m.table(ids)), memory_key_padding_mask=mask == 0
     ),
+    "zeros in padding": lambda m, ids, mask: _zeroed(m, ids, mask)[:, 0],
+    "zeros in padding, a masked mean": lambda m, ids, mask: (
+        (_zeroed(m, ids, mask) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    ),
+    "zeros in padding that a mean reads": lambda m, ids, mask: _zeroed(m, ids, mask).mean(1),
     "a bag of embeddings": lambda m, ids, mask: m.head(m.bag(ids)),
     "a bag that sums": lambda m, ids, mask: m.head(m.sums(ids)),
 }
@@ -128,6 +159,7 @@ def test_of_tokens(name: str) -> None:
 COMPILED = [
     *(name for name in OF_VECTORS if "decoder" not in name),
     "an encoder", "a nested encoder", "attention",
+    "zeros in padding", "zeros in padding, a masked mean",
 ]  # fmt: skip
 
 
@@ -135,10 +167,21 @@ COMPILED = [
 def test_these_are_compiled(name: str) -> None:
     form = OF_VECTORS.get(name)
     if form is not None:
-        trace(Vectors(form).eval(), {"x": X}, name="parts")
+        module = trace(Vectors(form).eval(), {"x": X}, name="parts")
+        heads = ([0, 2, 1, 3], [0, 1, 3, 2])
+        turned = [op.attributes["permutation"] for op in module.ops if op.name == "nn.transpose"]
+        assert all(one in heads for one in turned), "other transpositions have no packed form"
     else:
         model = Tokens(OF_TOKENS[name]).eval()
         trace(model, {"input_ids": IDS, "attention_mask": KEEP}, name="parts")
+
+
+def test_zeros_that_are_read_are_refused() -> None:
+    model = Tokens(OF_TOKENS["zeros in padding that a mean reads"]).eval()
+    with pytest.raises(AtlasError) as caught:
+        trace(model, {"input_ids": IDS, "attention_mask": KEEP}, name="parts")
+    assert "zeros that a model writes into padding are read" in str(caught.value)
+    assert "test_torch_modules.py:" in str(caught.value)
 
 
 def test_multiple_choice() -> None:

@@ -43,3 +43,14 @@ def test_both_ends_of_a_span_are_answered(name: str) -> None:
         assert op.attributes["function"] == "squeeze"
         logits = finished("squeeze", found[label])
         np.testing.assert_allclose(logits[mask], wanted[label][mask], atol=1e-4)
+
+
+def test_electras_discriminator_has_a_number_for_each_token() -> None:
+    family = replace(FAMILIES["electra"], model="ElectraForPreTraining")
+    model, inputs = family.build(), family.inputs(2)
+    module = trace(model, inputs, name="discriminator")
+    (op,) = module.outputs
+    assert (op.attributes["name"], op.attributes["function"]) == ("logits", "squeeze")
+    mask = inputs["attention_mask"].astype(bool)
+    logits = finished("squeeze", interpret(module, inputs)["logits"])
+    np.testing.assert_allclose(logits[mask], answers(model, inputs)["logits"][mask], atol=1e-4)

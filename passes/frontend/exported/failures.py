@@ -1,0 +1,93 @@
+"""Why torch.export cannot trace a model, in the words of whoever wrote the model."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+from atlasc.ir.errors import AtlasError, first_line
+from atlasc.passes.frontend.exported.graph import raised_at
+from atlasc.passes.frontend.exported.locations import forward_of
+
+if TYPE_CHECKING:
+    import torch
+
+_IS_TORCH = re.compile(r"torch\b")
+
+
+@contextmanager
+def without_dumps() -> Iterator[None]:
+    """Keep to itself what torch logs and prints of a graph that it cannot trace: hundreds of lines,
+    of which `untraceable` says the reason.
+    """
+    loggers = [logging.getLogger(n) for n in logging.root.manager.loggerDict if _IS_TORCH.match(n)]
+    handlers = {handler for logger in loggers for handler in logger.handlers}
+    for handler in handlers:
+        handler.addFilter(_nothing)
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
+
+
+def untraceable(module: torch.nn.Module, error: Exception, taken: Iterable[str]) -> AtlasError:
+    """What to say when torch.export failed; its own text may have hundreds of lines.
+
+    Args:
+        module: the model.
+        error: what torch.export raised.
+        taken: names of the model's arguments.
+    """
+    if "DataDependent" in type(error).__name__ or "data-dependent" in str(error):
+        why = "the code decides by values of tensors there, which are not known when it is traced"
+        remedy = "compute both cases and mix them with weights, or decide by shapes and settings"
+        if (positions := dynamic_rope(getattr(module, "config", None))) is not None:
+            why = (
+                "the rotary embedding (rope_type dynamic in the config) changes its frequencies "
+                "with the length of the longest text that the model has seen"
+            )
+            remedy = (
+                'set rope_type to "default" in the config: for texts of up to '
+                f"{positions} tokens (max_position_embeddings) both are the same"
+            )
+    elif "fake tensor" in str(error):
+        why = "it uses .data of a parameter, or a tensor that an earlier call kept"
+        remedy = (
+            "write a parameter under torch.no_grad(), and in training alone; take a tensor of "
+            "an earlier call as an input of forward"
+        )
+    else:
+        why = f"{type(error).__name__}: {first_line(error)}"
+        remedy = f"check the names and shapes of the inputs (the model takes {', '.join(taken)})"
+    return AtlasError(
+        f"torch.export cannot trace {type(module).__name__}",
+        where=raised_at(error) or forward_of(module),
+        why=why,
+        remedy=remedy,
+    )
+
+
+def dynamic_rope(config: Any) -> int | None:
+    """Positions of a config whose rotary embedding changes with the length; None of another."""
+    said = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    types = {one.get("rope_type", one.get("type")) for one in _tables(said)}
+    positions = getattr(config, "max_position_embeddings", None)
+    return positions if "dynamic" in types else None
+
+
+def _tables(said: Any) -> Iterator[Mapping[str, Any]]:
+    """The settings of a rotary embedding, or those of each kind of layer."""
+    if isinstance(said, Mapping):
+        yield said
+        for one in said.values():
+            yield from _tables(one)
