@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.bundle.folder import HEAD, PREFIX
-from atlasc.bundle.manifest import FORMAT, MANIFEST
+from atlasc.bundle.manifest import FORMAT, MANIFEST, PROGRAM_FILE
+from atlasc.bundle.program_writer import write_program
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import save_module, save_modules
+from atlasc.ir.text.storage import save_module, save_modules, save_texts
 from atlasc.loading import MASK
 from atlasc.loading.client import OWN_MASK
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
@@ -22,6 +23,7 @@ from atlasc.loading.mask_argument import own_mask
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.texts.public_prefix import PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
+from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 
 
@@ -29,6 +31,7 @@ def write_bundle(
     draft: Path,
     client: ClientProgram,
     program: Module,
+    parameters: ParameterSet,
     poly: Module,
     model: LoadedModel,
     facts: dict[str, Any],
@@ -58,8 +61,8 @@ def write_bundle(
     if mask is not None and mask.argument != MASK:
         (draft / "client" / "model" / OWN_MASK).write_text(mask.model_dump_json() + "\n")
     server = draft / "server"
-    texts = {server / "program.air": program, server / "poly.air": poly}
-    save_modules(texts, server / "weights.safetensors")
+    arrays = save_texts({server / "program.air": program, server / "poly.air": poly})
+    write_program(draft / PROGRAM_FILE, program, parameters, arrays)
     files = sorted(path for path in draft.rglob("*") if path.is_file())
     manifest = {
         "format": FORMAT,

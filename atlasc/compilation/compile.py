@@ -265,7 +265,8 @@ def _write(
     """Fill the folder of a bundle; returns its program."""
     program = with_embedding(lowered.program, lowered.client)
     client = client_program(lowered.client, program, lowered.head, keys)
-    write_bundle(draft, client, program, lowered.poly, source.model, facts, prefix)
+    parameters = cast(ParameterSet, lowered.parameters)
+    write_bundle(draft, client, program, parameters, lowered.poly, source.model, facts, prefix)
     return program
 
 

@@ -17,7 +17,7 @@ from atlasc.program.engine import Ct, Engine, Plaintext, Vector
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
-from atlasc.program.record_arrays import Recording
+from atlasc.program.record_arrays import Recorded, Recording
 from atlasc.program.transform_work import TransformTerm
 from atlasc.runtime.native import load_library, translated
 
@@ -106,6 +106,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         self.identity, self.has_secret = native.identity, has_secret
         self._lock, self._recording = Lock(), Recording()
         self._record = load_library().Record()
+        self._stored: tuple[Recorded, Any] | None = None  # the last stored program
         self._names: dict[Function, str] = {}
         self._direct: dict[tuple[Any, ...], Function] = {}
         self._periods: set[int] = set()  # periods of the bootstraps that the library knows
@@ -143,15 +144,43 @@ class NativeEngine(RoleEngine[Ciphertext]):
     ) -> list[Ciphertext]:
         return self._played(function, operands, arrays)
 
+    def play_recorded(
+        self,
+        recorded: Recorded,
+        name: str,
+        operands: Sequence[Sequence[Ciphertext]],
+        arrays: Sequence[NDArray[Any]] = (),
+    ) -> list[Ciphertext]:
+        return self._named(self._record_of(recorded), name, operands, arrays)
+
+    def _record_of(self, recorded: Recorded) -> Any:
+        """The library's record of a stored program; it has the functions of bootstraps too."""
+        with self._lock:
+            if self._stored is None or self._stored[0] is not recorded:
+                record = load_library().Record()
+                with translated():
+                    record.add({name: one.tobytes() for name, one in recorded.arrays.items()})
+                self._native.bootstrap_by(record)
+                self._stored = recorded, record
+            return self._stored[1]
+
     def _played(
         self,
         function: Function,
         operands: Sequence[Sequence[Ciphertext]],
         arrays: Sequence[NDArray[Any]],
     ) -> list[Ciphertext]:
-        name = self._known(function)
+        return self._named(self._record, self._known(function), operands, arrays)
+
+    def _named(
+        self,
+        record: Any,
+        name: str,
+        operands: Sequence[Sequence[Ciphertext]],
+        arrays: Sequence[NDArray[Any]],
+    ) -> list[Ciphertext]:
         given = [np.asarray(array, dtype=np.float64) for array in arrays]
-        return list(self._call("play", self._record, name, given, list(map(list, operands))))
+        return list(self._call("play", record, name, given, list(map(list, operands))))
 
     def _known(self, function: Function) -> str:
         """The name of a function in the library's record; the function is added on its first

@@ -33,7 +33,7 @@ def _meaning(module: Module) -> str:
 
 def _read(folder: Path) -> tuple[str, Any]:
     bundle = load_bundle(folder)
-    for name in ("server/weights.safetensors", "client/interface.air"):
+    for name in ("server/program.safetensors", "client/interface.air"):
         assert name in bundle.manifest.files, f"{name} was read, and no digest was checked"
     client = bundle.client
     modules = (client.embed, client.interface, bundle.program, bundle.poly)

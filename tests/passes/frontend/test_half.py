@@ -110,7 +110,7 @@ def test_a_program_of_16_bits_is_that_of_float32(tmp_path: Path) -> None:
     for folder in (tmp_path / "half", as_float32(tmp_path / "half", tmp_path / "whole")):
         bundle = folder / "program"
         compile_model(folder, data, bundle, CompileOptions(recipe="is", target="sim"))
-        names = ("server/weights.safetensors", "client/embed.safetensors")
+        names = ("server/program.safetensors", "client/embed.safetensors")
         files.append([(bundle / name).read_bytes() for name in names])
     assert files[0] == files[1]
 
