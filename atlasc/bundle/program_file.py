@@ -31,6 +31,8 @@ from atlasc.program.record_arrays import RECORD, Recorded
 
 PROGRAM = "program"
 """Name of the array with the JSON text, and of the fact with the identity of the program."""
+INTERFACE = "interface"
+"""Name of the array with the JSON text of a client's file."""
 FORMAT = 1
 MAX_TEXT = 64 * MIB
 """Greatest size in bytes of the JSON text."""
@@ -65,13 +67,20 @@ class KeyFacts(Schema):
 
 
 class OutputFacts(Schema):
-    """An output: the number of its value, and the attributes of ``ckks.result`` and
-    ``ckks.output``.
+    """An output.
+
+    Attributes:
+        result, output: attributes of the ops ``ckks.result`` and ``ckks.output``.
+        value: number of its value, in a server's file.
+        factor, shift: what a client multiplies by and adds, in a client's file: a number, or
+            ``{"array": NAME}`` of one for each feature.
     """
 
-    value: Count
     result: Facts
     output: Facts
+    value: Count | None = None
+    factor: JsonValue = None
+    shift: JsonValue = None
 
 
 class ArrayFacts(Schema):
@@ -83,23 +92,18 @@ class ArrayFacts(Schema):
     sha256: Sha256
 
 
-class ProgramFacts(Schema):
-    """The JSON text.
+class InterfaceFacts(Schema):
+    """What client and server agree on: the JSON text of a client's file.
 
     Attributes:
-        format: of the file.
+        format: of the text.
         model: name of the program.
         parameters: what an engine is made of; see ``Parameters`` in ``atlasc/interface.hpp``.
         attributes: facts of the program that a server reads, as attributes of a module.
         keys: keys of the program's own plan.
         needs: these, and those that the parameter set needs for bootstraps.
-        inputs, publics: attributes of the ops ``ckks.input`` and ``ckks.public_input``. The inputs
-            are the first values.
+        inputs, publics: attributes of the ops ``ckks.input`` and ``ckks.public_input``.
         outputs: results.
-        calls: in their order; each makes the next value.
-        measured: whether the seconds of calls are those of a cost table; else relative costs.
-        memory: predicted bytes of an execution without keys; 0 if they are not known.
-        arrays: all other arrays of the file.
     """
 
     format: Count
@@ -111,6 +115,18 @@ class ProgramFacts(Schema):
     inputs: tuple[Facts, ...]
     publics: tuple[Facts, ...]
     outputs: tuple[OutputFacts, ...]
+
+
+class ProgramFacts(InterfaceFacts):
+    """The JSON text of a server's file. The inputs are the first values.
+
+    Attributes:
+        calls: in their order; each makes the next value.
+        measured: whether the seconds of calls are those of a cost table; else relative costs.
+        memory: predicted bytes of an execution without keys; 0 if they are not known.
+        arrays: all other arrays of the file.
+    """
+
     calls: tuple[CallFacts, ...]
     measured: Count
     memory: Count
@@ -201,7 +217,8 @@ class StoredProgram:
             raise AtlasError(f"{path} is of another program", remedy=_DAMAGED)
         arrays = {name: file.array(name) for name in file.entries}
         try:
-            return cls.of(facts, arrays)
+            with explained("its text is damaged"):
+                return cls.of(facts, arrays)
         except AtlasError as error:
             raise AtlasError(
                 f"{path}: {error.what}", where=error.where, why=error.why, remedy=_DAMAGED
@@ -216,7 +233,7 @@ class StoredProgram:
             Call(name=one.op, **{name: getattr(one, name) for name in _SHARED})
             for one in facts.calls
         )
-        outputs = {str(one.output["name"]): one.value for one in facts.outputs}
+        outputs = {str(one.output["name"]): one.value or 0 for one in facts.outputs}
         found = cls(interface, calls, outputs, bool(facts.measured), recorded, arrays)
         found._check()
         return found

@@ -13,9 +13,11 @@ from pydantic import JsonValue
 
 from atlasc.bundle.program_file import (
     FORMAT,
+    INTERFACE,
     PROGRAM,
     ArrayFacts,
     CallFacts,
+    InterfaceFacts,
     KeyFacts,
     OutputFacts,
     ProgramFacts,
@@ -25,14 +27,15 @@ from atlasc.bundle.program_file import (
 from atlasc.client.program import stand_in
 from atlasc.ir.arrays.tensor_files import TYPES, write_safetensors
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.module import Module, Op
 from atlasc.program.costs import program_costs
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.program.kinds import kind_of
 from atlasc.program.record_arrays import record_arrays
-from atlasc.program.rotation_plan import rotation_reach
+from atlasc.report.summary import memory_parts
+from atlasc.runtime.interface import output_facts
 from atlasc.targets.costs import costs_of, measured_costs
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
@@ -68,8 +71,46 @@ def write_program(
         for name, array in whole.items()
     )
     text = _text(facts.model_copy(update={"arrays": listed}))
-    told = {PROGRAM: identity_of(program), "sha256": hashlib.sha256(text).hexdigest()}
-    write_safetensors(path, {**whole, PROGRAM: np.frombuffer(text, np.uint8)}, told)
+    _write(path, PROGRAM, text, whole, identity_of(program))
+
+
+def write_interface(
+    path: Path,
+    interface: Module,
+    identity: str,
+    parameters: ParameterSet,
+    arrays: Mapping[str, np.ndarray],
+) -> None:
+    """Write the client's file: the interface, as the C++ client reads it.
+
+    Args:
+        path: the file.
+        interface: module of the program's inputs and outputs.
+        identity: identity of the program.
+        parameters: the set that it was lowered for.
+        arrays: others that the file is to hold.
+    """
+    whole, outputs = dict(arrays), []
+    facts = output_facts(interface)
+    for number, (op, told) in enumerate(zip(interface.outputs, facts, strict=True)):
+        found: dict[str, JsonValue] = {}
+        for name in ("factor", "shift"):
+            values = np.ravel(np.asarray(told[name], np.float64))
+            found[name] = float(values[0])
+            if values.size > 1:
+                place = f"{INTERFACE}/{number}/{name}"
+                whole[place], found[name] = values, {"array": place}
+        outputs.append(_output(op).model_copy(update=found))
+    text = _text(_interface_facts(interface, parameters, outputs))
+    _write(path, INTERFACE, text, whole, identity)
+
+
+def _write(
+    path: Path, name: str, text: bytes, arrays: Mapping[str, np.ndarray], identity: str
+) -> None:
+    """Write a file with a JSON text under a name."""
+    told = {PROGRAM: identity, "sha256": hashlib.sha256(text).hexdigest()}
+    write_safetensors(path, {**arrays, name: np.frombuffer(text, np.uint8)}, told)
 
 
 def stored_program(program: Module, parameters: ParameterSet) -> StoredProgram:
@@ -86,18 +127,12 @@ def facts_of(
     calls = Functions(program, shape).named()
     functions = list(dict.fromkeys(calls.values()))
     costs = program_costs(program)
-    inputs = program.inputs
-    numbers = {op.value: at for at, op in enumerate([*inputs, *calls])}
+    numbers = {op.value: at for at, op in enumerate([*program.inputs, *calls])}
+    outputs = [
+        _output(op).model_copy(update={"value": numbers[op.operands[0]]}) for op in program.outputs
+    ]
     facts = ProgramFacts(
-        format=FORMAT,
-        model=program.name,
-        parameters=_parameters(parameters),
-        attributes={name: program.attributes[name] for name in _ATTRIBUTES},
-        keys=_keys(key_plan(program)),
-        needs=_needs(program, parameters),
-        inputs=tuple(map(_attributes, inputs)),
-        publics=tuple(_attributes(op) for op in program.ops if op.name == "ckks.public_input"),
-        outputs=tuple(_output(op, numbers) for op in program.outputs),
+        **vars(_interface_facts(program, parameters, outputs)),
         calls=tuple(
             CallFacts(
                 op=op.name,
@@ -112,10 +147,38 @@ def facts_of(
             for op, function in calls.items()
         ),
         measured=int(measured_costs(parameters) is not None),
-        memory=0,
+        memory=memory_of(program, parameters),
         arrays=(),
     )
     return facts, record_arrays([*functions, *bootstraps_of(functions, parameters)])
+
+
+def _interface_facts(
+    program: Module, parameters: ParameterSet, outputs: Sequence[OutputFacts]
+) -> InterfaceFacts:
+    plan = key_plan(program)
+    return InterfaceFacts(
+        format=FORMAT,
+        model=program.name,
+        parameters=_parameters(parameters),
+        attributes={name: program.attributes[name] for name in _ATTRIBUTES},
+        keys=_keys(plan),
+        needs=_keys(_with_needs(plan, parameters)),
+        inputs=tuple(map(_attributes, program.inputs)),
+        publics=tuple(_attributes(op) for op in program.ops if op.name == "ckks.public_input"),
+        outputs=tuple(outputs),
+    )
+
+
+def memory_of(program: Module, parameters: ParameterSet) -> int:
+    """Bytes of an execution, without its keys and without the plaintexts that an engine keeps if
+    there is room; 0 where the engine is not the runtime's.
+    """
+    if not parameters.in_runtime:
+        return 0
+    costs = program_costs(program)
+    parts = memory_parts(costs.total, parameters, costs)
+    return sum(size for name, size in parts.items() if not name.endswith(("keys", "diagonals")))
 
 
 def bootstraps_of(functions: Sequence[Function], parameters: ParameterSet) -> list[Function]:
@@ -148,36 +211,32 @@ def _keys(plan: KeyPlan) -> KeyFacts:
     )
 
 
-def _needs(program: Module, parameters: ParameterSet) -> KeyFacts:
-    """All keys of an engine of the runtime: those of the plan, and of bootstraps."""
+def _with_needs(plan: KeyPlan, parameters: ParameterSet) -> KeyPlan:
+    """All keys of an engine of the runtime: those of a plan, and of bootstraps."""
     needs = parameters.needs if parameters.in_runtime else BootstrapNeeds()
-    plan = key_plan(program)
-    levels = plan.relinearization_level, plan.conjugation_level
-    reach = needs.with_own(rotation_reach(program, parameters.max_level))
-    own = KeyPlan(reach, *levels)
-    return _keys(own.union(KeyPlan({}, *needs.key_levels)) if needs.key_levels else own)
+    return plan.union(KeyPlan(dict(needs.shared), *needs.key_levels))
 
 
 def _attributes(op: Op) -> dict[str, JsonValue]:
     return {name: stored_attribute(value) for name, value in op.attributes.items()}
 
 
-def _output(op: Op, numbers: Mapping[Value, int]) -> OutputFacts:
-    value = op.operands[0]
-    result = stand_in(op)
-    return OutputFacts(
-        value=numbers[value],
-        result={name: stored_attribute(part) for name, part in result.items()},
-        output=_attributes(op),
-    )
+def _output(op: Op) -> OutputFacts:
+    result = {name: stored_attribute(part) for name, part in stand_in(op).items()}
+    return OutputFacts(result=result, output=_attributes(op))
 
 
 def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _text(facts: ProgramFacts) -> bytes:
-    """The JSON text, without members that are not known, one call a line."""
-    whole = facts.model_dump(mode="json", exclude_none=True)
-    calls = ",\n  ".join(map(json.dumps, whole.pop("calls")))
-    return f'{json.dumps(whole)[:-1]}, "calls": [\n  {calls}\n]}}\n'.encode()
+def _text(facts: InterfaceFacts) -> bytes:
+    """The JSON text, one member a line and one call a line, without what is not known."""
+    members = facts.model_dump(mode="json", exclude_none=True).items()
+    lines = (f"{json.dumps(name)}: {_value(value)}" for name, value in members)
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _value(value: JsonValue) -> str:
+    rows = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return "[\n " + ",\n ".join(map(json.dumps, value)) + "]" if rows else json.dumps(value)

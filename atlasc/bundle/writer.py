@@ -9,12 +9,12 @@ from typing import Any
 
 from atlasc.bundle.folder import HEAD, PREFIX
 from atlasc.bundle.manifest import FORMAT, MANIFEST, PROGRAM_FILE
-from atlasc.bundle.program_writer import write_program
+from atlasc.bundle.program_writer import write_interface, write_program
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import save_module, save_modules, save_texts
+from atlasc.ir.text.storage import save_modules, save_texts
 from atlasc.loading import MASK
 from atlasc.loading.client import OWN_MASK
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
@@ -43,7 +43,10 @@ def write_bundle(
     """
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
-    save_module(client.interface, draft / "client" / "interface.air")
+    identity = identity_of(program)
+    arrays = save_texts({draft / "client" / "interface.air": client.interface})
+    place = draft / "client" / "interface.safetensors"
+    write_interface(place, client.interface, identity, parameters, arrays)
     texts = {draft / "client" / "embed.air": client.embed}
     if client.head is not None:
         texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once
@@ -66,7 +69,7 @@ def write_bundle(
     files = sorted(path for path in draft.rglob("*") if path.is_file())
     manifest = {
         "format": FORMAT,
-        "program": identity_of(program),
+        "program": identity,
         **facts,
         "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
     }

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.bundle.program_writer import memory_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.program.costs import program_costs
 from atlasc.program.kinds import OUTSIDE
 from atlasc.program.rotation_plan import RotationPlan, rotation_reach
-from atlasc.report.summary import memory_parts
 from atlasc.runtime.interface import input_facts, output_facts, public_facts
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
@@ -68,14 +67,5 @@ def interface_facts(
             for name, a in arrays.items()
         ],
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
-        "memory": _memory(program, parameters) if parameters.in_runtime else 0,
+        "memory": memory_of(program, parameters),
     }
-
-
-def _memory(program: Module, parameters: ParameterSet) -> int:
-    """Bytes of an execution, without its keys and without the plaintexts that an engine keeps if
-    there is room."""
-    costs = program_costs(program)
-    parts = memory_parts(costs.total, parameters, costs)
-    kept = (size for name, size in parts.items() if not name.endswith(("keys", "diagonals")))
-    return sum(kept)

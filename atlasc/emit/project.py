@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.ledger import noted
+from atlasc.bundle.program_writer import bootstraps_of
 from atlasc.client.in_clear import require_listed
 from atlasc.client.program import ClientProgram, states_of
 from atlasc.emit import text
@@ -123,9 +124,7 @@ def _recorded(
     """
     calls = Functions(program, EngineParameters.of(parameters)).named()
     functions = list(dict.fromkeys(calls.values()))
-    periods = {period for function in functions for period in function.periods}
-    circuits = [one for period in sorted(periods) for one in parameters.circuit(period)]
-    arrays = record_arrays([*functions, *circuits])
+    arrays = record_arrays([*functions, *bootstraps_of(functions, parameters)])
     for name, array in sorted(program.arrays_used().items()):
         if not name.isprintable() or name in arrays:
             raise AtlasError(f"an array cannot be called {name!r}")

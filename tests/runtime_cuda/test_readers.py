@@ -45,6 +45,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "src/base/tensor_file.cpp:convert": ("header", "weights"),
     "src/base/tensor_file.cpp:TensorFile::TensorFile": ("header",),
     "src/base/tensor_file.cpp:TensorFile::read_header": ("header",),
+    "src/program_file.cpp:read_text": ("program", "text"),
     "src/record.cpp:numbers_of": ("weights",),
     "src/record.cpp:Record::add": ("weights",),
     "src/roles/client.cpp:Client::received": ("answer",),

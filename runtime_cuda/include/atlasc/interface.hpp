@@ -1,6 +1,7 @@
 // The interface between client and server of a compiled program.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -94,6 +95,6 @@ struct Interface {
 using Values = std::map<std::string, Ciphertexts>;
 
 /// A compiled program: maps encrypted inputs to encrypted outputs.
-using Program = Values (*)(Context& context, Values inputs);
+using Program = std::function<Values(Context& context, Values inputs)>;
 
 }  // namespace atlasc
