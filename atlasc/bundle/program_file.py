@@ -340,7 +340,7 @@ def stored_attribute(value: Any) -> JsonValue:
             return {"layout": str(value)}
         case list():
             return [stored_attribute(one) for one in value]
-    return value  # type: ignore[no-any-return]  # a number, a text or a truth value
+    return value  # a number, a text or a truth value
 
 
 def _attribute(value: JsonValue) -> Any:

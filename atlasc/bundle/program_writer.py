@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pydantic import JsonValue
@@ -27,6 +27,7 @@ from atlasc.bundle.program_file import (
 from atlasc.client.program import stand_in
 from atlasc.ir.arrays.tensor_files import TYPES, write_safetensors
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import is_printable
 from atlasc.ir.module import Module, Op
 from atlasc.program.costs import program_costs
 from atlasc.program.execute import Functions
@@ -56,22 +57,34 @@ def write_program(
         parameters: the set that it was lowered for.
         arrays: arrays of the program, and others that the file is to hold.
     """
+    write_safetensors(path, *program_content(program, parameters, arrays))
+
+
+def program_content(
+    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the facts of the file that :func:`write_program` writes.
+
+    Raises:
+        AtlasError: a name of an array is not allowed in files, or is the file's own.
+    """
     facts, recorded = facts_of(program, parameters)
     whole = {**arrays, **recorded}
-    if PROGRAM in arrays or recorded.keys() & arrays.keys():
-        raise AtlasError(f"an array cannot be called {PROGRAM!r}, and no name begins with record/")
+    for name in arrays:
+        if name == PROGRAM or name in recorded or not is_printable(name):
+            raise AtlasError(f"an array cannot be called {name!r}")
     names = {np.dtype(dtype): name for name, dtype in TYPES.items()}
     listed = tuple(
         ArrayFacts(
             name=name,
             type=names[array.dtype],
             shape=array.shape,
-            sha256=hashlib.sha256(np.ascontiguousarray(array)).hexdigest(),
+            sha256=hashlib.sha256(cast(Any, np.ascontiguousarray(array))).hexdigest(),
         )
         for name, array in whole.items()
     )
     text = _text(facts.model_copy(update={"arrays": listed}))
-    _write(path, PROGRAM, text, whole, identity_of(program))
+    return _content(PROGRAM, text, whole, identity_of(program))
 
 
 def write_interface(
@@ -102,15 +115,15 @@ def write_interface(
                 whole[place], found[name] = values, {"array": place}
         outputs.append(_output(op).model_copy(update=found))
     text = _text(_interface_facts(interface, parameters, outputs))
-    _write(path, INTERFACE, text, whole, identity)
+    write_safetensors(path, *_content(INTERFACE, text, whole, identity))
 
 
-def _write(
-    path: Path, name: str, text: bytes, arrays: Mapping[str, np.ndarray], identity: str
-) -> None:
-    """Write a file with a JSON text under a name."""
+def _content(
+    name: str, text: bytes, arrays: Mapping[str, np.ndarray], identity: str
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the facts of a file with a JSON text under a name."""
     told = {PROGRAM: identity, "sha256": hashlib.sha256(text).hexdigest()}
-    write_safetensors(path, {**arrays, name: np.frombuffer(text, np.uint8)}, told)
+    return {**arrays, name: np.frombuffer(text, np.uint8)}, told
 
 
 def stored_program(program: Module, parameters: ParameterSet) -> StoredProgram:
@@ -238,5 +251,6 @@ def _text(facts: InterfaceFacts) -> bytes:
 
 
 def _value(value: JsonValue) -> str:
-    rows = isinstance(value, list) and all(isinstance(one, dict) for one in value)
-    return "[\n " + ",\n ".join(map(json.dumps, value)) + "]" if rows else json.dumps(value)
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return "[\n " + ",\n ".join(map(json.dumps, value)) + "]"
+    return json.dumps(value)

@@ -4,12 +4,8 @@ shows.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from atlasc.bundle.program_writer import memory_of
 from atlasc.ir.errors import AtlasError
@@ -20,16 +16,9 @@ from atlasc.runtime.interface import input_facts, output_facts, public_facts
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
 
-NUMBERS = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
-"""safetensors' names of the types of arrays that the runtime reads as numbers."""
-TYPES = NUMBERS | {np.dtype(np.uint8): "U8"}
-"""The same types, and bytes."""
 
-
-def interface_facts(
-    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
-    """Facts of a lowered program and its server's arrays, see ``interface.hpp``.
+def interface_facts(program: Module, parameters: ParameterSet, text: str) -> dict[str, Any]:
+    """Facts of a lowered program, see ``interface.hpp``. ``text``: SHA-256 of the file's text.
 
     Raises:
         AtlasError: the program has no plan of rotations; or the name of an input or output is
@@ -62,10 +51,7 @@ def interface_facts(
         "inputs": input_facts(program),
         "publics": public_facts(program),
         "outputs": output_facts(program),
-        "weights": [
-            (name, TYPES[a.dtype], a.shape, hashlib.sha256(a.tobytes()).hexdigest())
-            for name, a in arrays.items()
-        ],
+        "text": text,
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
         "memory": memory_of(program, parameters),
     }

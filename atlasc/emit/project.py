@@ -12,22 +12,19 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.ledger import noted
-from atlasc.bundle.program_writer import bootstraps_of
+from atlasc.bundle.program_writer import program_content, write_program
 from atlasc.client.in_clear import require_listed
 from atlasc.client.program import ClientProgram, states_of
 from atlasc.emit import text
-from atlasc.emit.interface import NUMBERS, interface_facts
+from atlasc.emit.interface import interface_facts
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
-from atlasc.ir.arrays.lazy import as_dtype
-from atlasc.ir.arrays.tensor_files import write_safetensors
+from atlasc.ir.arrays.tensor_files import TensorFile
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module
 from atlasc.program.execute import Functions
-from atlasc.program.function import EngineParameters, Function
-from atlasc.program.record_arrays import record_arrays
+from atlasc.program.function import EngineParameters
 from atlasc.targets.parameters import ParameterSet
-from atlasc.targets.program import identity_of
 from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
@@ -42,7 +39,7 @@ RUNTIME_PARTS = (
     "sim",
 )
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
-WEIGHTS = "weights.safetensors"
+PROGRAM = "program.safetensors"
 COMPILERS = ("c++", "g++", "clang++")
 _TAIL = 30
 """Number of lines that are shown of a failed build."""
@@ -71,7 +68,8 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
             no plan of rotations.
     """
     _require_engine(engine, program, parameters)
-    return _sources(program, parameters, engine, *_recorded(program, parameters))
+    _, facts = program_content(program, parameters, program.arrays_used())
+    return _sources(program, parameters, engine, facts["sha256"])
 
 
 def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> None:
@@ -91,20 +89,15 @@ def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> N
         )
 
 
-def _sources(
-    program: Module,
-    parameters: ParameterSet,
-    engine: str,
-    calls: Mapping[Op, Function],
-    arrays: Mapping[str, np.ndarray],
-) -> dict[str, str]:
+def _sources(program: Module, parameters: ParameterSet, engine: str, digest: str) -> dict[str, str]:
+    calls = Functions(program, EngineParameters.of(parameters)).named()
     environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
     environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_facts(program, parameters, arrays),
+        "interface": interface_facts(program, parameters, digest),
         "program": program_text(program, calls),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
@@ -113,30 +106,18 @@ def _sources(
     }
 
 
-def _recorded(
-    program: Module, parameters: ParameterSet
-) -> tuple[dict[Op, Function], dict[str, np.ndarray]]:
-    """The functions of a program's ops, and the server's arrays by name: the program's own, and the
-    program's record.
-
-    Raises:
-        AtlasError: a name is not allowed in files, or is the record's.
-    """
-    calls = Functions(program, EngineParameters.of(parameters)).named()
-    functions = list(dict.fromkeys(calls.values()))
-    arrays = record_arrays([*functions, *bootstraps_of(functions, parameters)])
-    for name, array in sorted(program.arrays_used().items()):
-        if not name.isprintable() or name in arrays:
-            raise AtlasError(f"an array cannot be called {name!r}")
-        kept = None if array.dtype in NUMBERS else np.float64
-        arrays[name] = as_dtype(array, kept)
-    return calls, arrays
-
-
 def write_project(
-    folder: Path, program: Module, parameters: ParameterSet, engine: str = "sim"
+    folder: Path,
+    program: Module,
+    parameters: ParameterSet,
+    engine: str = "sim",
+    file: Path | None = None,
 ) -> None:
     """Write a new folder, which appears whole or not at all.
+
+    Args:
+        folder, program, parameters, engine: see :func:`sources`.
+        file: the program's file in a bundle, which is copied; None: it is made.
 
     Raises:
         AtlasError: as :func:`sources`; the folder exists or cannot be written; the program asks
@@ -144,13 +125,16 @@ def write_project(
     """
     _require_engine(engine, program, parameters)
     require_listed(program)
-    calls, arrays = _recorded(program, parameters)
-    files = _sources(program, parameters, engine, calls, arrays)
     with new_folder(folder) as draft:
+        place = draft / PROGRAM
+        if file is None:
+            write_program(place, program, parameters, program.arrays_used())
+        else:
+            shutil.copyfile(file, place)
+        files = _sources(program, parameters, engine, TensorFile(place).metadata["sha256"])
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
             (draft / path).write_text(content, encoding="utf-8")
-        write_safetensors(draft / WEIGHTS, arrays, {"program": identity_of(program)})
         for part in RUNTIME_PARTS:
             copy = shutil.copytree if (RUNTIME / part).is_dir() else shutil.copyfile
             (draft / "runtime").mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ namespace atlasc {
 namespace {
 
 constexpr const char* server_usage =
-    "server --keys evaluation.key --weights weights.safetensors --query query --output answer "
+    "server --keys evaluation.key --program program.safetensors --query query --output answer "
     "[--timing times.json] [--device-memory 40G]";
 constexpr const char* any_server_usage =
     "atlasc-server --program bundle --keys evaluation.key --query query --output answer "
@@ -49,11 +49,13 @@ void execute(const Options& options, const Interface& interface, const Program& 
 TensorFile opened(std::optional<PlainFile> file, const Interface& interface) {
     TensorFile weights(file ? std::move(*file) : PlainFile("no weights", TensorWriter({}).sealed()),
                        TensorFile::large_header);
-    if (file && weights.fact("program") != interface.identity) {
+    const bool own = interface.text.empty() || weights.fact("sha256") == interface.text;
+    if (file && (weights.fact("program") != interface.identity || !own)) {
         throw Error(weights.name() + " has the weights of another program", "",
-                    "give the weights of the project that this server was built from");
+                    "give the file of the program that this server was built from");
     }
-    weights.require(interface.weights);
+    weights.require(interface.text.empty() ? interface.weights
+                                           : StoredProgram(weights).interface().weights);
     return weights;
 }
 
@@ -106,9 +108,9 @@ Message Server::execute(Message query, Clock* clock) {
 int server_main(int argc, char** argv, const Interface& interface, const Program& program) {
     return reported([&] {
         const Options options(argc, argv, 1, server_usage,
-                              {"--keys", "--weights", "--query", "--output"},
+                              {"--keys", "--program", "--query", "--output"},
                               {"--timing", "--device-memory"});
-        execute(options, interface, program, options["--weights"]);
+        execute(options, interface, program, options["--program"]);
     });
 }
 
