@@ -35,6 +35,7 @@ from atlasc.program.function import EngineParameters, Function
 from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.program.kinds import kind_of
 from atlasc.program.record_arrays import record_arrays
+from atlasc.program.rotation_plan import RotationPlan
 from atlasc.report.summary import memory_parts
 from atlasc.runtime.interface import output_facts
 from atlasc.targets.costs import costs_of, measured_costs
@@ -135,7 +136,16 @@ def stored_program(program: Module, parameters: ParameterSet) -> StoredProgram:
 def facts_of(
     program: Module, parameters: ParameterSet
 ) -> tuple[ProgramFacts, dict[str, np.ndarray]]:
-    """What the file tells of a program, without its arrays; and the arrays of its record."""
+    """What the file tells of a program, without its arrays; and the arrays of its record.
+
+    Raises:
+        AtlasError: the program has no plan of rotations.
+    """
+    if RotationPlan.of(program) is None:
+        raise AtlasError(
+            f"the rotations of @{program.name} are not planned",
+            remedy="run the pass rotation-keys on the program, or compile the model",
+        )
     shape = EngineParameters.of(parameters)
     calls = Functions(program, shape).named()
     functions = list(dict.fromkeys(calls.values()))

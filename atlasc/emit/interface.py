@@ -11,7 +11,7 @@ from atlasc.bundle.program_writer import memory_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.program.kinds import OUTSIDE
-from atlasc.program.rotation_plan import RotationPlan, rotation_reach
+from atlasc.program.rotation_plan import rotation_reach
 from atlasc.runtime.interface import input_facts, output_facts, public_facts
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
@@ -21,14 +21,8 @@ def interface_facts(program: Module, parameters: ParameterSet, text: str) -> dic
     """Facts of a lowered program, see ``interface.hpp``. ``text``: SHA-256 of the file's text.
 
     Raises:
-        AtlasError: the program has no plan of rotations; or the name of an input or output is
-            used twice or not allowed in files.
+        AtlasError: the name of an input or output is used twice or not allowed in files.
     """
-    if RotationPlan.of(program) is None:
-        raise AtlasError(
-            f"the rotations of @{program.name} are not planned",
-            remedy="run the pass rotation-keys on the program, or compile the model",
-        )
     public = [op for op in program.ops if op.name == "ckks.public_input"]
     # Messages have arrays of these names, and NAME/NUMBER for each ciphertext.
     for ops in ([*program.inputs, *public], program.outputs):

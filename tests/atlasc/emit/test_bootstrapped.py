@@ -115,8 +115,9 @@ def test_golden() -> None:
     parameters = PhantomParameters.bootstrapped("fourteen_levels", ring)
     program = plan_keys(case.program, parameters)
     found = sources(program, parameters)["src/interface.cpp"]
-    # The coefficients of the modular reduction are a fit, whose last bits are the machine's.
-    found = re.sub(r'("record/floats", .*\n\s*")[0-9a-f]{64}', r"\1a digest", found)
+    # The text has the digest of the record, with the coefficients of the modular reduction: a fit,
+    # whose last bits are the machine's.
+    found = re.sub(r'"[0-9a-f]{64}",\n    };', '"a digest",\n    };', found)
     print(found)
     golden = Path(__file__).parent / "golden" / "interface_phantom.cpp"
     assert found == golden.read_text()
