@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio.sslproto
 import gc
+import ipaddress
 import os
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -238,7 +239,7 @@ def _run(
         loop="asyncio", http=partial(HttpConnection, door=door), ws="none",  # type: ignore[arg-type]
         log_config=None, access_log=False, server_header=False, date_header=False,
         lifespan="on", timeout_keep_alive=int(IDLE_SECONDS), backlog=BACKLOG,
-        proxy_headers=bool(settings.proxies), forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=bool(settings.proxies), forwarded_allow_ips=[*_seen(settings.proxies)],
         timeout_graceful_shutdown=10, callback_notify=sweep, timeout_notify=SWEEP_SECONDS,
         ssl_certfile=settings.certificate, ssl_keyfile=settings.private_key, ssl_ciphers=CIPHERS,
     )  # fmt: skip
@@ -263,6 +264,15 @@ def _run(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _seen(proxies: Sequence[str]) -> Iterator[str]:
+    """Addresses as sockets name them: a socket of IPv6 has another name for those of IPv4."""
+    for one in map(ipaddress.ip_address, proxies):
+        plain = getattr(one, "ipv4_mapped", None) or one
+        yield str(plain)
+        if isinstance(plain, ipaddress.IPv4Address):
+            yield f"::ffff:{plain}"
 
 
 class _as_they_are:

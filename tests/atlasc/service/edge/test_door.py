@@ -143,3 +143,9 @@ def test_new_connections_of_one_address_have_a_rate() -> None:
     admitted = [one for _ in range(300) if (one := held(door, "192.0.2.1"))]
     assert doors.BURST <= len(admitted) < doors.BURST + 50
     assert held(door, "192.0.2.2") is not None
+
+
+def test_what_is_no_address_is_short() -> None:
+    """A proxy may pass on what a stranger says."""
+    assert len(doors.address_of("x" * 10_000)) <= doors.MOST_NAME
+    assert doors.address_of("::ffff:192.0.2.1%eth0") == "192.0.2.1"
