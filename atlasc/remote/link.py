@@ -200,18 +200,34 @@ class Link:
         """The content of an answer."""
         told = {**self._headers(), **headers}
         with self._within(len(body) + limit):
-            self._connection.request(method, self._base + path, body or None, told)
-            answer = self._connection.getresponse()
+            whole, answer = self._answer(method, path, body, told)
             content = _content(answer, limit + 1)
         with answer:
-            if len(content) > limit:
+            if not whole or len(content) > limit:
                 self._connection.close()
+            if len(content) > limit:
                 raise AtlasError(f"the answer of {self.url} is too large", why=f"above {limit}")
             if answer.length:
                 raise http.client.IncompleteRead(content)
             if answer.status >= 300:
                 raise _refused(answer, content)
             return content
+
+    def _answer(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[bool, http.client.HTTPResponse]:
+        """Whether a request was sent to its end, and the head of the answer: of a refusal alone,
+        where a body was not taken.
+        """
+        try:
+            self._connection.request(method, self._base + path, body or None, headers)
+        except OSError as cut:
+            with suppress(OSError, http.client.HTTPException):
+                answer = self._connection.getresponse()
+                if answer.status >= 300:
+                    return False, answer
+            raise cut
+        return True, self._connection.getresponse()
 
     @contextmanager
     def _within(self, size: int, held: socket.socket | None = None) -> Iterator[socket.socket]:

@@ -35,7 +35,9 @@ PLACE, HEALTH, RESTS = "place", "health", "rests"
 """Members of a request's state: its connection's place; it was a health check; the connection rests
 after it."""
 UNREAD = 1 << 20
-"""Bytes of a refused body that a stranger may still send before the connection breaks."""
+"""Bytes of a refused body that are taken of a stranger; others wait."""
+READ_SECONDS = 2.0
+"""How long the others wait: until then the refusal was read."""
 UNREAD_SECONDS = 120.0
 """How long a tenant may still send a body that was refused."""
 
@@ -122,8 +124,9 @@ class HttpConnection(H11Protocol):
         """Parse what came, unless it is the rest of what was refused."""
         if self._unread >= 0:
             self._unread -= len(data)
-            if self._unread < 0:
-                self.transport.abort()
+            if self._unread < 0:  # an end now would overtake the refusal
+                self.flow.pause_reading()
+                self.loop.call_later(READ_SECONDS, self.transport.abort)
             return
         super().data_received(data)
         if self.transport.is_closing():

@@ -20,6 +20,7 @@ from tiny_model import Tiny
 
 import atlasc
 from atlasc.ir.files import MIB
+from atlasc.remote.link import Link, Refused
 from atlasc.service.edge import door as doors
 from atlasc.service.requests import AT_ONCE, MAX_REQUEST
 from atlasc.service.uploads import MOST_BEGUN
@@ -143,6 +144,14 @@ def test_what_a_stranger_sends_after_a_refusal_is_not_read(service: Running) -> 
     with raw(service, head("GET", "/config")) as one:  # and the next request is none
         answer = one.makefile("rb").read()
         assert b" 401 " in answer and b"connection: close" in answer
+
+
+@pytest.mark.parametrize("size", [2 * MIB, 8 * MIB, 64 * MIB])
+def test_the_reason_arrives_although_the_body_was_not_read(service: Running, size: int) -> None:
+    """A token that ended in the middle of an upload: the client says so, and does not try again."""
+    with pytest.raises(Refused, match="needs a valid token") as caught:
+        Link(service.url, "atlasc_x").fetch("PUT", "/keys/a", bytes(size), patience=0.0, limit=MIB)
+    assert caught.value.status == 401
 
 
 def test_a_stranger_that_takes_no_answer_is_let_go(service: Running) -> None:
