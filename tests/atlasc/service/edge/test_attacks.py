@@ -148,10 +148,30 @@ def test_what_a_stranger_sends_after_a_refusal_is_not_read(service: Running) -> 
 
 @pytest.mark.parametrize("size", [2 * MIB, 8 * MIB, 64 * MIB])
 def test_the_reason_arrives_although_the_body_was_not_read(service: Running, size: int) -> None:
-    """A token that ended in the middle of an upload: the client says so, and does not try again."""
-    with pytest.raises(Refused, match="needs a valid token") as caught:
-        Link(service.url, "atlasc_x").fetch("PUT", "/keys/a", bytes(size), patience=0.0, limit=MIB)
-    assert caught.value.status == 401
+    """A token that ended in the middle of an upload: the client says so, and does not try again.
+    Proxies ask for the end of the connection.
+    """
+    link = Link(service.url, "atlasc_x")
+    for headers in ({}, {"Connection": "close"}):
+        with pytest.raises(Refused, match="needs a valid token") as caught:
+            link.fetch("PUT", "/keys/a", bytes(size), headers=headers, patience=0.0, limit=MIB)
+        assert caught.value.status == 401
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_answer_comes_before_the_end_that_was_asked_for(service: Running, known: bool) -> None:
+    """The rest of the body comes late; then the connection of a tenant ends, as it was asked to."""
+    token = f"Authorization: Bearer {service.token('closer') if known else 'none'}"
+    lines = (token, "Connection: close", "Content-Length: 2000")
+    with raw(service, head("PUT", "/keys/a?offset=x", *lines) + b"x") as one:
+        until(lambda: not closing(service.port, one))
+        time.sleep(0.5)
+        one.sendall(bytes(1000))
+        assert status(one) in (400, 401, 404, 422)
+        one.sendall(bytes(999))
+        one.settimeout(doors.HEAD_SECONDS + 10)
+        while known and one.recv(1 << 16):
+            pass
 
 
 def test_a_stranger_that_takes_no_answer_is_let_go(service: Running) -> None:
