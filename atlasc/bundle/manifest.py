@@ -37,8 +37,8 @@ REQUIRED = (
     "server/weights.safetensors",
 )
 """Files that decide what a bundle computes."""
-MAX_MANIFEST = 64 * MIB
-"""Bytes."""
+MAX_MANIFEST, MAX_VALUES = 64 * MIB, 200_000
+"""Bytes, and values. That of a small model has 4,000 values."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
 
 
@@ -143,7 +143,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     path = folder / MANIFEST
     content = read_bytes(path, MAX_MANIFEST, links=False)
     with explained(f"{path} cannot be read"):
-        version = parse_json(content, Facts).get("format")
+        version = parse_json(content, Facts, MAX_VALUES).get("format")
     if version != FORMAT:
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
@@ -151,7 +151,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
             remedy="compile the model again, or use the version of atlasc that made it",
         )
     with explained(f"{path} is damaged", remedy="compile the model again"):
-        manifest = parse_json(content, Manifest)
+        manifest = parse_json(content, Manifest, MAX_VALUES)
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
 

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from atlasc.api.errors import FULL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, parse_json, read_text, require_private, whole_number
-from atlasc.remote.wire import MAX_JSON, Fault
+from atlasc.remote.wire import MAX_JSON, MAX_VALUES, Fault
 
 Read = TypeVar("Read")
 TIMEOUT = 120.0
@@ -120,7 +120,7 @@ class Link:
             method, path, body, headers=headers, patience=patience, queue=queue, limit=MAX_JSON
         )
         try:
-            return parse_json(content, schema)
+            return parse_json(content, schema, MAX_VALUES)
         except ValueError as error:
             raise AtlasError(
                 f"the answer of {self.url} is not understood",
@@ -296,7 +296,7 @@ def _content(answer: http.client.HTTPResponse, limit: int) -> bytes:
 
 def _refused(answer: http.client.HTTPResponse, content: bytes) -> Refused:
     try:
-        fault = parse_json(content, Fault)
+        fault = parse_json(content, Fault, MAX_VALUES)
     except ValueError:
         fault = Fault(error=f"the service answered with status {answer.status}")
     told, wait = whole_number(answer.headers.get("retry-after", "").strip()), None
