@@ -63,8 +63,8 @@ def print_product(text: str, end: str = "\n") -> None:
 
 
 def print_written(text: str) -> None:
-    """Print a text that a model wrote. Its tokens are those of a bundle, their choice is a server's:
-    on a terminal control characters are spelled out, but for the ends of lines and tabs.
+    """Print a text that a model wrote. Its tokens are those of a bundle, their choice is a
+    server's: on a terminal control characters are spelled out, but for ends of lines and tabs.
     """
     if is_terminal(_product.get() or sys.stdout):
         lines = (map(printable, line.split("\t")) for line in text.split("\n"))

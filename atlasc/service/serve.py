@@ -11,11 +11,11 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import APIRouter
@@ -124,7 +124,6 @@ def serve(
     os.umask(0o077)
     share_memory_of_threads()
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]
     require_transport(settings)
     programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store
@@ -132,6 +131,7 @@ def serve(
     with ExitStack() as stack:
         stack.callback(store.close)
         stack.enter_context(only_service(store))
+        stack.enter_context(small_tls_buffers())
         listener = stack.enter_context(bound(settings.host, settings.port))
         limits = settings.limits if front is None else front.limits(settings.limits, programs)
         workers = _workers(stack, programs, settings)
@@ -273,6 +273,25 @@ def _seen(proxies: Sequence[str]) -> Iterator[str]:
         yield str(plain)
         if isinstance(plain, ipaddress.IPv4Address):
             yield f"::ffff:{plain}"
+
+
+@contextmanager
+def small_tls_buffers() -> Iterator[None]:
+    """Give connections with TLS buffers of ``TLS_BUFFER``, as long as the service runs.
+
+    asyncio has no public way: the size is an attribute of a class, which all connections of the
+    process share, read when one is made (CPython 3.11 and later; 3.10 makes no buffer ahead). An
+    application that runs a service beside connections of its own reads those in smaller pieces
+    meanwhile, and loses nothing. Where a later Python lacks the attribute, this does nothing, and
+    tests/atlasc/service/edge/test_tls.py finds the memory.
+    """
+    protocol: Any = asyncio.sslproto.SSLProtocol
+    before = getattr(protocol, "max_size", TLS_BUFFER)
+    protocol.max_size = TLS_BUFFER
+    try:
+        yield
+    finally:
+        protocol.max_size = before
 
 
 class _as_they_are:
