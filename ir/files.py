@@ -20,7 +20,7 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -316,13 +316,14 @@ def _has_more(text: str | bytes, values: int) -> bool:
     return found > values or seen > 3 * values
 
 
-@cache
-def _adapter(schema: Any) -> TypeAdapter[Any]:
-    """What reads a schema; of a list up to the first item that is wrong. Cached, because making it
-    takes time.
-    """
+def _reader(schema: Any) -> TypeAdapter[Any]:
+    """What reads a schema; of a list up to the first item that is wrong."""
     many = get_origin(schema) in (list, tuple)
     return TypeAdapter(Annotated[schema, FailFast()] if many else schema)
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_reader)
+"""Cached, because making an adapter takes time."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
