@@ -181,12 +181,15 @@ class Bundle:
         """
         if PREFIX not in self.manifest.files:
             return None
-        from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
+        from atlasc.loading.texts.public_prefix import MAX_IDS, MAX_PREFIX, PublicPrefix
 
         _require_part(self.folder, "client")
         where, remedy = self.folder / PREFIX, "compile the model again"
         most = 16 * MAX_PREFIX
-        return read_json(where, PublicPrefix, "the public prefix", most, remedy=remedy, links=False)
+        return read_json(
+            where, PublicPrefix, "the public prefix", most, values=MAX_IDS, remedy=remedy,
+            links=False,
+        )  # fmt: skip
 
     @property
     def target(self) -> str:

@@ -39,8 +39,8 @@ REQUIRED = (
 PROGRAM_FILE = "server/program.safetensors"
 _ARRAYS = {3: "server/weights.safetensors", FORMAT: PROGRAM_FILE}
 """Format -> the server's file of arrays. In format 4 it is the whole program as servers play it."""
-MAX_MANIFEST = 64 * MIB
-"""Bytes."""
+MAX_MANIFEST, MAX_VALUES = 64 * MIB, 200_000
+"""Bytes, and values. That of a small model has 4,000 values."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
 
 
@@ -155,7 +155,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     path = folder / MANIFEST
     content = read_bytes(path, MAX_MANIFEST, links=False)
     with explained(f"{path} cannot be read"):
-        version = parse_json(content, Facts).get("format")
+        version = parse_json(content, Facts, MAX_VALUES).get("format")
     if version not in _ARRAYS:
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
@@ -163,7 +163,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
             remedy="compile the model again, or use the version of atlasc that made it",
         )
     with explained(f"{path} is damaged", remedy="compile the model again"):
-        manifest = parse_json(content, Manifest)
+        manifest = parse_json(content, Manifest, MAX_VALUES)
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
 

@@ -34,8 +34,8 @@ PROGRAM = "program"
 INTERFACE = "interface"
 """Name of the array with the JSON text of a client's file."""
 FORMAT = 1
-MAX_TEXT = 64 * MIB
-"""Greatest size in bytes of the JSON text."""
+MAX_TEXT, MAX_VALUES = 64 * MIB, 2**18
+"""Bytes of the JSON text, and its values; libatlasc reads no more of them either."""
 _DAMAGED = "compile the model again, or restore the file"
 
 Ct = TypeVar("Ct")
@@ -200,7 +200,7 @@ class StoredProgram:
         if len(text) > MAX_TEXT:
             raise _damaged(path, "its text is too large")
         with explained(f"{path} is damaged", remedy=_DAMAGED):
-            version = parse_json(text, Facts).get("format")
+            version = parse_json(text, Facts, MAX_VALUES).get("format")
         if version != FORMAT:
             raise AtlasError(
                 f"{path} has format {version!r}",
@@ -208,7 +208,7 @@ class StoredProgram:
                 remedy="compile the model again, or use the atlasc that compiled it",
             )
         with explained(f"{path} is damaged", remedy=_DAMAGED):
-            facts = parse_json(text, ProgramFacts)
+            facts = parse_json(text, ProgramFacts, MAX_VALUES)
         digest = hashlib.sha256(text).hexdigest()
         facts_of_file = file.metadata
         if facts_of_file.get("sha256") != digest:
