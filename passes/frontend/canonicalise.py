@@ -77,9 +77,7 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
         changed = {**given, "permutation": order}
         return source if order == sorted(order) else rewriter.copy(op, [source], changed)
     if op.name == "nn.mean":
-        alone = len(op.operands) == 1 and source.tensor.shape[given["axis"]] == 1
-        shape = list(op.value.tensor.shape)
-        return rewriter.add(op, "nn.reshape", [source], {"shape": shape}) if alone else None
+        return _mean(rewriter, op, source)
     if op.name == "nn.scale":
         factor = given["factor"]
         if isinstance(factor, Symbol):
@@ -107,6 +105,20 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
         return None
     changed = {**given, "transpose_b": not given["transpose_b"]}
     return rewriter.copy(op, [source, other.op.operands[0]], changed)
+
+
+def _mean(rewriter: Rewriter, op: Op, source: Value) -> Value | None:
+    """The mean of one token is that token; a mean of features is a linear layer."""
+    extents, axis = source.tensor.shape, op.attributes["axis"]
+    if len(op.operands) > 1:
+        return None
+    if axis == 2 == len(extents) - 1 and source.tensor.side == "server":
+        share = np.full((1, extents[2]), 1 / extents[2], np.float32)
+        layer = {"weight": rewriter.module.constant("mean", share)}
+        source = rewriter.add(op, "nn.linear", [source], layer)
+    elif extents[axis] != 1:
+        return None
+    return rewriter.add(op, "nn.reshape", [source], {"shape": list(op.value.tensor.shape)})
 
 
 def _is_lone(weights: Value) -> bool:

@@ -350,9 +350,8 @@ def _mean(
     value, count = importer.value(x), 1
     for axis in sorted({axis % len(extents) for axis in axes or range(len(extents))}, reverse=True):
         value, count = importer.add("nn.mean", value, axis=axis), count * extents[axis]
-    if total:
-        value = importer.add("nn.scale", value, factor=float(count))
-    return _reshape(importer, value) if keep else value
+    value = _reshape(importer, value) if keep else value
+    return importer.add("nn.scale", value, factor=float(count)) if total else value
 
 
 _OPS: dict[Rule, str] = {

@@ -116,6 +116,30 @@ def test_the_mean_of_one_token_is_that_token(tokens, op):
     np.testing.assert_allclose(interpret(canonical, {"x": x})["y"], x.mean(1), atol=1e-12)
 
 
+FEATURES = """module @features : nn {{
+  %x = nn.input {{name = "x", shape = [1, 2, 4], side = "{side}", dtype = "f64"}} : tensor<1x2x4xf64, {side}>
+  %0 = nn.mean %x {{axis = 2}} : tensor<1x2xf64, {side}>
+  %1 = nn.reshape %0 {{shape = [1, 2, 1]}} : tensor<1x2x1xf64, {side}>
+  {end}
+}}
+"""  # noqa: E501
+
+
+def test_a_mean_of_features_is_a_linear_layer():
+    module = parse(FEATURES.format(side="server", end='nn.output %1 {name = "y"}'))
+    canonical = run_passes(module, [Canonicalise()])
+    assert [op.name for op in canonical.ops] == ["nn.input", "nn.linear", "nn.output"]
+    x = np.random.default_rng(0).normal(size=(1, 2, 4))
+    found = interpret(canonical, {"x": x})["y"]
+    np.testing.assert_allclose(found, x.mean(2, keepdims=True), atol=1e-7)
+
+
+def test_the_client_takes_its_mean_itself():
+    end = '%2 = nn.encrypt %1 : tensor<1x2x1xf64, server>\n  nn.output %2 {name = "y"}'
+    canonical = run_passes(parse(FEATURES.format(side="client", end=end)), [Canonicalise()])
+    assert "nn.mean" in [op.name for op in canonical.ops]
+
+
 SHARED = """module @shared : nn {
   symbol @w : float32[4x4]
   %x = nn.input {name = "x", shape = [1, 4], side = "server", dtype = "f64"} : tensor<1x4xf64, server>

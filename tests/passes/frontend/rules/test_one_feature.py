@@ -51,6 +51,8 @@ FORMS: dict[str, Form] = {
     "outer sum": lambda m, h: m.row - m.gate(h),
     "expanded": lambda m, h: m.gate(h).expand(-1, -1, FEATURES) * h,
     "expanded as": lambda m, h: h + m.gate(h).expand_as(h),
+    "mean of features": lambda m, h: h * h.mean(-1, keepdim=True),
+    "sum of features": lambda m, h: h - h.sum(2)[..., None],
     "one of many": lambda m, h: h[..., :1] * h,
 }
 
@@ -115,7 +117,9 @@ def test_other_axes_are_not_expanded(form: Form) -> None:
     assert "test_one_feature.py:" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["gate", "gate with an activation", "outer product by token"])
+@pytest.mark.parametrize(
+    "name", ["gate with an activation", "outer product by token", "mean of features"]
+)
 def test_a_program_with_a_gate(name: str) -> None:
     model = Gated(FORMS[name]).eval()
     program = atlasc.compile(model, {"x": X}, recipe="is", target="sim")
