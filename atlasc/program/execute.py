@@ -34,7 +34,7 @@ _NAMED = (
 KERNELS: dict[str, Callable[..., list[Register]]] = {
     **{f"ckks.{kernel.__name__}": kernel for kernel in _NAMED},
     **dict.fromkeys(("ckks.add", "ckks.sub", "ckks.mul"), elementwise.binary),
-    "ckks.mask_zero": attention.fill_masked,
+    **dict.fromkeys(("ckks.mask_fill", "ckks.mask_zero"), attention.fill_masked),
 }
 """Op -> kernel. A kernel takes a `Context`, the op, and a list of ciphertexts for each encrypted
 operand. It returns the ciphertexts of the result."""
