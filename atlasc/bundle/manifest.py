@@ -156,7 +156,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     content = read_bytes(path, MAX_MANIFEST, links=False)
     with explained(f"{path} cannot be read"):
         version = parse_json(content, Facts, MAX_VALUES).get("format")
-    if version not in _ARRAYS:
+    if version not in list(_ARRAYS):  # what is no number may have no hash
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
             why=f"this atlasc reads the formats {' and '.join(map(str, _ARRAYS))}",

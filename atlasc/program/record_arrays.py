@@ -1,5 +1,5 @@
 """The functions of a program as arrays, and back. The C++ runtime replays the arrays
-(``atlasc/record.hpp``); other engines play the functions that they stand for.
+(``runtime_cuda/include/atlasc/record.hpp``); other engines play the functions that they stand for.
 """
 
 from __future__ import annotations
