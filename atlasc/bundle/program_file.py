@@ -233,15 +233,24 @@ class StoredProgram:
             Call(name=one.op, **{name: getattr(one, name) for name in _SHARED})
             for one in facts.calls
         )
-        outputs = {str(one.output["name"]): one.value or 0 for one in facts.outputs}
+        names = [op.attributes["name"] for op in interface.outputs]
+        rows = zip(names, facts.outputs, strict=True)
+        outputs = {name: one.value for name, one in rows if one.value is not None}
         found = cls(interface, calls, outputs, bool(facts.measured), recorded, arrays)
         found._check()
         return found
 
     def _check(self) -> None:
         """Refuse calls and outputs of something that is not there."""
-        known, count = self.recorded.names, len(self.interface.inputs)
-        given = {*self.arrays, *self._publics()}
+        known, count, publics = self.recorded.names, len(self.interface.inputs), self._publics()
+        given = {*self.arrays, *publics}
+        names = [op.attributes["name"] for op in self.interface.inputs] + publics
+        if len(set(names)) < len(names):
+            raise AtlasError("two inputs have the same name")
+        if len(self.outputs) < len(self.interface.outputs):
+            raise AtlasError("two outputs have the same name, or one has no value")
+        if both := self.arrays.keys() & publics:
+            raise AtlasError(f"{min(both)!r} is an array and a public input")
         for number, call in enumerate(self.calls):
             faults = [f"the function {call.function!r}"] if call.function not in known else []
             faults += [f"the array {name!r}" for name in call.arrays if name not in given]

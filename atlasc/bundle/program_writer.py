@@ -149,7 +149,7 @@ def facts_of(
     shape = EngineParameters.of(parameters)
     calls = Functions(program, shape).named()
     functions = list(dict.fromkeys(calls.values()))
-    costs = program_costs(program)
+    costs, table = program_costs(program), costs_of(parameters)
     numbers = {op.value: at for at, op in enumerate([*program.inputs, *calls])}
     outputs = [
         _output(op).model_copy(update={"value": numbers[op.operands[0]]}) for op in program.outputs
@@ -165,7 +165,7 @@ def facts_of(
                 function=function.name,
                 arrays=tuple(function.arrays(op)),
                 operands=tuple(numbers[one] for one in op.operands if one.encrypted),
-                seconds=costs.per_op[op].seconds(costs_of(parameters)),
+                seconds=costs.per_op[op].seconds(table),
             )
             for op, function in calls.items()
         ),

@@ -154,11 +154,16 @@ def _output(text: dict[str, Any], **members: object) -> None:
     text["outputs"][0] |= members
 
 
+_PUBLIC = {"name": "record/code", "shape": [1, 1]}
 LIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "function": (lambda t: _first(t, function="system"), "function 'system'"),
     "array": (lambda t: _first(t, arrays=["/etc/passwd"]), "array '/etc/passwd'"),
     "value to come": (lambda t: _first(t, operands=[9]), "value 9"),
     "output": (lambda t: _output(t, value=10**6), "value 1000000"),
+    "no value": (lambda t: t["outputs"][0].pop("value"), "one has no value"),
+    "an output twice": (lambda t: t["outputs"].append(t["outputs"][0]), "same name"),
+    "an input twice": (lambda t: t["inputs"].append(t["inputs"][0]), "same name"),
+    "array and public": (lambda t: t["publics"].append(_PUBLIC), "is an array and a public"),
     "negative value": (lambda t: _first(t, operands=[-1]), "is damaged"),
     "text for a number": (lambda t: _first(t, operands=["0"]), "is damaged"),
     "no calls": (lambda t: t.pop("calls"), "is damaged"),
