@@ -19,7 +19,7 @@ from pydantic import Field, JsonValue
 
 from atlasc.ir.arrays.tensor_files import TensorFile
 from atlasc.ir.bounds import MAX_PATH
-from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.errors import AtlasError, blaming, explained
 from atlasc.ir.files import MIB, Amount, Count, Schema, Sha256, parse_json
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
@@ -298,17 +298,10 @@ class StoredProgram:
                 before(call)
             given = [public[n] if n in public else self.arrays[n] for n in call.arrays]
             operands = [values[at] for at in call.operands]
-            try:
-                # On sim an input outside the ranges overflows; decryption then reports it.
-                with np.errstate(over="ignore", invalid="ignore"):
-                    made = engine.play_recorded(self.recorded, call.function, operands, given)
-            except AtlasError as error:
-                raise AtlasError(
-                    f"{call.name} %{number}: {error.what}",
-                    where=call.location or error.where,
-                    why=error.why,
-                    remedy=error.remedy,
-                ) from None
+            # On sim an input outside the ranges overflows; decryption then reports it.
+            quiet = np.errstate(over="ignore", invalid="ignore")
+            with quiet, blaming(f"{call.name} %{number}", call.location):
+                made = engine.play_recorded(self.recorded, call.function, operands, given)
             values[len(names) + number] = made
             for at in call.operands:
                 if last[at] == number and at not in kept:

@@ -39,32 +39,36 @@ from atlasc.program.rotation_plan import RotationPlan
 from atlasc.report.summary import memory_parts
 from atlasc.runtime.interface import output_facts
 from atlasc.targets.costs import costs_of, measured_costs
-from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
-from atlasc.targets.program import identity_of
+from atlasc.targets.parameters import ParameterSet
 
 _ATTRIBUTES = ("slots",)
 """Attributes of the program that its server reads, beside the plan of its keys."""
-_LEVELS = ("relinearization_level", "conjugation_level")
 
 
 def write_program(
-    path: Path, program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
+    path: Path,
+    program: Module,
+    identity: str,
+    parameters: ParameterSet,
+    arrays: Mapping[str, np.ndarray],
 ) -> None:
-    """Write the file of a program.
-
-    Args:
-        path: the file.
-        program: ckks module with levels and a plan of rotations.
-        parameters: the set that it was lowered for.
-        arrays: arrays of the program, and others that the file is to hold.
-    """
-    write_safetensors(path, *program_content(program, parameters, arrays))
+    """Write the file of a program; see :func:`program_content`."""
+    write_safetensors(path, *program_content(program, identity, parameters, arrays))
 
 
 def program_content(
-    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
+    program: Module,
+    identity: str,
+    parameters: ParameterSet,
+    arrays: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays and the facts of the file that :func:`write_program` writes.
+    """The arrays and the facts of the file of a program.
+
+    Args:
+        program: ckks module with levels and a plan of rotations.
+        identity: its identity, for which all its arrays are read.
+        parameters: the set that it was lowered for.
+        arrays: arrays of the program, and others that the file is to hold.
 
     Raises:
         AtlasError: a name of an array is not allowed in files, or is the file's own.
@@ -85,7 +89,7 @@ def program_content(
         for name, array in whole.items()
     )
     text = _text(facts.model_copy(update={"arrays": listed}))
-    return _content(PROGRAM, text, whole, identity_of(program))
+    return _content(PROGRAM, text, whole, identity)
 
 
 def write_interface(
@@ -186,7 +190,7 @@ def _interface_facts(
         parameters=_parameters(parameters),
         attributes={name: program.attributes[name] for name in _ATTRIBUTES},
         keys=_keys(plan),
-        needs=_keys(_with_needs(plan, parameters)),
+        needs=_keys(keys_of_engine(plan, parameters)),
         inputs=tuple(map(_attributes, program.inputs)),
         publics=tuple(_attributes(op) for op in program.ops if op.name == "ckks.public_input"),
         outputs=tuple(outputs),
@@ -202,6 +206,11 @@ def memory_of(program: Module, parameters: ParameterSet) -> int:
     costs = program_costs(program)
     parts = memory_parts(costs.total, parameters, costs)
     return sum(size for name, size in parts.items() if not name.endswith(("keys", "diagonals")))
+
+
+def keys_of_engine(plan: KeyPlan, parameters: ParameterSet) -> KeyPlan:
+    """All keys of an engine of the runtime: those of a plan, and of bootstraps."""
+    return parameters.needs.with_plan(plan) if parameters.in_runtime else plan
 
 
 def bootstraps_of(functions: Sequence[Function], parameters: ParameterSet) -> list[Function]:
@@ -232,12 +241,6 @@ def _keys(plan: KeyPlan) -> KeyFacts:
         relinearization_level=plan.relinearization_level,
         conjugation_level=plan.conjugation_level,
     )
-
-
-def _with_needs(plan: KeyPlan, parameters: ParameterSet) -> KeyPlan:
-    """All keys of an engine of the runtime: those of a plan, and of bootstraps."""
-    needs = parameters.needs if parameters.in_runtime else BootstrapNeeds()
-    return plan.union(KeyPlan(dict(needs.shared), *needs.key_levels))
 
 
 def _attributes(op: Op) -> dict[str, JsonValue]:

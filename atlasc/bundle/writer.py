@@ -65,7 +65,7 @@ def write_bundle(
         (draft / "client" / "model" / OWN_MASK).write_text(mask.model_dump_json() + "\n")
     server = draft / "server"
     arrays = save_texts({server / "program.air": program, server / "poly.air": poly})
-    write_program(draft / PROGRAM_FILE, program, parameters, arrays)
+    write_program(draft / PROGRAM_FILE, program, identity, parameters, arrays)
     files = sorted(path for path in draft.rglob("*") if path.is_file())
     manifest = {
         "format": FORMAT,

@@ -66,9 +66,6 @@ class Demonstration:
             if not _HOST.fullmatch(host):
                 raise Refusal(400, "the header Host is no name or address")
             url = f"{'https' if self.secure else 'http'}://{host}"
-            since, text = made.get(url, (-math.inf, ""))
-            if time.monotonic() - since <= FRESH:
-                return HTMLResponse(text, headers=HEADERS)
             # Anybody may ask, and a page takes a while: many at once would hold everybody up.
             async with alone:
                 since, text = made.get(url, (-math.inf, ""))

@@ -5,20 +5,25 @@ shows.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from atlasc.bundle.program_writer import memory_of
+from atlasc.bundle.program_file import PROGRAM
+from atlasc.bundle.program_writer import keys_of_engine, memory_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.program.key_plan import key_plan
 from atlasc.program.kinds import OUTSIDE
 from atlasc.program.rotation_plan import rotation_reach
 from atlasc.runtime.interface import input_facts, output_facts, public_facts
-from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
-from atlasc.targets.program import identity_of
+from atlasc.targets.parameters import ParameterSet
 
 
-def interface_facts(program: Module, parameters: ParameterSet, text: str) -> dict[str, Any]:
-    """Facts of a lowered program, see ``interface.hpp``. ``text``: SHA-256 of the file's text.
+def interface_facts(
+    program: Module, parameters: ParameterSet, facts_of_file: Mapping[str, str]
+) -> dict[str, Any]:
+    """Facts of a lowered program, see ``interface.hpp``. ``facts_of_file``: those of its file.
 
     Raises:
         AtlasError: the name of an input or output is used twice or not allowed in files.
@@ -34,18 +39,18 @@ def interface_facts(program: Module, parameters: ParameterSet, text: str) -> dic
                     why="only letters, digits and ._- are allowed, and no name may occur twice",
                     remedy="rename it in the model",
                 )
-    levels = [program.attributes[f"{kind}_level"] for kind in ("relinearization", "conjugation")]
-    needs = parameters.needs if parameters.in_runtime else BootstrapNeeds()
+    reach = rotation_reach(program, parameters.max_level)
+    keys = keys_of_engine(replace(key_plan(program), rotations=reach), parameters)
     return {
         "model": program.name,
-        "identity": identity_of(program),
+        "identity": facts_of_file[PROGRAM],
         "parameters": parameters,
-        "rotations": needs.with_own(rotation_reach(program, parameters.max_level)),
-        "levels": list(map(max, levels, needs.key_levels or levels)),
+        "rotations": keys.rotations,
+        "levels": keys.other_levels,
         "inputs": input_facts(program),
         "publics": public_facts(program),
         "outputs": output_facts(program),
-        "text": text,
+        "text": facts_of_file["sha256"],
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
         "memory": memory_of(program, parameters),
     }

@@ -25,6 +25,7 @@ from atlasc.ir.module import Module
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters
 from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import identity_of
 from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
@@ -68,8 +69,9 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
             no plan of rotations.
     """
     _require_engine(engine, program, parameters)
-    _, facts = program_content(program, parameters, program.arrays_used())
-    return _sources(program, parameters, engine, facts["sha256"])
+    identity, arrays = identity_of(program), program.arrays_used()
+    _, facts = program_content(program, identity, parameters, arrays)
+    return _sources(program, parameters, engine, facts)
 
 
 def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> None:
@@ -89,7 +91,9 @@ def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> N
         )
 
 
-def _sources(program: Module, parameters: ParameterSet, engine: str, digest: str) -> dict[str, str]:
+def _sources(
+    program: Module, parameters: ParameterSet, engine: str, facts_of_file: Mapping[str, str]
+) -> dict[str, str]:
     calls = Functions(program, EngineParameters.of(parameters)).named()
     environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
@@ -97,7 +101,7 @@ def _sources(program: Module, parameters: ParameterSet, engine: str, digest: str
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_facts(program, parameters, digest),
+        "interface": interface_facts(program, parameters, facts_of_file),
         "program": program_text(program, calls),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
@@ -128,10 +132,11 @@ def write_project(
     with new_folder(folder) as draft:
         place = draft / PROGRAM
         if file is None:
-            write_program(place, program, parameters, program.arrays_used())
+            identity, arrays = identity_of(program), program.arrays_used()
+            write_program(place, program, identity, parameters, arrays)
         else:
             shutil.copyfile(file, place)
-        files = _sources(program, parameters, engine, TensorFile(place).metadata["sha256"])
+        files = _sources(program, parameters, engine, TensorFile(place).metadata)
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
             (draft / path).write_text(content, encoding="utf-8")

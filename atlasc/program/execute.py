@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Generic
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, blaming
 from atlasc.ir.facts import OBSERVED
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
@@ -167,18 +167,9 @@ def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     return tuple(parts)
 
 
-@contextmanager
-def _blaming(op: Op) -> Iterator[None]:
+def _blaming(op: Op) -> AbstractContextManager[None]:
     """Errors in the block name the op and its module."""
-    try:
-        yield
-    except AtlasError as error:
-        raise AtlasError(
-            f"{op.name} %{op.value.name}: {error.what}",
-            where=op.location or error.where,
-            why=error.why,
-            remedy=error.remedy,
-        ) from None
+    return blaming(f"{op.name} %{op.value.name}", op.location)
 
 
 class Executor(Generic[Ct]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -17,7 +17,7 @@ from atlasc.program.engine import Ct, Engine, Plaintext, Vector
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
-from atlasc.program.record_arrays import Recorded, Recording
+from atlasc.program.record_arrays import Recorded, Recording, record_arrays
 from atlasc.program.transform_work import TransformTerm
 from atlasc.runtime.native import load_library, translated
 
@@ -158,8 +158,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         with self._lock:
             if self._stored is None or self._stored[0] is not recorded:
                 record = load_library().Record()
-                with translated():
-                    record.add({name: one.tobytes() for name, one in recorded.arrays.items()})
+                _add(record, recorded.arrays)
                 self._native.bootstrap_by(record)
                 self._stored = recorded, record
             return self._stored[1]
@@ -189,7 +188,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         with self._lock:
             if function not in self._names:
                 name = f"{function.name}#{len(self._names)}"
-                self._add(self._record, self._recording, [function.named(name)])
+                _add(self._record, self._recording.added([function.named(name)]))
                 for period in function.periods - self._periods:
                     self._learn(period)
                 self._names[function] = name
@@ -199,14 +198,9 @@ class NativeEngine(RoleEngine[Ciphertext]):
         """Make the library able to bootstrap slots that repeat after ``period``."""
         if self._circuit is not None:
             record = load_library().Record()
-            self._add(record, Recording(), self._circuit(period))
+            _add(record, record_arrays(self._circuit(period)))
             self._native.bootstrap_by(record)
         self._periods.add(period)
-
-    def _add(self, record: Any, recording: Recording, functions: Sequence[Function]) -> None:
-        arrays = recording.added(functions)
-        with translated():
-            record.add({name: array.tobytes() for name, array in arrays.items()})
 
     # --- primitives
 
@@ -330,3 +324,9 @@ class NativeEngine(RoleEngine[Ciphertext]):
     def _call(self, method: str, *operands: Any) -> Any:
         with translated():
             return getattr(self._native, method)(*operands)
+
+
+def _add(record: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Add functions, as arrays, to a record of the library."""
+    with translated():
+        record.add({name: array.tobytes() for name, array in arrays.items()})

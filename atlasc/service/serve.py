@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
-from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter
 
 from atlasc.bundle.sealed import require_no_secret
@@ -46,9 +45,6 @@ from atlasc.targets.machine import share_memory_of_threads
 
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep Python to itself: the one that answers strangers waits for others."""
-THREADS = 4
-"""Requests that work in threads at once, on disk or database. Each competes with the loop, and so
-with every other connection, for the interpreter."""
 SWEEP_SECONDS = 1
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: a record cannot be read later with the service's key alone. Defaults of Python and of
@@ -232,7 +228,6 @@ def _run(
     door = Door(frozenset(map(address_of, settings.proxies)))
 
     async def sweep() -> None:
-        current_default_thread_limiter().total_tokens = THREADS
         door.sweep()
         gc.collect()  # connections that ended in a handshake are cycles; takes a millisecond
 

@@ -54,8 +54,8 @@ TensorFile opened(std::optional<PlainFile> file, const Interface& interface) {
         throw Error(weights.name() + " has the weights of another program", "",
                     "give the file of the program that this server was built from");
     }
-    weights.require(interface.text.empty() ? interface.weights
-                                           : StoredProgram(weights).interface().weights);
+    const bool listed = interface.text.empty() || !interface.weights.empty();
+    weights.require(listed ? interface.weights : StoredProgram(weights).interface().weights);
     return weights;
 }
 
