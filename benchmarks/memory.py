@@ -89,8 +89,8 @@ def run(folder: Path, tokens: int) -> None:
         print(f"{name:40s} {own:6.0f} {files:6.0f}")
     print(f"{'all':40s} {max(own for own, _ in peaks.values()):6.0f}")
     print(f"{time.process_time():.0f} s of processor time")
-    weights = (output / "server" / "weights.safetensors").read_bytes()
-    print(f"weights of the program: {hashlib.sha256(weights).hexdigest()[:16]}")
+    weights = (output / "server" / "program.safetensors").read_bytes()
+    print(f"program and weights: {hashlib.sha256(weights).hexdigest()[:16]}")
 
 
 def resident() -> np.ndarray:

@@ -29,7 +29,7 @@ from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.run import session
-from atlasc.run.timing import Pace
+from atlasc.run.timing import Course, Pace
 from atlasc.targets import find_target
 from atlasc.targets.cost_table import VARIABLE
 from atlasc.targets.costs import measured_costs
@@ -147,7 +147,9 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     packed = bundle.client.query(inputs.arrays)
     others = OtherWork()
     with progress("running on ciphertexts", total=100) as step:
-        pace = Pace(bundle, find_target("desilo"), runs, step.report)
+        pace = Pace(
+            Course.of(bundle.program, bundle.parameters), find_target("desilo"), runs, step.report
+        )
         for _ in range(runs):
             encrypted = session.encrypt_all(timed, packed)  # type: ignore[arg-type]
             session.execute(timed, bundle.program, encrypted, packed.public, pace)  # type: ignore[arg-type]

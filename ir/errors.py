@@ -88,6 +88,20 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
+def blaming(what: str, where: str = "") -> Iterator[None]:
+    """Errors in the block name what was being done, and where, if that is known."""
+    try:
+        yield
+    except AtlasError as error:
+        raise AtlasError(
+            f"{what}: {error.what}",
+            where=where or error.where,
+            why=error.why,
+            remedy=error.remedy,
+        ) from None
+
+
+@contextmanager
 def explained(what: str, where: object = "", remedy: str = "") -> Iterator[None]:
     """Turn whatever a library raises on damaged content into an :class:`AtlasError` of one line."""
     try:

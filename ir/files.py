@@ -17,15 +17,17 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar, get_origin
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from atlasc.ir.errors import AtlasError, explained
 
@@ -217,9 +219,17 @@ def arrays_digest(arrays: Mapping[str, np.ndarray], head: str = "") -> str:
 
 
 def read_json(
-    path: Path, schema: type[Read], what: str, limit: int, *, remedy: str = "", links: bool = True
+    path: Path,
+    schema: type[Read],
+    what: str,
+    limit: int,
+    *,
+    values: int | None = None,
+    remedy: str = "",
+    links: bool = True,
 ) -> Read:
-    """The content of a JSON file; ``limit`` and ``links`` as :func:`open_plain`.
+    """The content of a JSON file; ``limit`` and ``links`` as :func:`open_plain`, ``values`` as
+    :func:`parse_json`.
 
     Args:
         path: path of the file.
@@ -231,13 +241,20 @@ def read_json(
         AtlasError: the file cannot be read, or does not match the schema.
     """
     try:
-        return parse_json(read_bytes(path, limit, links=links), schema)
+        return parse_json(read_bytes(path, limit, links=links), schema, values)
     except ValueError as error:
         raise AtlasError(f"{what} {path} cannot be read", why=str(error), remedy=remedy) from None
 
 
-def parse_json(text: str | bytes, schema: type[Read]) -> Read:
-    """The value of a JSON text; a ValueError of one line if the text does not match the schema."""
+def parse_json(text: str | bytes, schema: type[Read], values: int | None = None) -> Read:
+    """The value of a JSON text; a ValueError of one line if the text does not match the schema.
+
+    Args:
+        values: most values of a text that others wrote. What is wrong with each takes up to two KiB
+            until all were read, so that a text of 16 MiB could take 10 GiB.
+    """
+    if values is not None and _has_more(text, values):
+        raise ValueError(f"it has more than {values:,} values")
     try:
         value: Read = _adapter(schema).validate_json(text)
         json.loads(text, object_pairs_hook=_unique, parse_constant=_number, parse_float=_number)
@@ -282,7 +299,30 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+_TOKEN = re.compile(rb'[,\[{]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""What begins a value or a member of JSON, or a string; one without an end as well, so that it is
+looked at once."""
+
+
+def _has_more(text: str | bytes, values: int) -> bool:
+    """Whether a JSON text has more values; those are not made to find out."""
+    content = text.encode() if isinstance(text, str) else text
+    if sum(map(content.count, (b",", b"[", b"{"))) <= values:
+        return False
+    seen = found = 0
+    for token in islice(_TOKEN.finditer(content), 3 * values + 1):  # a member has two strings
+        seen += 1
+        found += content[token.start()] != 0x22
+    return found > values or seen > 3 * values
+
+
+def _reader(schema: Any) -> TypeAdapter[Any]:
+    """What reads a schema; of a list up to the first item that is wrong."""
+    many = get_origin(schema) in (list, tuple)
+    return TypeAdapter(Annotated[schema, FailFast()] if many else schema)
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_reader)
 """Cached, because making an adapter takes time."""
 
 

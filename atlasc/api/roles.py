@@ -294,7 +294,7 @@ class Server:
     ) -> None:
         with atlas_errors():
             self.bundle, self.target = _opened(program, "server", target)
-            parameters, plan = self.bundle.parameters, key_plan(self.bundle.program)
+            parameters, plan = self.bundle.parameters, key_plan(self.bundle.server.interface)
             if isinstance(keys, (str, Path)):
                 folder = _key_folder(Path(keys), "server")
                 self.engine = self.target.role_engine("server", folder, parameters, plan)
@@ -343,11 +343,11 @@ class Server:
             public: public inputs by name.
             progress: called as ``progress(op, done, 100)`` before each op.
         """
-        from atlasc.program.execute import execute
-        from atlasc.run.timing import Pace
+        from atlasc.run.timing import Course, Pace
 
-        pace = Pace(self.bundle, self.target, 1, progress or no_progress)
-        results = execute(self.engine, self.bundle.program, values, public, pace)
+        program = self.bundle.server
+        pace = Pace(Course.stored(program), self.target, 1, progress or no_progress)
+        results = program.play(self.engine, values, public, pace)
         pace.finish()
         return results, pace.timing()
 

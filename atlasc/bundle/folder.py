@@ -11,7 +11,7 @@ prefill/                 the bundle of the prefill of a prompt, if there is one
 client/                  embed.air, interface.air (+ arrays), model/ (config, tokenizer, mask); of a
                          step whose head the client computes also head.air, and of one with a
                          public prefix prefix.json
-server/                  program.air, poly.air, weights.safetensors
+server/                  program.safetensors; program.air and poly.air, for people and passes
 ```
 
 A client needs only ``manifest.json`` and ``client/``, a server only ``manifest.json`` and
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.bundle.manifest import (
     MANIFEST,
-    REQUIRED,
+    PROGRAM_FILE,
     ROLES,
     SIGNATURE,
     Manifest,
@@ -38,6 +38,7 @@ from atlasc.bundle.manifest import (
     read_manifest,
     require_unchanged,
 )
+from atlasc.bundle.program_file import StoredProgram
 from atlasc.client.in_clear import require_closed
 from atlasc.client.program import ClientProgram, interface_of
 from atlasc.files import new_folder
@@ -88,7 +89,7 @@ class Bundle:
         """
         embed, head = self._module("client/embed"), None
         if HEAD in self.manifest.files:
-            head = self._module(HEAD.removesuffix(".air"), "client/embed")
+            head = self._module(HEAD.removesuffix(".air"), "client/embed.safetensors")
         client = ClientProgram(embed, self._module("client/interface"), head)
         require_closed(embed, client.interface)
         if client.batch != self.batch:
@@ -101,12 +102,26 @@ class Bundle:
     @cached_property
     def program(self) -> Module:
         """The packed program that the server runs."""
-        return self._module("server/program", "server/weights")
+        return self._module("server/program", self.manifest.arrays)
+
+    @cached_property
+    def server(self) -> StoredProgram:
+        """The program as the server plays it.
+
+        Raises:
+            AtlasError: the file is damaged; see :meth:`StoredProgram.read`.
+        """
+        _require_part(self.folder, "server")
+        if self.manifest.arrays == PROGRAM_FILE:
+            return StoredProgram.read(self.folder / PROGRAM_FILE, self.manifest.program)
+        from atlasc.bundle.program_writer import stored_program
+
+        return stored_program(self.program, self.parameters)
 
     @cached_property
     def poly(self) -> Module:
         """The program in the clear: the poly module that simulates its polynomials."""
-        return self._module("server/poly", "server/weights")
+        return self._module("server/poly", self.manifest.arrays)
 
     @property
     def has_step(self) -> bool:
@@ -153,7 +168,7 @@ class Bundle:
     def _module(self, name: str, arrays: str = "") -> Module:
         _require_part(self.folder, name.partition("/")[0])
         return load_module(
-            self.folder / f"{name}.air", self.folder / f"{arrays or name}.safetensors"
+            self.folder / f"{name}.air", self.folder / (arrays or f"{name}.safetensors")
         )
 
     @cached_property
@@ -166,12 +181,15 @@ class Bundle:
         """
         if PREFIX not in self.manifest.files:
             return None
-        from atlasc.loading.texts.public_prefix import MAX_PREFIX, PublicPrefix
+        from atlasc.loading.texts.public_prefix import MAX_IDS, MAX_PREFIX, PublicPrefix
 
         _require_part(self.folder, "client")
         where, remedy = self.folder / PREFIX, "compile the model again"
         most = 16 * MAX_PREFIX
-        return read_json(where, PublicPrefix, "the public prefix", most, remedy=remedy, links=False)
+        return read_json(
+            where, PublicPrefix, "the public prefix", most, values=MAX_IDS, remedy=remedy,
+            links=False,
+        )  # fmt: skip
 
     @property
     def target(self) -> str:
@@ -191,7 +209,9 @@ class Bundle:
     @cached_property
     def interface(self) -> Module:
         """A module with the program's inputs and outputs, from the role's own part."""
-        return interface_of(self.program) if self.role == "server" else self.client.interface
+        return (
+            interface_of(self.server.interface) if self.role == "server" else self.client.interface
+        )
 
     @property
     def has_server(self) -> bool:
@@ -255,7 +275,7 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     """
     folder = _located(folder, role)
     manifest, identity = read_manifest(folder)
-    if unlisted := [name for name in REQUIRED if name not in manifest.files]:
+    if unlisted := [name for name in manifest.required if name not in manifest.files]:
         raise AtlasError(
             f"{folder / MANIFEST} is damaged",
             why=f"the manifest does not list {unlisted[0]}",

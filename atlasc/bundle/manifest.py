@@ -24,7 +24,7 @@ from atlasc.targets.security import check_security
 
 Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 SIGNATURE = f"{MANIFEST}.minisig"
 REQUIRED = (
@@ -34,11 +34,13 @@ REQUIRED = (
     "client/interface.safetensors",
     "server/poly.air",
     "server/program.air",
-    "server/weights.safetensors",
 )
-"""Files that decide what a bundle computes."""
-MAX_MANIFEST = 64 * MIB
-"""Bytes."""
+"""Files of every format that decide what a bundle computes."""
+PROGRAM_FILE = "server/program.safetensors"
+_ARRAYS = {3: "server/weights.safetensors", FORMAT: PROGRAM_FILE}
+"""Format -> the server's file of arrays. In format 4 it is the whole program as servers play it."""
+MAX_MANIFEST, MAX_VALUES = 64 * MIB, 200_000
+"""Bytes, and values. That of a small model has 4,000 values."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
 
 
@@ -96,7 +98,7 @@ class Manifest(Schema):
         files: path -> SHA-256 of every other file.
     """
 
-    format: Literal[3]
+    format: Literal[3, 4]
     atlasc: str
     model: ModelFacts
     program: Sha256
@@ -112,6 +114,16 @@ class Manifest(Schema):
     calibration: Facts
     costs: CostFacts
     files: dict[FileName, Sha256]
+
+    @property
+    def arrays(self) -> str:
+        """The server's file of arrays."""
+        return _ARRAYS[self.format]
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Files that decide what the bundle computes."""
+        return *REQUIRED, self.arrays
 
     def parameter_set(self) -> ParameterSet:
         """The parameters. Their security is computed here; the manifest's own number is only
@@ -143,15 +155,15 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     path = folder / MANIFEST
     content = read_bytes(path, MAX_MANIFEST, links=False)
     with explained(f"{path} cannot be read"):
-        version = parse_json(content, Facts).get("format")
-    if version != FORMAT:
+        version = parse_json(content, Facts, MAX_VALUES).get("format")
+    if version not in list(_ARRAYS):  # what is no number may have no hash
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
-            why=f"this atlasc reads format {FORMAT}",
+            why=f"this atlasc reads the formats {' and '.join(map(str, _ARRAYS))}",
             remedy="compile the model again, or use the version of atlasc that made it",
         )
     with explained(f"{path} is damaged", remedy="compile the model again"):
-        manifest = parse_json(content, Manifest)
+        manifest = parse_json(content, Manifest, MAX_VALUES)
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
 

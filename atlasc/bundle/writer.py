@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.bundle.folder import HEAD, PREFIX
-from atlasc.bundle.manifest import FORMAT, MANIFEST
+from atlasc.bundle.manifest import FORMAT, MANIFEST, PROGRAM_FILE
+from atlasc.bundle.program_writer import write_interface, write_program
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import save_module, save_modules
+from atlasc.ir.text.storage import save_modules, save_texts
 from atlasc.loading import MASK
 from atlasc.loading.client import OWN_MASK
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
@@ -22,6 +23,7 @@ from atlasc.loading.mask_argument import own_mask
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.texts.public_prefix import PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
+from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 
 
@@ -29,6 +31,7 @@ def write_bundle(
     draft: Path,
     client: ClientProgram,
     program: Module,
+    parameters: ParameterSet,
     poly: Module,
     model: LoadedModel,
     facts: dict[str, Any],
@@ -40,7 +43,10 @@ def write_bundle(
     """
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
-    save_module(client.interface, draft / "client" / "interface.air")
+    identity = identity_of(program)
+    arrays = save_texts({draft / "client" / "interface.air": client.interface})
+    place = draft / "client" / "interface.safetensors"
+    write_interface(place, client.interface, identity, parameters, arrays)
     texts = {draft / "client" / "embed.air": client.embed}
     if client.head is not None:
         texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once
@@ -58,12 +64,12 @@ def write_bundle(
     if mask is not None and mask.argument != MASK:
         (draft / "client" / "model" / OWN_MASK).write_text(mask.model_dump_json() + "\n")
     server = draft / "server"
-    texts = {server / "program.air": program, server / "poly.air": poly}
-    save_modules(texts, server / "weights.safetensors")
+    arrays = save_texts({server / "program.air": program, server / "poly.air": poly})
+    write_program(draft / PROGRAM_FILE, program, identity, parameters, arrays)
     files = sorted(path for path in draft.rglob("*") if path.is_file())
     manifest = {
         "format": FORMAT,
-        "program": identity_of(program),
+        "program": identity,
         **facts,
         "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
     }

@@ -62,6 +62,16 @@ def print_product(text: str, end: str = "\n") -> None:
     print(text, end=end, file=_product.get() or sys.stdout, flush=True)
 
 
+def print_written(text: str) -> None:
+    """Print a text that a model wrote. Its tokens are those of a bundle, their choice is a
+    server's: on a terminal control characters are spelled out, but for ends of lines and tabs.
+    """
+    if is_terminal(_product.get() or sys.stdout):
+        lines = (map(printable, line.split("\t")) for line in text.split("\n"))
+        text = "\n".join(map("\t".join, lines))
+    print_product(text)
+
+
 @contextmanager
 def product() -> Iterator[None]:
     """What the block prints is what the command is run for: shown also with ``--quiet``."""

@@ -245,15 +245,18 @@ def interface_of(program: Module) -> Module:
     for op in program.outputs:
         if op.attributes["name"] in states:
             continue
-        source = op.operands[0]
-        stand_in = {
-            "name": f"result.{op.attributes['name']}",
-            "layout": source.ciphertext.layout,
-            "shape": op.attributes["shape"],
-            "level": source.ciphertext.level or 0,
-        }
-        value = rewriter.module.add("ckks.result", [], stand_in)
-        rewriter.copy(op, [value])
+        rewriter.copy(op, [rewriter.module.add("ckks.result", [], stand_in(op))])
     module = rewriter.module
     module.symbols = module.arrays_used()
     return module
+
+
+def stand_in(output: Op) -> dict[str, Any]:
+    """The attributes of the op ``ckks.result`` that stands for the value of an output."""
+    value = output.operands[0].ciphertext
+    return {
+        "name": f"result.{output.attributes['name']}",
+        "layout": value.layout,
+        "shape": output.attributes["shape"],
+        "level": value.level or 0,
+    }

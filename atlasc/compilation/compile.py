@@ -11,6 +11,7 @@ import numpy as np
 
 from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle
 from atlasc.bundle.kept import write_kept
+from atlasc.bundle.manifest import PROGRAM_FILE
 from atlasc.bundle.writer import write_bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import blas_threads
@@ -233,7 +234,8 @@ def write_program(
         program = _write(draft, lowered, source, facts)
         if target.writes_project:
             # Users build the project in the bundle, so the manifest has no digests of its files.
-            write_project(draft / PROJECT, program, parameters, target.runtime_engine)
+            file = draft / PROGRAM_FILE
+            write_project(draft / PROJECT, program, parameters, target.runtime_engine, file)
     return load_bundle(output)
 
 
@@ -265,7 +267,8 @@ def _write(
     """Fill the folder of a bundle; returns its program."""
     program = with_embedding(lowered.program, lowered.client)
     client = client_program(lowered.client, program, lowered.head, keys)
-    write_bundle(draft, client, program, lowered.poly, source.model, facts, prefix)
+    parameters = cast(ParameterSet, lowered.parameters)
+    write_bundle(draft, client, program, parameters, lowered.poly, source.model, facts, prefix)
     return program
 
 

@@ -126,9 +126,11 @@ def inspect(path: str, options: InspectOptions | None = None, steps: Steps = sil
     if file.suffix != ".air":
         return inspect_module(bare_module(path, options, steps), options, steps)
     # All texts of a bundle's server share one file of arrays.
-    shared, own = file.with_name("weights.safetensors"), file.with_suffix(".safetensors")
+    shared = (file.with_name(name) for name in ("program.safetensors", "weights.safetensors"))
+    found = next((one for one in shared if one.exists()), None)
+    own = file.with_suffix(".safetensors").exists()
     with steps(f"reading {file.name}"):
-        module = load_module(file, shared if shared.exists() and not own.exists() else None)
+        module = load_module(file, None if own else found)
     return inspect_module(module, options, steps)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import shlex
@@ -9,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
 from atlasc.demo.invitation import Invitation
@@ -56,21 +58,23 @@ class Demonstration:
         """
         visitors, router = Visitors(service), APIRouter()
         made: dict[str, tuple[float, str]] = {}
-        renders = Rates(5.0, who="all visitors")
+        renders, alone = Rates(5.0, who="all visitors"), asyncio.Lock()
 
         @router.get("/", response_class=HTMLResponse)
-        def front(service: Here, request: Request) -> HTMLResponse:
+        async def front(service: Here, request: Request) -> HTMLResponse:
             host = request.headers.get("host", "")
             if not _HOST.fullmatch(host):
                 raise Refusal(400, "the header Host is no name or address")
             url = f"{'https' if self.secure else 'http'}://{host}"
-            since, text = made.get(url, (-math.inf, ""))
-            if time.monotonic() - since > FRESH:  # anybody may ask, and a page takes a while
-                renders.take("all")
-                text = welcome(service, visitors, url)
-                if len(made) >= PAGES:
-                    made.clear()
-                made[url] = (time.monotonic(), text)
+            # Anybody may ask, and a page takes a while: many at once would hold everybody up.
+            async with alone:
+                since, text = made.get(url, (-math.inf, ""))
+                if time.monotonic() - since > FRESH:
+                    renders.take("all")
+                    text = await run_in_threadpool(welcome, service, visitors, url)
+                    if len(made) >= PAGES:
+                        made.clear()
+                    made[url] = (time.monotonic(), text)
             return HTMLResponse(text, headers=HEADERS)
 
         @router.post("/demo/visitors", status_code=201)

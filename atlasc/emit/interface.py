@@ -4,43 +4,30 @@ shows.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from atlasc.bundle.program_file import PROGRAM
+from atlasc.bundle.program_writer import keys_of_engine, memory_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.program.costs import program_costs
+from atlasc.program.key_plan import key_plan
 from atlasc.program.kinds import OUTSIDE
-from atlasc.program.rotation_plan import RotationPlan, rotation_reach
-from atlasc.report.summary import memory_parts
+from atlasc.program.rotation_plan import rotation_reach
 from atlasc.runtime.interface import input_facts, output_facts, public_facts
-from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
-from atlasc.targets.program import identity_of
-
-NUMBERS = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
-"""safetensors' names of the types of arrays that the runtime reads as numbers."""
-TYPES = NUMBERS | {np.dtype(np.uint8): "U8"}
-"""The same types, and bytes."""
+from atlasc.targets.parameters import ParameterSet
 
 
 def interface_facts(
-    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
+    program: Module, parameters: ParameterSet, facts_of_file: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Facts of a lowered program and its server's arrays, see ``interface.hpp``.
+    """Facts of a lowered program, see ``interface.hpp``. ``facts_of_file``: those of its file.
 
     Raises:
-        AtlasError: the program has no plan of rotations; or the name of an input or output is
-            used twice or not allowed in files.
+        AtlasError: the name of an input or output is used twice or not allowed in files.
     """
-    if RotationPlan.of(program) is None:
-        raise AtlasError(
-            f"the rotations of @{program.name} are not planned",
-            remedy="run the pass rotation-keys on the program, or compile the model",
-        )
     public = [op for op in program.ops if op.name == "ckks.public_input"]
     # Messages have arrays of these names, and NAME/NUMBER for each ciphertext.
     for ops in ([*program.inputs, *public], program.outputs):
@@ -52,30 +39,18 @@ def interface_facts(
                     why="only letters, digits and ._- are allowed, and no name may occur twice",
                     remedy="rename it in the model",
                 )
-    levels = [program.attributes[f"{kind}_level"] for kind in ("relinearization", "conjugation")]
-    needs = parameters.needs if parameters.in_runtime else BootstrapNeeds()
+    reach = rotation_reach(program, parameters.max_level)
+    keys = keys_of_engine(replace(key_plan(program), rotations=reach), parameters)
     return {
         "model": program.name,
-        "identity": identity_of(program),
+        "identity": facts_of_file[PROGRAM],
         "parameters": parameters,
-        "rotations": needs.with_own(rotation_reach(program, parameters.max_level)),
-        "levels": list(map(max, levels, needs.key_levels or levels)),
+        "rotations": keys.rotations,
+        "levels": keys.other_levels,
         "inputs": input_facts(program),
         "publics": public_facts(program),
         "outputs": output_facts(program),
-        "weights": [
-            (name, TYPES[a.dtype], a.shape, hashlib.sha256(a.tobytes()).hexdigest())
-            for name, a in arrays.items()
-        ],
+        "text": facts_of_file["sha256"],
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
-        "memory": _memory(program, parameters) if parameters.in_runtime else 0,
+        "memory": memory_of(program, parameters),
     }
-
-
-def _memory(program: Module, parameters: ParameterSet) -> int:
-    """Bytes of an execution, without its keys and without the plaintexts that an engine keeps if
-    there is room."""
-    costs = program_costs(program)
-    parts = memory_parts(costs.total, parameters, costs)
-    kept = (size for name, size in parts.items() if not name.endswith(("keys", "diagonals")))
-    return sum(kept)

@@ -12,19 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.ledger import noted
+from atlasc.bundle.program_writer import program_content, write_program
 from atlasc.client.in_clear import require_listed
 from atlasc.client.program import ClientProgram, states_of
 from atlasc.emit import text
-from atlasc.emit.interface import NUMBERS, interface_facts
+from atlasc.emit.interface import interface_facts
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
-from atlasc.ir.arrays.lazy import as_dtype
-from atlasc.ir.arrays.tensor_files import write_safetensors
+from atlasc.ir.arrays.tensor_files import TensorFile
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module
 from atlasc.program.execute import Functions
-from atlasc.program.function import EngineParameters, Function
-from atlasc.program.record_arrays import record_arrays
+from atlasc.program.function import EngineParameters
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 from atlasc.templates import templates
@@ -41,7 +40,7 @@ RUNTIME_PARTS = (
     "sim",
 )
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
-WEIGHTS = "weights.safetensors"
+PROGRAM = "program.safetensors"
 COMPILERS = ("c++", "g++", "clang++")
 _TAIL = 30
 """Number of lines that are shown of a failed build."""
@@ -70,7 +69,9 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
             no plan of rotations.
     """
     _require_engine(engine, program, parameters)
-    return _sources(program, parameters, engine, *_recorded(program, parameters))
+    identity, arrays = identity_of(program), program.arrays_used()
+    _, facts = program_content(program, identity, parameters, arrays)
+    return _sources(program, parameters, engine, facts)
 
 
 def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> None:
@@ -91,19 +92,16 @@ def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> N
 
 
 def _sources(
-    program: Module,
-    parameters: ParameterSet,
-    engine: str,
-    calls: Mapping[Op, Function],
-    arrays: Mapping[str, np.ndarray],
+    program: Module, parameters: ParameterSet, engine: str, facts_of_file: Mapping[str, str]
 ) -> dict[str, str]:
+    calls = Functions(program, EngineParameters.of(parameters)).named()
     environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
     environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_facts(program, parameters, arrays),
+        "interface": interface_facts(program, parameters, facts_of_file),
         "program": program_text(program, calls),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
@@ -112,32 +110,18 @@ def _sources(
     }
 
 
-def _recorded(
-    program: Module, parameters: ParameterSet
-) -> tuple[dict[Op, Function], dict[str, np.ndarray]]:
-    """The functions of a program's ops, and the server's arrays by name: the program's own, and the
-    program's record.
-
-    Raises:
-        AtlasError: a name is not allowed in files, or is the record's.
-    """
-    calls = Functions(program, EngineParameters.of(parameters)).named()
-    functions = list(dict.fromkeys(calls.values()))
-    periods = {period for function in functions for period in function.periods}
-    circuits = [one for period in sorted(periods) for one in parameters.circuit(period)]
-    arrays = record_arrays([*functions, *circuits])
-    for name, array in sorted(program.arrays_used().items()):
-        if not name.isprintable() or name in arrays:
-            raise AtlasError(f"an array cannot be called {name!r}")
-        kept = None if array.dtype in NUMBERS else np.float64
-        arrays[name] = as_dtype(array, kept)
-    return calls, arrays
-
-
 def write_project(
-    folder: Path, program: Module, parameters: ParameterSet, engine: str = "sim"
+    folder: Path,
+    program: Module,
+    parameters: ParameterSet,
+    engine: str = "sim",
+    file: Path | None = None,
 ) -> None:
     """Write a new folder, which appears whole or not at all.
+
+    Args:
+        folder, program, parameters, engine: see :func:`sources`.
+        file: the program's file in a bundle, which is copied; None: it is made.
 
     Raises:
         AtlasError: as :func:`sources`; the folder exists or cannot be written; the program asks
@@ -145,13 +129,17 @@ def write_project(
     """
     _require_engine(engine, program, parameters)
     require_listed(program)
-    calls, arrays = _recorded(program, parameters)
-    files = _sources(program, parameters, engine, calls, arrays)
     with new_folder(folder) as draft:
+        place = draft / PROGRAM
+        if file is None:
+            identity, arrays = identity_of(program), program.arrays_used()
+            write_program(place, program, identity, parameters, arrays)
+        else:
+            shutil.copyfile(file, place)
+        files = _sources(program, parameters, engine, TensorFile(place).metadata)
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
             (draft / path).write_text(content, encoding="utf-8")
-        write_safetensors(draft / WEIGHTS, arrays, {"program": identity_of(program)})
         for part in RUNTIME_PARTS:
             copy = shutil.copytree if (RUNTIME / part).is_dir() else shutil.copyfile
             (draft / "runtime").mkdir(exist_ok=True)

@@ -122,14 +122,14 @@ class StepServer:
         self._role: Server | None = None
         self._place = None if folder is None else folder / CACHE
         self._capacity = window_of(self._step)
-        inputs = self._step.program.inputs
+        inputs = self._step.server.interface.inputs
         self._kinds = {
             op.attributes["name"]: op.value.ciphertext
             for op in inputs
             if op.attributes.get("state")
         }  # fmt: skip
         self._public = {
-            op.attributes["name"]: self._step.program.symbols[op.attributes["prefix"].name]
+            op.attributes["name"]: self._step.server.arrays[op.attributes["prefix"].name]
             for op in inputs
             if "prefix" in op.attributes
         }

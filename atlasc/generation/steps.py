@@ -135,7 +135,7 @@ def public_tokens(step: Bundle) -> int:
     """
     if step.role != "server":
         return 0 if step.public_prefix is None else len(step.public_prefix.ids)
-    program = step.program
+    program = step.server.interface
     begun = (op for op in program.inputs if "prefix" in op.attributes)
     return max((program.symbols[op.attributes["prefix"].name].shape[2] for op in begun), default=0)
 

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from atlasc.ir.errors import AtlasError
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Argument, Slots, built
+from atlasc.program.record_arrays import Recorded
 from atlasc.program.transform_work import TransformTerm
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -278,6 +279,16 @@ class Engine(ABC, Generic[Ct]):
             for number in released:
                 del values[number]
         return [values[number] for number in function.results]
+
+    def play_recorded(
+        self,
+        recorded: Recorded,
+        name: str,
+        operands: Sequence[Sequence[Ct]],
+        arrays: Sequence[NDArray[Any]] = (),
+    ) -> list[Ct]:
+        """As :meth:`play`, with a function of a stored program, by name."""
+        return self.play(recorded.functions[name], operands, arrays)
 
     def call(
         self,

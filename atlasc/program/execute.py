@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Generic
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, blaming
 from atlasc.ir.facts import OBSERVED
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
@@ -34,7 +34,7 @@ _NAMED = (
 KERNELS: dict[str, Callable[..., list[Register]]] = {
     **{f"ckks.{kernel.__name__}": kernel for kernel in _NAMED},
     **dict.fromkeys(("ckks.add", "ckks.sub", "ckks.mul"), elementwise.binary),
-    "ckks.mask_zero": attention.fill_masked,
+    **dict.fromkeys(("ckks.mask_fill", "ckks.mask_zero"), attention.fill_masked),
 }
 """Op -> kernel. A kernel takes a `Context`, the op, and a list of ciphertexts for each encrypted
 operand. It returns the ciphertexts of the result."""
@@ -167,18 +167,9 @@ def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     return tuple(parts)
 
 
-@contextmanager
-def _blaming(op: Op) -> Iterator[None]:
+def _blaming(op: Op) -> AbstractContextManager[None]:
     """Errors in the block name the op and its module."""
-    try:
-        yield
-    except AtlasError as error:
-        raise AtlasError(
-            f"{op.name} %{op.value.name}: {error.what}",
-            where=op.location or error.where,
-            why=error.why,
-            remedy=error.remedy,
-        ) from None
+    return blaming(f"{op.name} %{op.value.name}", op.location)
 
 
 class Executor(Generic[Ct]):

@@ -37,12 +37,16 @@ class KeyPlan:
             _greater(self.conjugation_level, other.conjugation_level),
         )
 
+    @property
+    def other_levels(self) -> list[int]:
+        """Levels of the two other keys, −1 where there is no key."""
+        levels = self.relinearization_level, self.conjugation_level
+        return [-1 if level is None else level for level in levels]
+
     def attributes(self) -> dict[str, Any]:
         """The attributes of a module that :func:`key_plan` reads."""
-        levels = self.relinearization_level, self.conjugation_level
-        numbers = (-1 if level is None else level for level in levels)
         rotations = [[amount, level] for amount, level in sorted(self.rotations.items())]
-        return dict(zip(KEYS, (rotations, *numbers), strict=True))
+        return dict(zip(KEYS, (rotations, *self.other_levels), strict=True))
 
 
 def _greater(one: int | None, other: int | None) -> int | None:

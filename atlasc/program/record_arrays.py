@@ -1,12 +1,17 @@
-"""The functions of a program as arrays, which the C++ runtime replays (``atlasc/record.hpp``)."""
+"""The functions of a program as arrays, and back. The C++ runtime replays the arrays
+(``runtime_cuda/include/atlasc/record.hpp``); other engines play the functions that they stand for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 
-from atlasc.program.function import PRIMITIVES, Function
+from atlasc.ir.errors import AtlasError
+from atlasc.program.function import PRIMITIVES, EngineParameters, Function, Instruction
 from atlasc.program.plaintexts import (
     MASK,
     Argument,
@@ -16,12 +21,16 @@ from atlasc.program.plaintexts import (
     Root,
     Slots,
     Table,
+    Term,
 )
 from atlasc.program.transform_work import TransformWork
 
 _MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES, _POSITIONS, _LOG_HIDDEN_NEAR = range(8)
 _SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES, "positions": _POSITIONS}
 """Kinds of arrays in which a lookup finds its elements; see ``Lookup::Source``."""
+_DERIVED = {kind: name for name, kind in _SOURCES.items()}
+RECORD = ("record/code", "record/tables", "record/floats", "record/names")
+"""Names of the arrays of a record."""
 
 
 def record_arrays(functions: Sequence[Function]) -> dict[str, np.ndarray]:
@@ -155,3 +164,115 @@ def _counted(numbers: Iterable[int]) -> list[int]:
     """Some numbers, preceded by their count."""
     found = [int(number) for number in numbers]
     return [len(found), *found]
+
+
+class Recorded:
+    """Functions as the arrays that :func:`record_arrays` wrote.
+
+    Args:
+        arrays: the arrays by name; others are ignored.
+        shape: shape of the engines that play the functions.
+
+    Attributes:
+        arrays: the arrays of the record.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], shape: EngineParameters) -> None:
+        self.arrays = {name: arrays[name] for name in RECORD}
+        self._shape = shape
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the functions."""
+        return frozenset(self._ordered_names())
+
+    def _ordered_names(self) -> list[str]:
+        return self.arrays["record/names"].tobytes().decode("utf-8", "replace").splitlines()
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """Name -> function, for engines that are not the runtime's. Levels are 0 and roles are
+        numbers, because the arrays do not tell them.
+
+        Raises:
+            AtlasError: the arrays are no record.
+        """
+        try:
+            reader = _Reader(self.arrays)
+            return {name: reader.function(name, self._shape) for name in self._ordered_names()}
+        except (IndexError, ValueError) as error:
+            raise AtlasError(
+                "the record of a program cannot be read",
+                why=f"it ends too early, or has a wrong number: {error}",
+                remedy="compile the model again",
+            ) from None
+
+
+class _Reader:
+    """Reads the integers of a record, one after the other."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._code = iter(arrays["record/code"].view("<i4").tolist())
+        self._floats = arrays["record/floats"].view("<f8")
+        numbers, end = arrays["record/tables"].view("<i4"), 0
+        self._tables: list[Table] = []
+        for number in range(self._integer()):
+            begin, end = end, end + self._integer()
+            part = numbers[begin:end]
+            self._tables.append(Table(f"table{number}", partial(np.copy, part), self._integer()))
+        self._plaintexts = [self._plaintext() for _ in range(self._integer())]
+
+    def function(self, name: str, shape: EngineParameters) -> Function:
+        """The next function, with the name that stands at its place."""
+        operands, _, _ = self._counted(), self._integer(), self._counted()
+        code = []
+        for _ in range(self._integer()):
+            primitive, given = PRIMITIVES[self._integer()], self._counted()
+            plaintexts = tuple(self._plaintexts[at] for at in self._counted())
+            numbers, results, _ = self._counted(), self._counted(), self._counted()
+            code.append(Instruction(primitive, given, plaintexts, numbers, results))
+        results = self._counted()
+        levels = tuple((0,) * count for count in operands)
+        return Function(name, shape, levels, tuple(code), results, (0,) * len(results))
+
+    def _integer(self) -> int:
+        found = next(self._code, None)
+        if found is None:
+            raise IndexError("the integers end")
+        return found
+
+    def _counted(self) -> tuple[int, ...]:
+        return tuple(islice(self._code, self._integer()))
+
+    def _number(self) -> float:
+        return float(self._floats[self._integer()])
+
+    def _plaintext(self) -> Plaintext:
+        terms = self._integer()
+        return Slots(tuple(self._term() for _ in range(terms))) if terms else self._number()
+
+    def _term(self) -> Term:
+        real, imaginary = self._number(), self._number()
+        factor = complex(real, imaginary) if imaginary else real
+        return Term(factor, tuple(self._lookup() for _ in range(self._integer())))
+
+    def _lookup(self) -> Lookup:
+        kind = self._integer()
+        array: Argument | Literal | Root | None = None
+        if kind == _LITERAL:
+            size, begin = self._integer(), self._integer()
+            array = Literal(self._floats[begin : begin + size])
+        elif kind == _ROOT:
+            array = Root(self._integer())
+        elif kind == _LOG_HIDDEN_NEAR:
+            role, window, causal = (self._integer() for _ in range(3))
+            array = Argument(_role(role), "log_hidden", window, bool(causal))
+        elif kind != _MASK:
+            array = Argument(_role(self._integer()), _DERIVED[kind])
+        places = [(self._tables[self._integer()], self._integer()) for _ in range(self._integer())]
+        return Lookup(array, tuple(places))
+
+
+def _role(number: int) -> str:
+    """A role that sorts as its number does."""
+    return f"{number:09d}"

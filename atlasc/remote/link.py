@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from atlasc.api.errors import FULL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, parse_json, read_text, require_private, whole_number
-from atlasc.remote.wire import MAX_JSON, Fault
+from atlasc.remote.wire import MAX_JSON, MAX_VALUES, Fault
 
 Read = TypeVar("Read")
 TIMEOUT = 120.0
@@ -120,7 +120,7 @@ class Link:
             method, path, body, headers=headers, patience=patience, queue=queue, limit=MAX_JSON
         )
         try:
-            return parse_json(content, schema)
+            return parse_json(content, schema, MAX_VALUES)
         except ValueError as error:
             raise AtlasError(
                 f"the answer of {self.url} is not understood",
@@ -200,18 +200,34 @@ class Link:
         """The content of an answer."""
         told = {**self._headers(), **headers}
         with self._within(len(body) + limit):
-            self._connection.request(method, self._base + path, body or None, told)
-            answer = self._connection.getresponse()
+            whole, answer = self._answer(method, path, body, told)
             content = _content(answer, limit + 1)
         with answer:
-            if len(content) > limit:
+            if not whole or len(content) > limit:
                 self._connection.close()
+            if len(content) > limit:
                 raise AtlasError(f"the answer of {self.url} is too large", why=f"above {limit}")
             if answer.length:
                 raise http.client.IncompleteRead(content)
             if answer.status >= 300:
                 raise _refused(answer, content)
             return content
+
+    def _answer(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[bool, http.client.HTTPResponse]:
+        """Whether a request was sent to its end, and the head of the answer: of a refusal alone,
+        where a body was not taken.
+        """
+        try:
+            self._connection.request(method, self._base + path, body or None, headers)
+        except OSError as cut:
+            with suppress(OSError, http.client.HTTPException):
+                answer = self._connection.getresponse()
+                if answer.status >= 300:
+                    return False, answer
+            raise cut
+        return True, self._connection.getresponse()
 
     @contextmanager
     def _within(self, size: int, held: socket.socket | None = None) -> Iterator[socket.socket]:
@@ -280,7 +296,7 @@ def _content(answer: http.client.HTTPResponse, limit: int) -> bytes:
 
 def _refused(answer: http.client.HTTPResponse, content: bytes) -> Refused:
     try:
-        fault = parse_json(content, Fault)
+        fault = parse_json(content, Fault, MAX_VALUES)
     except ValueError:
         fault = Fault(error=f"the service answered with status {answer.status}")
     told, wait = whole_number(answer.headers.get("retry-after", "").strip()), None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from atlasc.ir.files import MIB, Amount, Count, Schema, Sha256
 
 MAX_JSON = 16 * MIB
 """Most bytes of a JSON object."""
+MAX_VALUES = 50_000
+"""Most values in it; the list of a tenant's jobs has some ten thousand."""
 CHUNK = 8 * MIB
 """Most bytes of one chunk of an upload."""
 LEAST_CHUNK = 1 << 16
@@ -98,8 +100,8 @@ class Config(Schema):
 
     atlasc: Name
     chunk_bytes: Annotated[int, Field(ge=LEAST_CHUNK, le=2**53)]
-    programs: tuple[ProgramFacts, ...]
-    keys: tuple[KeyStatus, ...]
+    programs: Annotated[tuple[ProgramFacts, ...], FailFast()]
+    keys: Annotated[tuple[KeyStatus, ...], FailFast()]
     queued: Count
     wait_seconds: Amount
 

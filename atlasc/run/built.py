@@ -12,7 +12,7 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import functions_of
 from atlasc.client.program import batches
-from atlasc.emit.project import WEIGHTS
+from atlasc.emit.project import PROGRAM
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.run.session import RunResult, Stopwatch, joined
 from atlasc.runtime.native import translated
@@ -57,7 +57,7 @@ class BuiltProgram:
                 f"{place} was built from another program than {bundle.folder}",
                 remedy="emit the bundle again and build it",
             )
-        self.client, self.weights = bundle.client, str(project / WEIGHTS)
+        self.client, self.program = bundle.client, str(project / PROGRAM)
 
     def run(
         self,
@@ -75,7 +75,7 @@ class BuiltProgram:
             keys = Path(folder) / "keys"
             self.module.keygen(str(keys))
             client = self.module.Client(str(keys / "secret.key"))
-            server = self.module.Server(str(keys / "evaluation.key"), self.weights)
+            server = self.module.Server(str(keys / "evaluation.key"), self.program)
             watch.lap("keys")
             for start, rows in batches(arrays, self.client.batch):
                 query = client.encrypt(self.client.prepare(rows), unchecked)

@@ -25,9 +25,8 @@ from atlasc.client.program import (
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.program.engine import Engine
-from atlasc.program.execute import execute
 from atlasc.progress import Steps, silent
-from atlasc.run.timing import Pace, Timing
+from atlasc.run.timing import Course, Pace, Timing
 from atlasc.simulation.poly_values import interpret_poly
 from atlasc.simulation.watch import both_answers, knows_model
 from atlasc.targets import find_target
@@ -145,7 +144,7 @@ def require_no_state(bundle: Bundle) -> None:
     Raises:
         AtlasError: it is the step or the prefill of a decoder.
     """
-    if states_of(bundle.program):
+    if states_of(bundle.server.interface):
         raise AtlasError(
             f"{bundle.folder} is the step or the prefill of a decoder",
             why="the keys and values of its tokens stay with the server",
@@ -191,13 +190,14 @@ def run(
     refused: dict[int, float] = {}
     failed: dict[int, AtlasError] = {}
     with steps(f"running on {chosen.name}", total=100) as step:
-        pace = Pace(bundle, chosen, -(-rows_of(arrays) // client.batch), step.report)
+        runs = -(-rows_of(arrays) // client.batch)
+        pace = Pace(Course.stored(bundle.server), chosen, runs, step.report)
         for start, rows in batches(arrays, client.batch):
             packed = client.query(rows, unchecked=unchecked)
             encrypted = encrypt_all(engine, packed)
             watch.lap("encrypt")
             try:
-                results = execute(engine, bundle.program, encrypted, packed.public, pace)
+                results = bundle.server.play(engine, encrypted, packed.public, pace)
             except AtlasError as error:  # values of this batch that an op cannot take
                 lost = range(start, start + packed.count)
                 failed |= dict.fromkeys(lost, error)

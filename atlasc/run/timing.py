@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.program_file import Call, StoredProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.module import Module, Op
@@ -21,7 +22,6 @@ from atlasc.targets import find_target, target_names
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.costs import costs_of, measured_costs
 from atlasc.targets.parameters import ParameterSet
-from atlasc.targets.program import identity_of
 
 FORMAT = 1
 MAX_TIMES = 64 * MIB
@@ -36,6 +36,33 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     """
     costs = costs_of(parameters)
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is timed: ops of a module or calls of a stored program, in their order.
+
+    Attributes:
+        calls: op or call -> the facts of the call.
+        measured: whether their seconds are those of a cost table; else they are relative costs.
+    """
+
+    calls: Mapping[Any, Call]
+    measured: bool
+
+    @classmethod
+    def of(cls, program: Module, parameters: ParameterSet) -> Course:
+        """The ops of a packed module."""
+        seconds = predicted_seconds(program, parameters)
+        calls = {
+            op: Call(op.name, kind_of(op), op.location, op.layer, seconds[op]) for op in program.ops
+        }
+        return cls(calls, measured_costs(parameters) is not None)
+
+    @classmethod
+    def stored(cls, program: StoredProgram) -> Course:
+        """The calls of a stored program."""
+        return cls({call: call for call in program.calls}, program.measured)
 
 
 class _TimedOp(Schema):
@@ -82,12 +109,15 @@ class Timing:
         seconds: Iterable[float],
     ) -> Timing:
         """The measured ``seconds`` of each op, beside the predictions of the cost table."""
-        known = measured_costs(parameters) is not None
-        predicted = predicted_seconds(program, parameters) if known else {}
+        return cls.along(Course.of(program, parameters), target, runs, seconds)
+
+    @classmethod
+    def along(cls, course: Course, target: str, runs: int, seconds: Iterable[float]) -> Timing:
+        """The measured ``seconds`` of each op or call, beside the predicted ones."""
         rows = (
-            {"op": op.name, "kind": kind_of(op), "location": op.location, "layer": op.layer,
-             "predicted": predicted.get(op), "measured": measured}
-            for op, measured in zip(program.ops, seconds, strict=True)
+            {"op": one.name, "kind": one.kind, "location": one.location, "layer": one.layer,
+             "predicted": one.seconds if course.measured else None, "measured": measured}
+            for one, measured in zip(course.calls.values(), seconds, strict=True)
         )  # fmt: skip
         return cls(target, runs, tuple(rows))
 
@@ -122,7 +152,8 @@ class Timing:
     def load(cls, path: Path, bundle: Bundle, costs: Path | None = None) -> Timing:
         """The measured seconds of a file, beside the predictions of a cost table (None: in use).
 
-        A C++ server writes such files too (``--timing``), without the ops at the program's border.
+        A C++ server writes such files too (``--timing``). Ops at the program's border take no time,
+        and may be missing.
 
         Raises:
             AtlasError: the file cannot be read, or belongs to another program.
@@ -132,12 +163,10 @@ class Timing:
             "project's server (--timing)"
         )
         data = read_json(path, _TimesFile, "the times", MAX_TIMES, remedy=remedy)
-        ops, identity = bundle.program.ops, bundle.identity
-        if data.program != identity:
-            ops = [op for op in ops if op.name not in OUTSIDE]
-            identity = identity_of(bundle.program)
-        names = [op.op for op in data.ops]
-        if (data.program, names) != (identity, [op.name for op in ops]):
+        names, whole = [op.op for op in data.ops], bundle.program.ops
+        ops = whole if OUTSIDE[0] in names else [op for op in whole if op.name not in OUTSIDE]
+        known = data.program in (bundle.identity, bundle.manifest.program)
+        if not known or names != [op.name for op in ops]:
             raise AtlasError(
                 f"the times {path} belong to another program than {bundle.folder}",
                 remedy="give the times of a run of this bundle",
@@ -163,32 +192,32 @@ def timing_place(output: Path) -> Path:
 
 
 class Pace:
-    """Reports progress and measures the ops; each op counts by its predicted seconds.
+    """Reports progress and measures ops or calls; each counts by its predicted seconds.
 
     Args:
-        bundle: the program; its server's part is enough.
-        target: target that runs the program; if it encrypts nothing, all ops count the same.
+        course: what will run.
+        target: target that runs the program; if it encrypts nothing, all count the same.
         runs: number of runs of the program.
         progress: called as progress(op, done, 100) before each op.
         start: position of the first op to run.
     """
 
     def __init__(
-        self, bundle: Bundle, target: Target, runs: int, progress: Progress, start: int = 0
+        self, course: Course, target: Target, runs: int, progress: Progress, start: int = 0
     ) -> None:
-        self.bundle, self.target, self.runs, self.progress = bundle, target, runs, progress
-        ops = bundle.program.ops
-        self.predicted = dict.fromkeys(ops, 1.0)
-        if target.encrypted:
-            self.predicted = predicted_seconds(bundle.program, bundle.parameters)
-        self.total = max(sum(self.predicted[op] for op in ops[start:]) * runs, 1e-9)
+        self.course, self.target, self.runs, self.progress = course, target, runs, progress
+        encrypted = target.encrypted
+        self.predicted = {
+            one: call.seconds if encrypted else 1.0 for one, call in course.calls.items()
+        }
+        self.total = max(sum(list(self.predicted.values())[start:]) * runs, 1e-9)
         self.done = 0.0
-        self.seconds: dict[Op, float] = {}
-        self._running: Op | None = None
+        self.seconds: dict[Op | Call, float] = {}
+        self._running: Op | Call | None = None
         self._since = 0.0
 
-    def __call__(self, op: Op) -> None:
-        """Start an op, and end the previous op."""
+    def __call__(self, op: Op | Call) -> None:
+        """Start an op or a call, and end the previous one."""
         self.finish()
         hundredths = min(int(100 * self.done / self.total), 100)
         self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
@@ -206,6 +235,5 @@ class Pace:
         """The times measured so far, over all runs; None for a target that encrypts nothing."""
         if not self.target.encrypted:
             return None
-        program, runs = self.bundle.program, self.runs
-        seconds = [self.seconds.get(op, 0.0) / runs for op in program.ops]
-        return Timing.of(program, self.bundle.parameters, self.target.name, runs, seconds)
+        seconds = [self.seconds.get(one, 0.0) / self.runs for one in self.course.calls]
+        return Timing.along(self.course, self.target.name, self.runs, seconds)

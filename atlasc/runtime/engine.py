@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -17,7 +17,7 @@ from atlasc.program.engine import Ct, Engine, Plaintext, Vector
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
-from atlasc.program.record_arrays import Recording
+from atlasc.program.record_arrays import Recorded, Recording, record_arrays
 from atlasc.program.transform_work import TransformTerm
 from atlasc.runtime.native import load_library, translated
 
@@ -106,6 +106,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         self.identity, self.has_secret = native.identity, has_secret
         self._lock, self._recording = Lock(), Recording()
         self._record = load_library().Record()
+        self._stored: tuple[Recorded, Any] | None = None  # the last stored program
         self._names: dict[Function, str] = {}
         self._direct: dict[tuple[Any, ...], Function] = {}
         self._periods: set[int] = set()  # periods of the bootstraps that the library knows
@@ -143,15 +144,42 @@ class NativeEngine(RoleEngine[Ciphertext]):
     ) -> list[Ciphertext]:
         return self._played(function, operands, arrays)
 
+    def play_recorded(
+        self,
+        recorded: Recorded,
+        name: str,
+        operands: Sequence[Sequence[Ciphertext]],
+        arrays: Sequence[NDArray[Any]] = (),
+    ) -> list[Ciphertext]:
+        return self._named(self._record_of(recorded), name, operands, arrays)
+
+    def _record_of(self, recorded: Recorded) -> Any:
+        """The library's record of a stored program; it has the functions of bootstraps too."""
+        with self._lock:
+            if self._stored is None or self._stored[0] is not recorded:
+                record = load_library().Record()
+                _add(record, recorded.arrays)
+                self._native.bootstrap_by(record)
+                self._stored = recorded, record
+            return self._stored[1]
+
     def _played(
         self,
         function: Function,
         operands: Sequence[Sequence[Ciphertext]],
         arrays: Sequence[NDArray[Any]],
     ) -> list[Ciphertext]:
-        name = self._known(function)
+        return self._named(self._record, self._known(function), operands, arrays)
+
+    def _named(
+        self,
+        record: Any,
+        name: str,
+        operands: Sequence[Sequence[Ciphertext]],
+        arrays: Sequence[NDArray[Any]],
+    ) -> list[Ciphertext]:
         given = [np.asarray(array, dtype=np.float64) for array in arrays]
-        return list(self._call("play", self._record, name, given, list(map(list, operands))))
+        return list(self._call("play", record, name, given, list(map(list, operands))))
 
     def _known(self, function: Function) -> str:
         """The name of a function in the library's record; the function is added on its first
@@ -160,7 +188,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
         with self._lock:
             if function not in self._names:
                 name = f"{function.name}#{len(self._names)}"
-                self._add(self._record, self._recording, [function.named(name)])
+                _add(self._record, self._recording.added([function.named(name)]))
                 for period in function.periods - self._periods:
                     self._learn(period)
                 self._names[function] = name
@@ -170,14 +198,9 @@ class NativeEngine(RoleEngine[Ciphertext]):
         """Make the library able to bootstrap slots that repeat after ``period``."""
         if self._circuit is not None:
             record = load_library().Record()
-            self._add(record, Recording(), self._circuit(period))
+            _add(record, record_arrays(self._circuit(period)))
             self._native.bootstrap_by(record)
         self._periods.add(period)
-
-    def _add(self, record: Any, recording: Recording, functions: Sequence[Function]) -> None:
-        arrays = recording.added(functions)
-        with translated():
-            record.add({name: array.tobytes() for name, array in arrays.items()})
 
     # --- primitives
 
@@ -301,3 +324,9 @@ class NativeEngine(RoleEngine[Ciphertext]):
     def _call(self, method: str, *operands: Any) -> Any:
         with translated():
             return getattr(self._native, method)(*operands)
+
+
+def _add(record: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Add functions, as arrays, to a record of the library."""
+    with translated():
+        record.add({name: array.tobytes() for name, array in arrays.items()})

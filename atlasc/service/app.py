@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -20,6 +21,10 @@ from atlasc.service.faults import Refusal, refusal_of
 from atlasc.service.requests import Service, response_of
 from atlasc.service.telemetry import log
 
+THREADS = 4
+"""Requests that work in threads at once, on disk or database. Each competes with the loop, and so
+with every other connection, for the interpreter."""
+
 
 def make_app(service: Service, grace: float, more: Sequence[APIRouter] = ()) -> App:
     """The application of a service.
@@ -31,6 +36,7 @@ def make_app(service: Service, grace: float, more: Sequence[APIRouter] = ()) -> 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = THREADS
         service.runner.start()
         log("info", "service started", queued=service.jobs.waiting())
         yield

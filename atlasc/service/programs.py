@@ -155,7 +155,7 @@ def _opened(folder: Path, alone: bool) -> Served:
         )
     require_no_secret(bundle.folder)
     target = check_target(bundle)
-    plan = key_plan(bundle.program)
+    plan = key_plan(bundle.server.interface)
     parts = bundle.parameters.plan_memory(plan)
     keys = sum(size for name, size in parts.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")

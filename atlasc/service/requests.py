@@ -41,6 +41,8 @@ ALL_AT_ONCE = {"chunks": 8}
 """What all tenants together may do at once."""
 MAX_REQUEST = 64 * KIB
 """Most bytes of the JSON of a request."""
+MOST_VALUES = 256
+"""Most values in it: what is wrong with each takes time and memory."""
 CHECKS = 2
 """Whole queries that are in memory at once, to be checked."""
 
@@ -187,7 +189,7 @@ async def json_body(request: Request, schema: type[Read]) -> Read:
     """
     content = await whole_body(request, MAX_REQUEST)
     try:
-        return parse_json(bytes(content), schema)
+        return parse_json(bytes(content), schema, MOST_VALUES)
     except ValueError as error:
         raise Refusal(400, "the request is not what is expected here", why=str(error)) from None
 

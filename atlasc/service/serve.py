@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio.sslproto
 import gc
+import ipaddress
 import os
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import APIRouter
@@ -123,7 +124,6 @@ def serve(
     os.umask(0o077)
     share_memory_of_threads()
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]
     require_transport(settings)
     programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store
@@ -131,6 +131,7 @@ def serve(
     with ExitStack() as stack:
         stack.callback(store.close)
         stack.enter_context(only_service(store))
+        stack.enter_context(small_tls_buffers())
         listener = stack.enter_context(bound(settings.host, settings.port))
         limits = settings.limits if front is None else front.limits(settings.limits, programs)
         workers = _workers(stack, programs, settings)
@@ -238,7 +239,7 @@ def _run(
         loop="asyncio", http=partial(HttpConnection, door=door), ws="none",  # type: ignore[arg-type]
         log_config=None, access_log=False, server_header=False, date_header=False,
         lifespan="on", timeout_keep_alive=int(IDLE_SECONDS), backlog=BACKLOG,
-        proxy_headers=bool(settings.proxies), forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=bool(settings.proxies), forwarded_allow_ips=[*_seen(settings.proxies)],
         timeout_graceful_shutdown=10, callback_notify=sweep, timeout_notify=SWEEP_SECONDS,
         ssl_certfile=settings.certificate, ssl_keyfile=settings.private_key, ssl_ciphers=CIPHERS,
     )  # fmt: skip
@@ -263,6 +264,34 @@ def _run(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _seen(proxies: Sequence[str]) -> Iterator[str]:
+    """Addresses as sockets name them: a socket of IPv6 has another name for those of IPv4."""
+    for one in map(ipaddress.ip_address, proxies):
+        plain = getattr(one, "ipv4_mapped", None) or one
+        yield str(plain)
+        if isinstance(plain, ipaddress.IPv4Address):
+            yield f"::ffff:{plain}"
+
+
+@contextmanager
+def small_tls_buffers() -> Iterator[None]:
+    """Give connections with TLS buffers of ``TLS_BUFFER``, as long as the service runs.
+
+    asyncio has no public way: the size is an attribute of a class, which all connections of the
+    process share, read when one is made (CPython 3.11 and later; 3.10 makes no buffer ahead). An
+    application that runs a service beside connections of its own reads those in smaller pieces
+    meanwhile, and loses nothing. Where a later Python lacks the attribute, this does nothing, and
+    tests/atlasc/service/edge/test_tls.py finds the memory.
+    """
+    protocol: Any = asyncio.sslproto.SSLProtocol
+    before = getattr(protocol, "max_size", TLS_BUFFER)
+    protocol.max_size = TLS_BUFFER
+    try:
+        yield
+    finally:
+        protocol.max_size = before
 
 
 class _as_they_are:

@@ -23,7 +23,7 @@ from atlasc.service.endpoints import BYTES
 from atlasc.service.faults import Refusal
 from atlasc.service.intake import accept_query
 from atlasc.service.programs import Served
-from atlasc.service.requests import Anyone, Asking, Here, Service, body_parts
+from atlasc.service.requests import MOST_VALUES, Anyone, Asking, Here, Service, body_parts
 from atlasc.service.tokens import Caller
 from atlasc.version import __version__
 
@@ -140,7 +140,7 @@ async def _header(request: Request, parts: AsyncIterator[bytes]) -> tuple[Infere
             break
         content += part
     try:
-        asked = parse_json(bytes(content[:length]), Inference)
+        asked = parse_json(bytes(content[:length]), Inference, MOST_VALUES)
     except ValueError as error:
         raise Refusal(400, "the request cannot be read", why=str(error)) from None
     if [(one.name, one.datatype) for one in asked.inputs] != [("query", "UINT8")]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
+from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from atlasc.program.function import Function
-    from atlasc.program.key_plan import KeyPlan
     from atlasc.program.live_engine import Peaks
     from atlasc.program.transform_work import TransformWork
 
@@ -70,12 +70,9 @@ class BootstrapNeeds:
     key_switches_of_one: int = 0
     key_switches_narrow: int = 0
 
-    def with_own(self, rotations: Mapping[int, int]) -> dict[int, int]:
-        """Rotation keys that are like any other, with a program's own: amount -> highest level."""
-        highest = dict(sorted(self.shared.items()))
-        for amount, level in sorted(rotations.items()):
-            highest[amount] = max(level, highest.get(amount, level))
-        return highest
+    def with_plan(self, plan: KeyPlan) -> KeyPlan:
+        """The keys that are like any other, with those of a program's plan."""
+        return plan.union(KeyPlan(dict(self.shared), *self.key_levels))
 
 
 class _Fields:

@@ -27,7 +27,7 @@ from atlasc.files import save_arrays, write_text, write_with
 from atlasc.loading.inputs import Inputs
 from atlasc.program.execute import Execution
 from atlasc.run.session import simulate_both
-from atlasc.run.timing import Pace
+from atlasc.run.timing import Course, Pace
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import require_set
 from benchmarks.bert_base.state import Meter, SavedState, identity, peak_memory
@@ -116,7 +116,13 @@ def execution(options: Options) -> dict[str, Any]:
     state = SavedState(options.place("state"), identity(server, options.place("query")))
     meter = Meter(state.restore(run, engine, program, public))
     with progress(f"executing, from op {run.position} of {len(program.ops)}", total=100) as step:
-        pace = Pace(bundle, server.target, 1, step.report, start=run.position)
+        pace = Pace(
+            Course.of(bundle.program, bundle.parameters),
+            server.target,
+            1,
+            step.report,
+            run.position,
+        )
         written = time.monotonic()
         for op in program.ops[run.position :]:
             pace(op)

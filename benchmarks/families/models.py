@@ -80,8 +80,10 @@ class Family:
         kept = random.integers(LENGTH // 2, LENGTH + 1, size=(count, 1))
         kept[0] = LENGTH
         mask = (np.arange(LENGTH) < kept).astype(np.int64)
-        padding = self.settings.get("pad_token_id", 1)
-        return {"input_ids": np.where(mask, ids, padding), "attention_mask": mask}
+        config = find_class(self.config)(**self.settings)
+        padding = getattr(config, "pad_token_id", None)  # a client pads with no other
+        ids = np.where(mask, ids, 1 if padding is None else padding)
+        return {"input_ids": ids, "attention_mask": mask}
 
 
 def find_class(name: str) -> Any:

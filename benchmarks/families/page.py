@@ -69,7 +69,6 @@ def render() -> str:
         tiny=[_tiny_row(FAMILIES[name], name, one) for name, one in tiny.items()],
         further=[_further_row(FURTHER[name], name, one) for name, one in further.items()],
         further_families=len(FURTHER),
-        further_missing=[name for name in FURTHER if name not in further],
         further_equal=sum(_is_equal(one) for one in further.values()),
         base=[_base_row(name, one) for name, one in base.items() if not one.refusal],
         missing=[name for name in SHAPES if name not in base],

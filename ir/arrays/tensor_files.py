@@ -37,6 +37,7 @@ class TensorFile:
     Attributes:
         path: where it was opened.
         entries: array name -> (safetensors' name of its type, shape, offset of its first byte).
+        metadata: facts of the file by name.
 
     Raises:
         AtlasError: the file cannot be read, or is damaged.
@@ -54,7 +55,7 @@ class TensorFile:
                 with safe_open(path, framework="np"):
                     pass  # checks the header, and that the file is as long as it says
                 header: dict[str, Any] = json.loads(file.read(length))
-                header.pop("__metadata__", None)
+                self.metadata: dict[str, str] = header.pop("__metadata__", {})
                 self.entries = {
                     name: (one["dtype"], tuple(one["shape"]), 8 + length + one["data_offsets"][0])
                     for name, one in header.items()

@@ -47,6 +47,20 @@ declare_ckks("ckks.ct_matmul_qk",
              "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
              "q k mask?", _scores, CAUSAL, WINDOW, FILL, LOG_KEYS, SCORE_BIAS, SLOPES, LAYOUT,
              levels=QK_LEVELS)  # fmt: skip
+declare_ckks(
+    "ckks.mask_fill",
+    "Adds ``fill`` to masked keys and padding keys, and to visible ones what "
+    "``poly.mask_fill`` adds.",
+    "scores mask?",
+    lambda site: _masked(site, 1, first_layout(site)),
+    CAUSAL,
+    WINDOW,
+    QUERY,
+    FILL,
+    LOG_KEYS,
+    SCORE_BIAS,
+    SLOPES,
+)
 declare_ckks("ckks.mask_zero",
              "Sets masked keys and padding keys, which all hold ``value``, to 0.",
              "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, WINDOW,

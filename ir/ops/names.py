@@ -98,6 +98,7 @@ OpName: TypeAlias = Literal[
     "ckks.bootstrap",
     "ckks.drop",
     "ckks.ct_matmul_qk",
+    "ckks.mask_fill",
     "ckks.mask_zero",
     "ckks.ct_matmul_pv",
     "ckks.at_tokens",

@@ -104,7 +104,12 @@ def save_module(module: Module, path: Path) -> None:
 
 
 def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
-    """Write several texts, and the arrays of all of them into one file.
+    """Write several texts, and the arrays of all of them into one file; see :func:`save_texts`."""
+    write_safetensors(arrays, save_texts(modules))
+
+
+def save_texts(modules: Mapping[Path, Module]) -> dict[str, np.ndarray]:
+    """Write several texts, and return the arrays of all of them by name.
 
     Modules may share symbols, if these name the same arrays.
     """
@@ -115,7 +120,7 @@ def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
             known = kept.setdefault(name, array)
             if known is not array and not np.array_equal(known, array):
                 raise ValueError(f"two modules have different arrays @{name}")
-    write_safetensors(arrays, kept)
+    return kept
 
 
 def load_module(path: Path, arrays: Path | None = None) -> Module:

@@ -22,6 +22,7 @@ Change = Callable[[np.ndarray], np.ndarray]
 _NORMS = ("", "nn.rms_norm", "nn.layer_norm")
 _CHAIN = (("", "nn.rotary"), ("nn.transpose",), _NORMS, ("nn.reshape",), _NORMS, ("nn.linear",))
 """Ops above a repeat of heads, from below: of each step one, or none where a name is empty."""
+MERGED = ("nn.reshape", "nn.transpose", "nn.scale", "nn.add_constant", "nn.matmul", "nn.mean")
 HOMOGENEOUS = ("nn.reshape", "nn.transpose", "nn.repeat", "nn.rotary", "nn.select", "nn.mean")
 
 
@@ -60,7 +61,7 @@ def _merge_neighbours(module: Module) -> Module:
 
 def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
     """The value that replaces an op; None if the op stays."""
-    if op.name not in ("nn.reshape", "nn.transpose", "nn.scale", "nn.add_constant", "nn.matmul"):
+    if op.name not in MERGED:
         return None
     source, given = rewriter.operands(op)[0], op.attributes
     before, inner = source.op, source.op.attributes
@@ -75,6 +76,8 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
             order, source = [inner["permutation"][axis] for axis in order], before.operands[0]
         changed = {**given, "permutation": order}
         return source if order == sorted(order) else rewriter.copy(op, [source], changed)
+    if op.name == "nn.mean":
+        return _mean(rewriter, op, source)
     if op.name == "nn.scale":
         factor = given["factor"]
         if isinstance(factor, Symbol):
@@ -94,12 +97,33 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
         )
         return rewriter.copy(op, [before.operands[0]], {**given, "value": value})
     other = rewriter.operands(op)[1]
+    if before.name == "nn.softmax" and len(before.operands) == 1 and _is_lone(source):
+        return other
     *batch, rows, columns = range(len(other.tensor.shape))
     swap = {"permutation": [*batch, columns, rows]}
     if other.op.name != "nn.transpose" or other.op.attributes != swap:
         return None
     changed = {**given, "transpose_b": not given["transpose_b"]}
     return rewriter.copy(op, [source, other.op.operands[0]], changed)
+
+
+def _mean(rewriter: Rewriter, op: Op, source: Value) -> Value | None:
+    """The mean of one token is that token; a mean of features is a linear layer."""
+    extents, axis = source.tensor.shape, op.attributes["axis"]
+    if len(op.operands) > 1:
+        return None
+    if axis == 2 == len(extents) - 1 and source.tensor.side == "server":
+        share = np.full((1, extents[2]), 1 / extents[2], np.float32)
+        layer = {"weight": rewriter.module.constant("mean", share)}
+        source = rewriter.add(op, "nn.linear", [source], layer)
+    elif extents[axis] != 1:
+        return None
+    return rewriter.add(op, "nn.reshape", [source], {"shape": list(op.value.tensor.shape)})
+
+
+def _is_lone(weights: Value) -> bool:
+    """Whether there is one query and one key, whose weight is 1."""
+    return weights.tensor.shape[-2:] == (1, 1)
 
 
 def _repeat_weights(module: Module, report: Report) -> Module:

@@ -19,6 +19,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.ops.names import OpName
 from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.choices import without_choices
 from atlasc.passes.frontend.exported.constants import evaluate, read_shapes, to_numpy
 from atlasc.passes.frontend.exported.graph import Node
 from atlasc.passes.frontend.exported.locations import locations
@@ -88,7 +89,8 @@ class Importer:
         self.mask_meanings: dict[Any, Any] = {}
         self.zeroed: list[str] = []
         self.batch = min((fx.shape(node)[0] for node in self.inputs if fx.shape(node)), default=1)
-        self.same = {**fx.part_sums(graph), **fx.remove_identities(graph)}
+        chosen = without_choices(graph, fx.classify(graph, self.inputs), self.known)
+        self.same = {**chosen, **fx.part_sums(graph), **fx.remove_identities(graph)}
         self.kinds = fx.classify(graph, self.inputs)
         self.padding = public_masks(graph, self.inputs, self.kinds, self.known)
         if self.padding is not None:

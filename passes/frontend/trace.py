@@ -38,6 +38,7 @@ from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
 from atlasc.passes.frontend.rules.rewritings import REWRITINGS
+from atlasc.passes.frontend.widths import with_equal_widths
 from atlasc.passes.frontend.zeroed import without_zeros
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _import_once(
             )
     imported = _import_graph(importer, chosen)
     importer.name_padding()
-    ordered = in_usual_order(without_common_maps(imported))
+    ordered = with_equal_widths(in_usual_order(without_common_maps(imported)))
     ordered = without_zeros(ordered, importer.zeroed)
     verify(ordered)
     return ordered

@@ -261,7 +261,8 @@ def _same_slots(packer: Packer, op: Op) -> Value:
 
 def _matmul(packer: Packer, op: Op) -> Value | None:
     if op.attributes["transpose_b"]:
-        return None  # merges with the mask that follows
+        later = packer.masked_later(op)  # a mask that follows at once merges with the product
+        return None if later is None else _scores(packer, op, later[0], fill=later[1])
     operands = packer.operand(op, 0), packer.operand(op, 1)
     if packer.layout(op, 0).field("t") is None:
         return packer.emit(op, "ckks.row_context", *operands)
@@ -269,32 +270,43 @@ def _matmul(packer: Packer, op: Op) -> Value | None:
 
 
 def _mask_fill(packer: Packer, op: Op) -> Value:
-    matmul = op.operands[0].op
-    if matmul.name != "poly.matmul" or not matmul.attributes["transpose_b"]:
+    """The mask of a product; behind a function of the product, masked scores hold one number."""
+    matmul, added = op.operands[0].op, op.chosen("log_keys", "bias", "slopes")
+    if matmul.name == "poly.matmul" and matmul.attributes["transpose_b"]:
+        return _scores(packer, matmul, op, fill=op.attributes["fill"], **added)
+    value = packer.operand(op)
+    held = packer.padding(value)
+    if held is None:
         raise AtlasError(
-            "a masked softmax must follow the product of queries and keys",
+            "a masked softmax must follow the product of queries and keys, or a function of it",
             where=op.location,
             why=f"it follows {matmul.name}",
             remedy="run assign-scales, which removes scalar factors in between",
         )
+    fill = op.attributes["fill"] - held
+    masks = _masks(packer, op)
+    return packer.emit(op, "ckks.mask_fill", value, *masks, **_visible(op), fill=fill, **added)
+
+
+def _scores(packer: Packer, matmul: Op, mask: Op, **flags: Any) -> Value:
+    """The product of queries and keys, with the mask of an op that follows."""
     queries, keys = packer.operand(matmul, 0), packer.operand(matmul, 1)
     hidden, alone = packer.layout(matmul, 1), packer.layout(matmul, 0).field("t") is None
-    heads, blocks = op.value.tensor.shape[1], hidden.field("g")
+    heads, blocks = matmul.value.tensor.shape[1], hidden.field("g")
     copied = blocks is not None and heads % (1 << blocks.bits) > 0
     if copied:
         keys = packer.with_copied_heads(matmul, keys)
     if alone:
-        flags = {"copy_padding": True} if copied else {}
-        queries = packer.query(queries, hidden, flags, matmul.location)
+        copies = {"copy_padding": True} if copied else {}
+        queries = packer.query(queries, hidden, copies, matmul.location)
     elif copied:
         queries = packer.with_copied_heads(matmul, queries)
     return packer.emit(
         matmul,
         "ckks.row_scores" if alone else "ckks.ct_matmul_qk",
-        *(queries, keys, *_masks(packer, op)),
-        **_visible(op),
-        fill=op.attributes["fill"],
-        **op.chosen("log_keys", "bias", "slopes"),
+        *(queries, keys, *_masks(packer, mask)),
+        **_visible(mask),
+        **flags,
         layout=_score_layout(hidden, heads, alone),
     )
 

@@ -22,7 +22,7 @@ namespace py = pybind11;
 /// Fills a module:
 ///   model, program, engine          names; the digest of the program
 ///   keygen(folder)                  writes secret.key, evaluation.key and the ledger
-///   Client(key), Server(keys, weights)
+///   Client(key), Server(keys, program)
 ///   query = client.encrypt({name: [count, ...]}, unchecked=False)
 ///   answer = server.execute(query)
 ///   {name: [count, ...]}, {row: share} = client.decrypt(answer)    see `Answers`
@@ -58,11 +58,11 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
             },
             py::arg("answer"));
     py::class_<Server>(module, "Server", local)
-        .def(py::init([&interface, program](const std::string& keys, const std::string& weights) {
+        .def(py::init([&interface, program](const std::string& keys, const std::string& file) {
                  const py::gil_scoped_release released;
-                 return std::make_unique<Server>(interface, program, keys, PlainFile(weights));
+                 return std::make_unique<Server>(interface, program, keys, PlainFile(file));
              }),
-             py::arg("keys"), py::arg("weights"))
+             py::arg("keys"), py::arg("program"))
         .def(
             "execute",
             [](Server& server, const py::bytes& query) {

@@ -46,6 +46,14 @@ std::vector<std::size_t> Layout::shape() const {
     return result;
 }
 
+std::string Layout::axes() const {
+    std::string result;
+    for (const auto& named : extents_) {
+        result += named.first;
+    }
+    return result;
+}
+
 std::size_t Layout::outer_radix(const Field& field) const {
     const std::size_t used = (extent(field.axis) + bit(field.low) - 1) >> field.low;
     return std::min(bit(field.bits), used);

@@ -307,15 +307,18 @@ Ciphertexts Bootstraps::refreshed(Engine& engine, const Ciphertexts& xs,
     return result;
 }
 
-Ciphertexts Context::called(const char* name, const std::vector<std::string>& arrays,
-                            std::vector<Ciphertexts> operands) {
+Ciphertexts Context::play(const std::string& name, const std::vector<std::string>& arrays,
+                          std::vector<Ciphertexts> operands) {
     const Function& function = record_.function(name);
+    if (arrays.size() != function.masks.size()) {
+        refuse(name + " is given other arrays than it takes");
+    }
     if (clock_ != nullptr) {
         clock_->begin(function.op, place_);
     }
     std::vector<Tensor> tensors;
     for (std::size_t at = 0; at < function.masks.size(); ++at) {
-        const std::string& array = arrays.at(at);
+        const std::string& array = arrays[at];
         const auto given = publics_.find(array);
         if (function.masks[at] && given == publics_.end()) {
             refuse(array + " is no public input");

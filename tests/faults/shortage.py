@@ -135,8 +135,9 @@ def outcome(name: str, shortage: str, here: Path, place: Path, largest: int) -> 
         remove(old)
     elif code in (1, -signal.SIGSEGV) and shortage == "memory" and LIBRARY in said:
         # OpenBLAS says so and calls exit(1) itself, whose handlers may lack memory, too; no program
-        # can prevent it.
-        pass
+        # can prevent it. The draft stays, as after a kill, and the next run removes it.
+        for draft in place.glob(".*.part"):
+            remove(draft)
     elif code != 2:
         faults.append(f"exit code {code}")
     elif "Traceback" in said or "internal error" in said or not SAID[shortage].search(said):

@@ -175,7 +175,7 @@ def compressed_zeros(count: int) -> bytes:
 
 def _bundle(seed: Content) -> Cases:
     manifest = json.loads(_data(seed, "manifest.json"))
-    weights = "server/weights.safetensors"
+    weights = "server/program.safetensors"
     changed = bytearray(_data(seed, weights))
     for at in range(len(changed) - 160, len(changed), 8):
         changed[at + 6] ^= 0x10

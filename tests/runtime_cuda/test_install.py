@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 from cpp_build import OPTIMISED, RUNTIME, SECONDS, Builder, require_compiler
+from safetensors.numpy import load_file
+from tiny_model import Tiny
 
+import atlasc
+from atlasc.bundle.folder import copy_part, load_bundle
 from atlasc.emit.parameter_set import CARRIED, PLACE, parameter_set
+from atlasc.emit.project import save_inputs
+from atlasc.run.session import simulate
+from atlasc.run.timing import Timing
 from atlasc.version import __version__
 
 
@@ -26,23 +33,79 @@ def succeed(*command: Path | str, given: str = "", **options: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
-    """The examples of an installed tree, built in another folder where nothing else is."""
-    compiler, folder = require_compiler(), tmp_path_factory.mktemp("install")
+def prefix(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
+    """An installed tree."""
+    require_compiler()
+    folder = tmp_path_factory.mktemp("install")
     environment = {**os.environ, **cpp.environment(OPTIMISED)}
     named = ("-DATLASC_ENGINE=cpu", f"-DCMAKE_INSTALL_PREFIX={folder / 'prefix'}")
     options = [f"-D{name}={environment[name]}" for name in environment if name.startswith("CMAKE_")]
     succeed("cmake", "-S", RUNTIME, "-B", folder / "library", *named, *options, env=environment)
     succeed("cmake", "--build", folder / "library", "--parallel", "2", env=environment)
     succeed("cmake", "--install", folder / "library")
-    copy = folder / "examples"
-    shutil.copytree(folder / "prefix/share/atlasc/examples", copy)
     shutil.rmtree(folder / "library")  # the package names nothing in it
-    alone = {"PATH": os.environ["PATH"], "CXX": compiler}
-    prefix = f"-DCMAKE_PREFIX_PATH={folder / 'prefix'}"
-    succeed("cmake", "-S", copy, "-B", copy / "build", prefix, env=alone)
+    return folder / "prefix"
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory, prefix: Path) -> Path:
+    """The examples of the installed tree, built in another folder where nothing else is."""
+    copy = tmp_path_factory.mktemp("examples") / "examples"
+    shutil.copytree(prefix / "share/atlasc/examples", copy)
+    alone = {"PATH": os.environ["PATH"], "CXX": require_compiler()}
+    found = f"-DCMAKE_PREFIX_PATH={prefix}"
+    succeed("cmake", "-S", copy, "-B", copy / "build", found, env=alone)
     succeed("cmake", "--build", copy / "build", "--parallel", "2", env=alone)
     return copy / "build"
+
+
+def refused(*command: Path | str) -> str:
+    """The error of a command that refuses its input."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 2, done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.mark.deep("projects")
+def test_the_installed_roles_take_a_bundle(prefix: Path, tiny_cpu: Tiny, tmp_path: Path) -> None:
+    """Each with its part alone; the answer is that of a server in Python, byte for byte."""
+    for role in ("client", "server"):
+        copy_part(tiny_cpu.bundle, role, tmp_path / role)  # type: ignore[arg-type]
+    client = (prefix / "bin/atlasc-client", "--program", tmp_path / "client")
+    server = (prefix / "bin/atlasc-server", "--program", tmp_path / "server")
+    inputs, keys, query = (tmp_path / name for name in ("inputs.safetensors", "keys", "query"))
+    bundle = load_bundle(tiny_cpu.bundle)
+    given = bundle.load_inputs(tiny_cpu.data).take(range(bundle.batch))
+    save_inputs(inputs, bundle.client, given.arrays)
+    succeed(*client, "keygen", "--output", keys)
+    named = ("--key", keys / "secret.key", "--input", inputs, "--output", query)
+    succeed(*client, "encrypt", *named)
+    asked = ("--keys", keys / "evaluation.key", "--query", query)
+    succeed(*server, *asked, "--output", tmp_path / "answer", "--timing", tmp_path / "times.json")
+    opened = ("--key", keys / "secret.key", "--answer", tmp_path / "answer")
+    succeed(*client, "decrypt", *opened, "--output", tmp_path / "outputs.safetensors")
+    python = atlasc.Server(tmp_path / "server", (keys / "evaluation.key").read_bytes())
+    assert python.execute(query.read_bytes()) == (tmp_path / "answer").read_bytes()
+    outputs = load_file(tmp_path / "outputs.safetensors")
+    wanted = simulate(bundle.client, bundle.poly, given.arrays)
+    for name, array in wanted.items():
+        assert abs(outputs[name] - array).max() < 1e-4
+    timing = Timing.load(tmp_path / "times.json", bundle)
+    assert len(timing.ops) == len(bundle.program.ops)
+
+    # What is not a program, or not the one that the keys and the query are of.
+    assert "of which program?" in refused(client[0], "keygen", "--output", tmp_path / "more")
+    message = refused(server[0], "--program", keys / "evaluation.key", *asked, "--output", "x")
+    assert "has no program" in message
+    message = refused(client[0], "--program", tmp_path / "none", "keygen", "--output", "x")
+    assert "none" in message
+    path = tmp_path / "server/server/program.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    assert "other numbers" in refused(*server, *asked, "--output", tmp_path / "again")
+    path.write_bytes(content[:-100])
+    assert "damaged" in refused(*server, *asked, "--output", tmp_path / "again")
 
 
 @pytest.mark.deep("projects")

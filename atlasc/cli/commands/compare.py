@@ -49,7 +49,7 @@ def compare(
     from atlasc.compare.checkpoint import Checkpoint, comparison_identity
     from atlasc.compare.compare import compare as compare_engines
     from atlasc.files import require_file_place
-    from atlasc.run.timing import Pace
+    from atlasc.run.timing import Course, Pace
     from atlasc.targets import find_target
 
     if checkpoint is not None:
@@ -79,7 +79,7 @@ def compare(
             parameters.noise_model(),
             tolerance=tolerance,
             keep_going=keep_going,
-            before=Pace(loaded, find_target(chosen), 1, step.report, start),
+            before=Pace(Course.of(program, parameters), find_target(chosen), 1, step.report, start),
             checkpoint=state,
         )
     if as_json:

@@ -39,6 +39,7 @@ def emit(
     a simulation engine that encrypts nothing.
     """
     from atlasc.bundle.folder import load_bundle
+    from atlasc.bundle.manifest import PROGRAM_FILE
     from atlasc.compilation.checks import check_target
     from atlasc.compilation.lowering import plan_keys
     from atlasc.emit.project import build_options, build_project, write_project
@@ -50,11 +51,15 @@ def emit(
     loaded = load_bundle(bundle, "server")
     program, parameters = loaded.program, loaded.parameters
     check_target(TargetOptions(target=loaded.target, device_memory=options.device_memory))
+    file: Path | None = None
+    if loaded.manifest.arrays == PROGRAM_FILE:
+        file = loaded.folder / PROGRAM_FILE
     if options.device_memory is not None:
+        file = None  # other keys, and so other functions
         program = plan_keys(program, parameters, device_memory=options.device_memory)
     chosen = engine or find_target(loaded.target).runtime_engine
     with progress("writing the project"):
-        write_project(output, program, parameters, chosen)
+        write_project(output, program, parameters, chosen, file)
     built = None
     if build:
         with progress("building"):

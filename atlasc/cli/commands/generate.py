@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json, print_product, show
+from atlasc.cli.output import print_json, print_written, show
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder
 from atlasc.compilation.declared import option
 
@@ -59,4 +59,4 @@ def generate(
     if as_json:
         print_json(result._asdict())
     else:
-        print_product(" ".join(map(str, result.ids)) if result.text is None else result.text)
+        print_written(" ".join(map(str, result.ids)) if result.text is None else result.text)

@@ -300,4 +300,4 @@ def _print_outputs(answers: Answers, unchecked: bool, config: Any, hint: bool) -
                 rows[row][1:] = [None] * (len(columns) - 1)
             print_table(columns, rows, title=name)
         elif hint:
-            print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")
+            say(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from atlasc.api.progress import progress
 from atlasc.cli.commands.generate import SEED, TEMPERATURE, TOP_K, Prompt
 from atlasc.cli.commands.roles import CLIENT_KEYS, SERVER_KEYS
-from atlasc.cli.output import print_json, print_product, say, show, warn
+from atlasc.cli.output import print_json, print_written, say, show, warn
 from atlasc.cli.parameters import FILE, JSON, TARGET, BundleFolder, required
 from atlasc.compilation.declared import option, switch
 
@@ -159,7 +159,7 @@ def _show(client: TextClient, as_json: bool) -> None:
     if not result.ids:
         say(f"{done} of {len(result.prompt)} tokens of the prompt are answered")
         return
-    print_product(" ".join(map(str, result.ids)) if result.text is None else result.text)
+    print_written(" ".join(map(str, result.ids)) if result.text is None else result.text)
     if client.ended:
         rest = "" if client.finished else "; ask goes on, so that the server does not see it"
         say(f"the model has ended the text{rest}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema, read_text
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_PREFIX = 16 * MIB
 """Greatest size in bytes of the file of a public prefix."""
+MAX_IDS = 200_000
+"""Greatest number of values in a bundle's file of it, one a token."""
 _BORDER = "end it where a token ends whatever follows, such as after a line break"
 
 
@@ -38,7 +40,9 @@ class PublicPrefix(Schema):
     """
 
     text: Annotated[str, Field(min_length=1)]
-    ids: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)]
+    ids: Annotated[
+        tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1), FailFast()
+    ]
 
     @property
     def digest(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files import MIB, Schema, open_plain, read_json
+from atlasc.ir.files import KIB, MIB, Schema, open_plain, read_json
 from atlasc.loading import IDS, SEGMENTS
 
 if TYPE_CHECKING:
@@ -141,8 +141,9 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
     if not (folder / FACTS).is_file():
         return None
     facts = read_json(
-        folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MIB, remedy=_REMEDY, links=False
-    )
+        folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MIB, values=KIB,
+        remedy=_REMEDY, links=False,
+    )  # fmt: skip
     require_library()
     from tokenizers import Tokenizer
 

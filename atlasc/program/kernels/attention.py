@@ -191,8 +191,8 @@ def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> 
 
 
 def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Add the ``fill`` of scores where the query may not see the key, and elsewhere the numbers
-    that ``poly.mask_fill`` adds.
+    """Kernel of ``ckks.mask_fill``: add the ``fill`` of scores where the query may not see the
+    key, and elsewhere the numbers that ``poly.mask_fill`` adds.
 
     As the kernel of ``ckks.mask_zero``, it instead subtracts the known ``value`` of masked and
     padding keys.

@@ -43,6 +43,8 @@ FIRST, PIECE = 32 * KIB, 16 * KIB
 included, and how many are read at once until then."""
 REQUEST_SECONDS = 3600.0
 """How long a request of a tenant and its answer may take."""
+MOST_NAME = 45
+"""Characters of an address; what a proxy passes on may be none, and of any length."""
 _OWN = ("127.0.0.1", "::/64")
 """This machine's own address is that of proxies and health checks: all of them count as none."""
 _ADMITTED, _CLOSED = 16, 256
@@ -236,7 +238,7 @@ def address_of(host: str) -> str:
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return host
+        return host[:MOST_NAME]
     if isinstance(found, ipaddress.IPv6Address):
         if found.ipv4_mapped is not None:
             return str(found.ipv4_mapped)

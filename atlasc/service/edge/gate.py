@@ -59,7 +59,7 @@ class Gate:
                 state = scope["state"]
                 if status == 429:
                     state[RESTS] = True
-                if HEALTH not in state and state.get("tenant") is None and not _has_body(scope):
+                if HEALTH not in state and state.get("tenant") is None:
                     message = {**message, "headers": [*message.get("headers", ()), _CLOSE]}
             await send(message)
 
@@ -136,11 +136,6 @@ class Gate:
             status=status, seconds=seconds, tenant=tenant,
             budget="strangers" if tenant is None else "tenants",
         )  # fmt: skip
-
-
-def _has_body(scope: Scope) -> bool:
-    told = {name for name, value in scope["headers"] if value != b"0"}
-    return bool(told & {b"content-length", b"transfer-encoding"})
 
 
 def _token(scope: Scope) -> str:

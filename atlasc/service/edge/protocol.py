@@ -35,7 +35,9 @@ PLACE, HEALTH, RESTS = "place", "health", "rests"
 """Members of a request's state: its connection's place; it was a health check; the connection rests
 after it."""
 UNREAD = 1 << 20
-"""Bytes of a refused body that a stranger may still send before the connection breaks."""
+"""Bytes of a refused body that are taken of a stranger; others wait."""
+READ_SECONDS = 2.0
+"""How long the others wait: until then the refusal was read."""
 UNREAD_SECONDS = 120.0
 """How long a tenant may still send a body that was refused."""
 
@@ -99,8 +101,35 @@ class Careful(h11.Connection):
         return event
 
 
+class _Lasting:
+    """The transport of an answer. Where the connection ends with it ("Connection: close") but the
+    request has not come whole, an end at once would overtake the answer: the system tells the
+    other side of a reset, which throws away what it has not read.
+    """
+
+    def __init__(self, of: HttpConnection) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of.transport, name)
+
+    def close(self) -> None:
+        """End the connection, once the request has come whole or its time is over."""
+        done = self._of.cycle is not None and self._of.cycle.response_complete
+        if done and self._of.conn.their_state is h11.SEND_BODY:
+            self._of.ends = True
+        else:
+            self._of.transport.close()
+
+
 class HttpConnection(H11Protocol):
-    """One connection."""
+    """One connection.
+
+    Attributes:
+        ends: whether it ends once the request has come whole.
+    """
+
+    ends = False
 
     def __init__(self, *given: Any, door: Door, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -122,10 +151,13 @@ class HttpConnection(H11Protocol):
         """Parse what came, unless it is the rest of what was refused."""
         if self._unread >= 0:
             self._unread -= len(data)
-            if self._unread < 0:
-                self.transport.abort()
+            if self._unread < 0:  # an end now would overtake the refusal
+                self.flow.pause_reading()
+                self.loop.call_later(READ_SECONDS, self.transport.abort)
             return
         super().data_received(data)
+        if self.ends and self.conn.their_state is not h11.SEND_BODY:
+            self.transport.close()
         if self.transport.is_closing():
             return
         if self.conn.their_state is h11.DONE and len(self.conn.trailing_data[0]) > AHEAD:
@@ -137,6 +169,8 @@ class HttpConnection(H11Protocol):
         """Parse, and note that a request runs; it is a stranger's until its token was seen."""
         before = self.cycle
         super().handle_events()
+        if self.cycle is not None and self.cycle is not before:
+            self.cycle.transport = _Lasting(self)  # type: ignore[assignment]
         if self._place is not None and self.cycle is not before:
             self._place.known = False
             self._place.held.left = None

@@ -128,5 +128,5 @@ def _opened(files: Files) -> Bundle:
             (Path(folder) / name).parent.mkdir(exist_ok=True)
             content.tofile(Path(folder) / name)
         bundle = load_bundle(Path(folder), "server")
-        _ = bundle.program, bundle.parameters, bundle.interface
+        _ = bundle.server, bundle.parameters, bundle.interface
     return bundle

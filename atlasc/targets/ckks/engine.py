@@ -134,10 +134,8 @@ class KeyedEngine(NativeEngine):
 
 def _facts(parameters: CkksParameters, plan: KeyPlan) -> Any:
     """Parameters and keys, for the library."""
-    moduli, needs = parameters.moduli, parameters.needs
-    levels = plan.relinearization_level, plan.conjugation_level
-    given = [-1 if level is None else level for level in levels]
-    relinearisation, conjugation = map(max, given, needs.key_levels or given)
+    moduli, keys = parameters.moduli, parameters.needs.with_plan(plan)
+    relinearisation, conjugation = keys.other_levels
     return load_library().Interface(
         slots=parameters.slots,
         max_level=parameters.max_level,
@@ -147,7 +145,7 @@ def _facts(parameters: CkksParameters, plan: KeyPlan) -> Any:
         special=moduli.special,
         scale=moduli.scale,
         log_scales=parameters.log_scales,
-        rotations=needs.with_own(plan.rotations),
+        rotations=keys.rotations,
         relinearisation_level=relinearisation,
         conjugation_level=conjugation,
     )

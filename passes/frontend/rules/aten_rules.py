@@ -21,7 +21,15 @@ from atlasc.passes.frontend.exported.graph import Node, is_node, place, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
-from atlasc.passes.frontend.rules.cuts import READ_BY_INPUT, flipped, gathered, picked, some
+from atlasc.passes.frontend.rules.cuts import (
+    READ_BY_INPUT,
+    as_wide,
+    expanded,
+    flipped,
+    gathered,
+    picked,
+    some,
+)
 from atlasc.passes.frontend.rules.elementwise import ELEMENT_RULES
 from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax, zeros_in_padding
 from atlasc.passes.frontend.rules.queries import query_of
@@ -79,11 +87,16 @@ def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) ->
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
-        return add_array(importer, a, b, array if alpha == 1 else alpha * array)
-    other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
+        value = as_wide(importer, a)
+        return add_array(importer, value, b, array if alpha == 1 else alpha * array)
     if importer.kinds[a] == "constant":
+        value = as_wide(importer, b)
+        other = value if alpha == 1 else importer.add("nn.scale", value, factor=alpha)
         return add_array(importer, other, a, importer.array(a))
-    return importer.add("nn.add", a, other)
+    one, two = as_wide(importer, a, b), as_wide(importer, b, a)
+    return importer.add(
+        "nn.add", one, two if alpha == 1 else importer.add("nn.scale", two, factor=alpha)
+    )
 
 
 def _subtract_from(importer: Importer, a: Any, b: Any, alpha: float = 1) -> Value:
@@ -103,7 +116,7 @@ def _multiply(importer: Importer, a: Any, b: Any) -> Value:
     for constant, x in ((a, b), (b, a)):
         if importer.kinds[constant] == "constant":
             return _scale(importer, x, constant, importer.array(constant))
-    return importer.add("nn.mul", a, b)
+    return importer.add("nn.mul", as_wide(importer, a, b), as_wide(importer, b, a))
 
 
 def _divide(importer: Importer, a: Any, b: Any) -> Value:
@@ -128,7 +141,7 @@ def _refuse_mask(importer: Importer, *operands: Node) -> None:
 
 def _scale(importer: Importer, x: Node, constant: Node, array: np.ndarray) -> Value:
     factor = float(array.item()) if array.size == 1 else importer.reduced(constant, array)
-    return importer.add("nn.scale", x, factor=factor)
+    return importer.add("nn.scale", as_wide(importer, x), factor=factor)
 
 
 def _power(importer: Importer, x: Node, exponent: float = 2) -> Value:
@@ -337,9 +350,8 @@ def _mean(
     value, count = importer.value(x), 1
     for axis in sorted({axis % len(extents) for axis in axes or range(len(extents))}, reverse=True):
         value, count = importer.add("nn.mean", value, axis=axis), count * extents[axis]
-    if total:
-        value = importer.add("nn.scale", value, factor=float(count))
-    return _reshape(importer, value) if keep else value
+    value = _reshape(importer, value) if keep else value
+    return importer.add("nn.scale", value, factor=float(count)) if total else value
 
 
 _OPS: dict[Rule, str] = {
@@ -363,6 +375,7 @@ _OPS: dict[Rule, str] = {
     _transpose: "transpose.int t.default",
     lambda importer, x: _transpose(importer, x, -2, -1): "mT.default",
     _permute: "permute.default",
+    expanded: "expand.default",
     _select: "select.int",
     _slice: "slice.Tensor",
     _index: "index.Tensor",

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.module import Value
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend.chosen import layer_of
 from atlasc.passes.frontend.exported.graph import Node, arguments, packet, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
@@ -15,6 +17,8 @@ from atlasc.passes.frontend.rules import tokens
 
 SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
 """Ops whose result is a list of parts."""
+ALIKE = {"nn.scale", "nn.add_constant", *(f"nn.{name}" for name in ACTIVATIONS)}
+"""Ops that do the same to each feature, if their constant is a number."""
 READ_BY_INPUT = (
     "which element is read depends on an input; a token that the private ids choose can be read "
     "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
@@ -91,6 +95,33 @@ def features(importer: Importer, x: Node | Value, chosen: Sequence[int]) -> Valu
         importer.value(x), chosen, importer.module.symbols, importer.constant
     )
     return importer.add("nn.linear", operand, **arrays)
+
+
+def as_wide(importer: Importer, x: Node, *others: Node) -> Node | Value:
+    """An operand that has one feature, beside others that have several: with as many copies of it
+    on the server, where slots do not broadcast.
+    """
+    value, width = importer.value(x), shape(importer.node)[-1:]
+    one = len(value.tensor.shape) in (2, 3) and value.tensor.shape[-1:] == (1,) != width
+    return copied(importer, value, *width) if one and not importer.stays(x, *others) else x
+
+
+def copied(importer: Importer, value: Value, count: int) -> Value:
+    """Copies of the only feature of a value: rows of the layer before, where there is one."""
+    op = value.op
+    if op.name in ALIKE and not any(isinstance(one, Symbol) for one in op.attributes.values()):
+        copies = copied(importer, op.operands[0], count)
+        return importer.add(op.name, copies, **op.attributes)
+    ones = importer.constant("copies", np.ones((count, 1), np.float32))
+    return importer.add("nn.linear", value, weight=ones)
+
+
+def expanded(importer: Importer, x: Node, *options: Any) -> Value:
+    """Copies of a last axis of one feature; other axes are copied by what reads them."""
+    given, wanted = shape(x), shape(importer.node)
+    if given[:-1] != wanted[:-1] or len(given) not in (2, 3):
+        raise Refusal("only a last axis of one element is copied, [batch, tokens, 1] to features")
+    return copied(importer, importer.value(x), wanted[-1])
 
 
 def part(importer: Importer, parts: Node, index: int) -> Value:

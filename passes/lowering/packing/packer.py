@@ -189,6 +189,8 @@ class Packer:
                 return known[0] + (0.0 if constant.shape[-1:] > (1,) else float(constant.flat[0]))
             case "ckks.mul_plain":
                 return known[0] * float(constant.flat[0])
+            case "ckks.mask_fill":
+                return known[0] + float(op.attributes["fill"])
             case "ckks.chebyshev":
                 return float(chebval(known[0], constant))
             case "ckks.double":
@@ -254,6 +256,24 @@ class Packer:
     def as_read(self, value: Value) -> Value:
         """The value with copied heads, if some op reads it with these."""
         return self._with_copies.get(value, value)
+
+    def masked_later(self, op: Op) -> tuple[Op, float] | None:
+        """The mask of attention scores behind a function of them, as a cap, and a score at which
+        the function is valid; None if something else reads the scores.
+        """
+        value, middle, inside = op.value, 0.0, False
+        while len(self._users[value]) == 1:
+            (user,) = self._users[value]
+            if user.name == "poly.mask_fill":
+                return (user, middle) if inside else None
+            constant = user.attributes.get("value")
+            if user.name == "poly.add_constant" and isinstance(constant, float):
+                middle -= 0.0 if inside else constant
+            elif user.name != "poly.chebyshev":
+                return None
+            inside |= user.name == "poly.chebyshev"
+            value = user.value
+        return None
 
     def one_row(self, value: Value) -> Value:
         """The value in one row; a value in all tokens or in one row already is returned as it

@@ -36,13 +36,14 @@ public:
                      Operands... operands) {
         std::vector<Ciphertexts> given;
         (given.push_back(std::move(operands)), ...);
-        return called(function, arrays, std::move(given));
+        return play(function, arrays, std::move(given));
     }
 
-private:
-    Ciphertexts called(const char* function, const std::vector<std::string>& arrays,
-                       std::vector<Ciphertexts> operands);
+    /// The same with any number of operands. Throws Error also for arrays other than it takes.
+    Ciphertexts play(const std::string& function, const std::vector<std::string>& arrays,
+                     std::vector<Ciphertexts> operands);
 
+private:
     Engine& engine_;
     const Record& record_;
     const TensorFile& weights_;

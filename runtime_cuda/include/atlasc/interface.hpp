@@ -1,6 +1,7 @@
 // The interface between client and server of a compiled program.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -82,9 +83,10 @@ struct Interface {
     std::vector<EncryptedInput> inputs;
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
-    std::vector<Array> weights{};  ///< exactly the arrays of the server's file of weights
+    std::vector<Array> weights{};  ///< exactly the arrays of the server's file; none if its text lists them
     std::size_t ops = 0;           ///< number of functions that an execution calls
     std::uint64_t memory = 0;      ///< predicted bytes of an execution without keys
+    std::string text{};            ///< SHA-256 of the text of the program's file, if that has one
 
     /// Number of inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }
@@ -94,6 +96,6 @@ struct Interface {
 using Values = std::map<std::string, Ciphertexts>;
 
 /// A compiled program: maps encrypted inputs to encrypted outputs.
-using Program = Values (*)(Context& context, Values inputs);
+using Program = std::function<Values(Context& context, Values inputs)>;
 
 }  // namespace atlasc

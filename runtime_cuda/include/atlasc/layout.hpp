@@ -40,6 +40,9 @@ public:
     std::size_t ciphertexts() const;
     std::vector<std::size_t> shape() const;
 
+    /// Names of the axes, in the order of the tensor's axes.
+    std::string axes() const;
+
     /// Extent without padding; 1 if the layout lacks the axis.
     std::size_t extent(char axis) const;
 

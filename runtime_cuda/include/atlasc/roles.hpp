@@ -23,8 +23,14 @@ namespace atlasc {
 /// mistake.
 int client_main(int argc, char** argv, const Interface& interface);
 
+/// The client of any compiled program, whose bundle `--program` names before the command.
+int client_main(int argc, char** argv);
+
 /// The server: executes the program on a query. It never sees a secret key.
-int server_main(int argc, char** argv, const Interface& interface, Program program);
+int server_main(int argc, char** argv, const Interface& interface, const Program& program);
+
+/// The server of any compiled program, whose bundle `--program` names.
+int server_main(int argc, char** argv);
 
 /// Make a folder with secret.key, evaluation.key and an empty ledger: either all files or no
 /// folder. Throws Error.

@@ -9,9 +9,9 @@
 namespace atlasc {
 namespace {
 
-// What a header needs: {name: {"shape": [number]}} and a few thousand arrays. A value takes up to
-// 200 bytes of memory.
-constexpr int max_depth = 3;
+// What the text of a program needs, {"outputs": [{"result": {"layout": {"layout": text}}}]}, and a few
+// thousand calls and arrays. A value takes up to 200 bytes of memory.
+constexpr int max_depth = 5;
 constexpr std::size_t max_values = std::size_t{1} << 18;
 constexpr std::size_t max_string = std::size_t{1} << 16;
 constexpr std::size_t max_name = 512;
@@ -74,6 +74,10 @@ private:
                 return {array(depth)};
             case '"':
                 return {string()};
+            case 't':
+                return {word("true", 1)};
+            case 'f':
+                return {word("false", 0)};
             default:
                 return number();
         }
@@ -113,13 +117,24 @@ private:
         return result;
     }
 
+    /// A truth value, which is read as a number.
+    std::uint64_t word(const std::string& expected, std::uint64_t meaning) {
+        if (text_.compare(at_, expected.size(), expected) != 0) {
+            fail("expected a value");
+        }
+        at_ += expected.size();
+        return meaning;
+    }
+
     Json number() {
         const std::size_t start = at_;
+        const bool negative = at_ < text_.size() && text_[at_] == '-';
+        at_ += negative ? 1 : 0;
         const std::uint64_t whole = integer();
         const std::size_t end = text_.find_first_not_of("0123456789.eE+-", at_);
         const std::string all = text_.substr(start, end == std::string::npos ? end : end - start);
         if (at_ - start == all.size()) {
-            return {whole};
+            return negative ? Json{-static_cast<double>(whole)} : Json{whole};
         }
         char* rest = nullptr;
         const double result = std::strtod(all.c_str(), &rest);

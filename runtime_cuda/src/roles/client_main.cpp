@@ -9,6 +9,7 @@
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/ledger.hpp"
+#include "atlasc/program_file.hpp"
 #include "atlasc/roles.hpp"
 
 namespace atlasc {
@@ -170,24 +171,40 @@ void decrypt(const Options& options, const Interface& interface) {
     tell_shared(found, sharing);
 }
 
+void follow(int argc, char** argv, const Interface& interface) {
+    const std::string command = argc > 1 ? argv[1] : "";
+    if (command == "keygen") {
+        keygen(Options(argc, argv, 2, client_usage, {"--output"}), interface);
+    } else if (command == "encrypt") {
+        encrypt(Options(argc, argv, 2, client_usage, {"--key", "--input", "--output"}, {},
+                        {"--unchecked"}),
+                interface);
+    } else if (command == "decrypt") {
+        decrypt(Options(argc, argv, 2, client_usage, {"--key", "--answer", "--output"},
+                        {"--bits", "--shares"}, {"--unchecked", "--share"}),
+                interface);
+    } else {
+        throw Error("which command?", "", client_usage);
+    }
+}
+
 }  // namespace
 
 int client_main(int argc, char** argv, const Interface& interface) {
+    return reported([&] { follow(argc, argv, interface); });
+}
+
+int client_main(int argc, char** argv) {
     return reported([&] {
-        const std::string command = argc > 1 ? argv[1] : "";
-        if (command == "keygen") {
-            keygen(Options(argc, argv, 2, client_usage, {"--output"}), interface);
-        } else if (command == "encrypt") {
-            encrypt(Options(argc, argv, 2, client_usage, {"--key", "--input", "--output"}, {},
-                            {"--unchecked"}),
-                    interface);
-        } else if (command == "decrypt") {
-            decrypt(Options(argc, argv, 2, client_usage, {"--key", "--answer", "--output"},
-                            {"--bits", "--shares"}, {"--unchecked", "--share"}),
-                    interface);
-        } else {
-            throw Error("which command?", "", client_usage);
+        if (argc < 3 || std::string(argv[1]) != "--program") {
+            throw Error("of which program?", "",
+                        std::string("atlasc-client --program bundle COMMAND, where the commands are: ") +
+                            client_usage);
         }
+        const std::string path = part_of(argv[2], "client/interface.safetensors");
+        const Interface interface =
+            read_interface(TensorFile(path, TensorFile::large_header));
+        follow(argc - 2, argv + 2, interface);
     });
 }
 

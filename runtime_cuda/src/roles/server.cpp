@@ -5,26 +5,29 @@
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
+#include "atlasc/program_file.hpp"
 #include "atlasc/roles.hpp"
 
 namespace atlasc {
 namespace {
 
 constexpr const char* server_usage =
-    "server --keys evaluation.key --weights weights.safetensors --query query --output answer "
+    "server --keys evaluation.key --program program.safetensors --query query --output answer "
+    "[--timing times.json] [--device-memory 40G]";
+constexpr const char* any_server_usage =
+    "atlasc-server --program bundle --keys evaluation.key --query query --output answer "
     "[--timing times.json] [--device-memory 40G]";
 
-void execute(int argc, char** argv, const Interface& interface, Program program) {
-    const Options options(argc, argv, 1, server_usage,
-                          {"--keys", "--weights", "--query", "--output"},
-                          {"--timing", "--device-memory"});
+/// Answers a query; `weights`: path of the file with the weights and the functions.
+void execute(const Options& options, const Interface& interface, const Program& program,
+             const std::string& weights) {
     const bool timed = options.given("--timing");
     require_new(options["--output"]);
     if (timed) {
         require_new(options["--timing"]);
     }
     const TensorFile query_file(options["--query"]);  // before the keys, which take a while
-    Server server(interface, program, options["--keys"], PlainFile(options["--weights"]),
+    Server server(interface, program, options["--keys"], PlainFile(weights),
                   options.size("--device-memory"));
     const Engine& engine = server.engine();
     Message query = read_message(query_file, "query", interface, engine);
@@ -46,11 +49,13 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
 TensorFile opened(std::optional<PlainFile> file, const Interface& interface) {
     TensorFile weights(file ? std::move(*file) : PlainFile("no weights", TensorWriter({}).sealed()),
                        TensorFile::large_header);
-    if (file && weights.fact("program") != interface.identity) {
+    const bool own = interface.text.empty() || weights.fact("sha256") == interface.text;
+    if (file && (weights.fact("program") != interface.identity || !own)) {
         throw Error(weights.name() + " has the weights of another program", "",
-                    "give the weights of the project that this server was built from");
+                    "give the file of the program that this server was built from");
     }
-    weights.require(interface.weights);
+    const bool listed = interface.text.empty() || !interface.weights.empty();
+    weights.require(listed ? interface.weights : StoredProgram(weights).interface().weights);
     return weights;
 }
 
@@ -64,7 +69,7 @@ std::shared_ptr<const Record> record_of(const TensorFile& weights) {
 Server::Server(const Interface& interface, Program program, PlainFile keys,
                std::optional<PlainFile> weights, std::uint64_t device_memory)
     : interface_(interface),
-      program_(program),
+      program_(std::move(program)),
       weights_(opened(std::move(weights), interface)),
       record_(record_of(weights_)),
       engine_(built_backend().server_engine(interface, std::move(keys), device_memory)) {
@@ -100,8 +105,28 @@ Message Server::execute(Message query, Clock* clock) {
     return answer;
 }
 
-int server_main(int argc, char** argv, const Interface& interface, Program program) {
-    return reported([&] { execute(argc, argv, interface, program); });
+int server_main(int argc, char** argv, const Interface& interface, const Program& program) {
+    return reported([&] {
+        const Options options(argc, argv, 1, server_usage,
+                              {"--keys", "--program", "--query", "--output"},
+                              {"--timing", "--device-memory"});
+        execute(options, interface, program, options["--program"]);
+    });
+}
+
+int server_main(int argc, char** argv) {
+    return reported([&] {
+        const Options options(argc, argv, 1, any_server_usage,
+                              {"--program", "--keys", "--query", "--output"},
+                              {"--timing", "--device-memory"});
+        const std::string path = part_of(options["--program"], "server/program.safetensors");
+        const StoredProgram stored(TensorFile(path, TensorFile::large_header));
+        execute(options, stored.interface(),
+                [&stored](Context& context, Values inputs) {
+                    return stored.execute(context, std::move(inputs));
+                },
+                path);
+    });
 }
 
 }  // namespace atlasc

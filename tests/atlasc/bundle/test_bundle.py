@@ -11,7 +11,7 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.bundle.manifest import REQUIRED
+from atlasc.bundle.manifest import PROGRAM_FILE, REQUIRED
 from atlasc.files import new_folder, save_arrays
 from atlasc.ir.errors import AtlasError
 
@@ -76,10 +76,10 @@ def test_another_format_is_refused(copy: Path, version: object) -> None:
     edit_manifest(copy, format=version)
     with pytest.raises(AtlasError, match=f"bundle format {version!r}") as caught:
         load_bundle(copy)
-    assert "reads format 3" in caught.value.why
+    assert "reads the formats 3 and 4" in caught.value.why
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("name", [*REQUIRED, PROGRAM_FILE])
 @pytest.mark.parametrize("change", ["removed", "changed", "kept"])
 def test_a_file_that_decides_the_answer_must_be_listed(copy: Path, name: str, change: str) -> None:
     files = {k: v for k, v in listed(copy).items() if k != name}
@@ -125,7 +125,7 @@ def test_a_file_too_many_is_refused(copy: Path, role: str) -> None:
         load_bundle(copy)
 
 
-@pytest.mark.parametrize("name", ["client/embed.safetensors", "server/weights.safetensors"])
+@pytest.mark.parametrize("name", ["client/embed.safetensors", "server/program.safetensors"])
 def test_a_changed_file_is_refused(copy: Path, name: str) -> None:
     data = bytearray((copy / name).read_bytes())
     data[-1] ^= 1

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from atlasc.cli.output import bar, print_json, print_table, say
+from atlasc.cli import output
+from atlasc.cli.output import bar, print_json, print_table, print_written, say
 
 
 def test_json_of_numpy_values_and_infinities(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,3 +95,14 @@ def test_text_from_elsewhere_is_spelled_out(capsys: pytest.CaptureFixture[str]) 
     assert "\x1b" not in shown and "\r" not in shown
     assert shown.count(r"a\x1b[2Jb\rc") == 4
     assert shown.endswith("\nsecond\n")
+
+
+def test_a_written_text_does_nothing_to_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that reads it gets the text as it is."""
+    text = "a\x1b[2J\x9b1m\u202e\tb\r\nc\x07"
+    print_written(text)
+    monkeypatch.setattr(output, "is_terminal", lambda stream: True)
+    print_written(text)
+    assert capsys.readouterr().out == (f"{text}\n" + "a\\x1b[2J\\x9b1m\\u202e\tb\\r\nc\\x07\n")

@@ -27,7 +27,7 @@ def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
     )
     packed = bundle.client.query(arrays)
     encrypted = session.encrypt_all(engine, packed)
-    results = session.execute(engine, bundle.program, encrypted, packed.public)
+    results = bundle.server.play(engine, encrypted, packed.public)
     return session.decrypt_all(engine, results)
 
 

@@ -38,9 +38,9 @@ class Project:
     server: tuple[str, ...]
 
     @property
-    def weights(self) -> Path:
-        """The server's arrays."""
-        return self.folder / "weights.safetensors"
+    def program(self) -> Path:
+        """The file of the program, for the server."""
+        return self.folder / "program.safetensors"
 
     @property
     def runtime(self) -> Path:
@@ -141,7 +141,7 @@ def answers(project: Project, inputs: Path, cwd: Path) -> dict[str, np.ndarray]:
 
     client, server = project.client, project.server
     run([*client, "keygen", "--output", "keys"], cwd)
-    secret, weights = ("--key", "keys/secret.key"), ("--weights", project.weights)
+    secret, weights = ("--key", "keys/secret.key"), ("--program", project.program)
     run([*client, "encrypt", *secret, "--input", inputs, "--output", "query"], cwd)
     keys = ("--keys", "keys/evaluation.key")
     run([*server, *keys, *weights, "--query", "query", "--output", "answer"], cwd)

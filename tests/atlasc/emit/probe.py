@@ -41,7 +41,7 @@ class Bench:
         return self._command(("client", "encrypt"), given)
 
     def execute(self, **other: object) -> list[object]:
-        given = {"keys": "keys/evaluation.key", "weights": "weights", "query": "query"}
+        given = {"keys": "keys/evaluation.key", "program": "weights", "query": "query"}
         return self._command(("server",), {**given, "output": "answer"} | other)
 
     def decrypt(self, *flags: str, **other: object) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.kernels.scores import score_layout
 from atlasc.program.rotation_plan import rotation_reach
+from atlasc.targets.parameters import BootstrapNeeds
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 14
@@ -40,6 +42,16 @@ class SmallParameters:
     bootstrap_errors: tuple[float, float] = (0.0, 0.0)
     in_runtime = False
     narrow = 2
+    family, cost_table = "none", None
+    log_ring_degree, special_primes = 4, 1
+    moduli = SimpleNamespace(primes=(0,) * (LEVELS + 2))
+    needs = BootstrapNeeds()
+
+    def residues(self, level: int) -> int:
+        return level + 1
+
+    def digits(self, level: int) -> int:
+        return level + 1
 
     def circuit(self, period: int) -> tuple[()]:
         return ()

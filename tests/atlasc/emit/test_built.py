@@ -50,7 +50,7 @@ def test_client_and_server_are_apart(built: BuiltProgram, digits: Project, tmp_p
     module = built.module
     module.keygen(str(tmp_path / "keys"))
     client = module.Client(str(tmp_path / "keys" / "secret.key"))
-    server = module.Server(str(tmp_path / "keys" / "evaluation.key"), str(digits.weights))
+    server = module.Server(str(tmp_path / "keys" / "evaluation.key"), str(digits.program))
     bundle = load_bundle(digits.bundle)
     rows = bundle.load_inputs(DATA).take(range(BATCH)).arrays
     query = client.encrypt(bundle.client.prepare(rows))
@@ -66,7 +66,7 @@ def test_errors_have_all_parts(built: BuiltProgram, digits: Project, tmp_path: P
     module.keygen(str(tmp_path / "keys"))
     module.keygen(str(tmp_path / "others"))
     client = module.Client(str(tmp_path / "keys" / "secret.key"))
-    server = module.Server(str(tmp_path / "others" / "evaluation.key"), str(digits.weights))
+    server = module.Server(str(tmp_path / "others" / "evaluation.key"), str(digits.program))
     with pytest.raises(module.Error) as caught:
         client.encrypt({})
     what, where, why, remedy = caught.value.args

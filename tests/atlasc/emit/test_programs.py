@@ -120,7 +120,7 @@ def test_primitives_are_those_that_inspect_counts(
     save_file(case.inputs, tmp_path / "in.safetensors")
     project = of_harness(harness, projects, name)
     answers(project, tmp_path / "in.safetensors", tmp_path)
-    command = [str(harness), name, "count", "keys/evaluation.key", str(project.weights), "query"]
+    command = [str(harness), name, "count", "keys/evaluation.key", str(project.program), "query"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     lines = (line.split() for line in done.stdout.splitlines())
     counted = {(primitive, int(level)): int(times) for primitive, level, times in lines}
@@ -156,7 +156,7 @@ def test_noise_is_that_of_ckks(
     for errors in (one, other, (one - other) / np.sqrt(2)):
         assert 0.8 * deviation < errors.std() < 1.2 * deviation
     monkeypatch.setenv("ATLASC_SIM_NOISE", "much")
-    query = ("--query", "query", "--weights", project.weights, "--output", "new")
+    query = ("--query", "query", "--program", project.program, "--output", "new")
     command = [*project.server, "--keys", "keys/evaluation.key", *query]
     assert "ATLASC_SIM_NOISE is no seed" in refused(command, tmp_path / "one")
 
@@ -237,6 +237,6 @@ def test_the_server_says_how_long_it_took(harness: Path, projects: Path, tmp_pat
     project = of_harness(harness, projects, "grown")
     save_file(small_program("grown").inputs, tmp_path / "in.safetensors")
     answers(project, tmp_path / "in.safetensors", tmp_path)
-    keys = ("--keys", "keys/evaluation.key", "--weights", project.weights)
+    keys = ("--keys", "keys/evaluation.key", "--program", project.program)
     said = run([*project.server, *keys, "--query", "query", "--output", "again"], tmp_path)
     assert said.startswith("grown: executed in ")

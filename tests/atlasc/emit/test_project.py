@@ -10,7 +10,7 @@ import pytest
 
 from atlasc.emit import text
 from atlasc.emit.program import blocks_of
-from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_project
+from atlasc.emit.project import PROGRAM, RUNTIME, SOURCES, sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of
 from atlasc.passes.framework.pass_base import run_passes
@@ -41,7 +41,7 @@ def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in ("one", "other"):
         write_project(tmp_path / folder, *residual())
     one = {p.relative_to(tmp_path / "one"): p for p in (tmp_path / "one").rglob("*")}
-    assert {str(path) for path in one} >= {f"src/{name}" for name in SOURCES} | {WEIGHTS}
+    assert {str(path) for path in one} >= {f"src/{name}" for name in SOURCES} | {PROGRAM}
     for path, file in one.items():
         if file.is_file():
             assert file.read_bytes() == (tmp_path / "other" / path).read_bytes()

@@ -35,7 +35,7 @@ def encrypt(project: Project, folder: Path, **other: object) -> str:
 
 
 def execute(project: Project, folder: Path, **other: object) -> str:
-    given = {"keys": "keys/evaluation.key", "weights": project.weights, "query": "query"}
+    given = {"keys": "keys/evaluation.key", "program": project.program, "query": "query"}
     given |= {"output": "new"} | other
     options = [word for name, value in given.items() for word in (f"--{name}", value)]
     return refused([*project.server, *options], folder)
@@ -94,10 +94,10 @@ def test_a_truncated_query(digits: Project, folder: Path, share: float) -> None:
 
 
 def test_files_of_another_program(digits: Project, folder: Path) -> None:
-    content = digits.weights.read_bytes()
+    content = digits.program.read_bytes()
     start = content.index(b'"program":"') + len(b'"program":"')
     (folder / "other").write_bytes(content[:start] + b"0" * 8 + content[start + 8 :])
-    assert "another" in execute(digits, folder, weights="other")
+    assert "another" in execute(digits, folder, program="other")
     reseal(folder / "query", facts(program="0" * 64))
     assert "another compiled program" in execute(digits, folder)
 

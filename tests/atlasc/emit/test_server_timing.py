@@ -26,7 +26,7 @@ def folder(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def execute(project: Project, output: str) -> list[object]:
-    keys = ("--keys", "keys/evaluation.key", "--weights", project.weights)
+    keys = ("--keys", "keys/evaluation.key", "--program", project.program)
     return [*project.server, *keys, "--query", "query", "--output", output, "--timing", TIMES]
 
 

@@ -31,8 +31,8 @@ def tied(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 def arrays(bundle: Bundle, role: str) -> list[tuple[int, ...]]:
     """Shapes of a role's arrays with an extent of the vocabulary."""
-    (place,) = (bundle.step.folder / role).glob("[ew][me][bi]*.safetensors")
-    shapes = [array.shape for array in read_safetensors(place).values()]
+    place = bundle.step.folder / {"client": "client/embed", "server": "server/program"}[role]
+    shapes = [array.shape for array in read_safetensors(place.with_suffix(".safetensors")).values()]
     return [shape for shape in shapes if VOCABULARY in shape]
 
 

@@ -97,6 +97,17 @@ def test_numbers_in_json(tiny: Tiny, name: str) -> None:
                 Link(service.url, "x").get("/config", Config)
 
 
+def test_json_of_many_values(tiny: Tiny) -> None:
+    """Five million objects took 10 GiB, and a minute (tests/ir/test_json_values.py)."""
+    content = b'{"programs":[{}' + b",{}" * 5_000_000 + b"]}"
+    with hostile(tiny.bundle, {CONFIG: (200, content)}) as service:
+        with pytest.raises(AtlasError, match="more than 50,000 values"):
+            Link(service.url, "x").get("/config", Config)
+        service.lies[CONFIG] = (400, content)
+        with pytest.raises(AtlasError, match="status 400"):
+            Link(service.url, "x").get("/config", Config)
+
+
 def test_a_service_that_always_has_jobs(tiny: Tiny, tmp_path: Path) -> None:
     """Each of another name: it would be asked to delete them for ever."""
     with hostile(tiny.bundle) as service:

@@ -17,7 +17,7 @@ from atlasc.client.verdict import verdicts
 from atlasc.ir.errors import AtlasError
 from atlasc.progress import steps_of
 from atlasc.run import session
-from atlasc.run.timing import Pace
+from atlasc.run.timing import Course, Pace
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 
@@ -62,7 +62,7 @@ def test_progress_covers_all_batches_and_ends_before_100(tiny: Tiny, bundle: Bun
     callback = steps_of(lambda *step: steps.append(step))
     session.run(bundle, arrays_of(tiny, bundle, 4), steps=callback)
     steps = [step for step in steps if step[0].startswith("running on sim: ")]
-    assert len(steps) == 2 * len(bundle.program.ops)
+    assert len(steps) == 2 * len(bundle.server.calls)
     done = [step[1] for step in steps]
     assert done == sorted(done)
     assert (done[0], steps[0][2]) == (0, 100)
@@ -72,10 +72,12 @@ def test_progress_covers_all_batches_and_ends_before_100(tiny: Tiny, bundle: Bun
 
 def test_an_op_counts_as_much_as_it_is_predicted_to_last(bundle: Bundle) -> None:
     steps: list[int] = []
-    pace = Pace(bundle, find_target("cpu"), 1, lambda what, done, total: steps.append(done))
-    for op in bundle.program.ops:
-        pace(op)
-    jumps = dict(zip((op.name for op in bundle.program.ops), np.diff([*steps, 100])))
+    calls = bundle.server.calls
+    course = Course.stored(bundle.server)
+    pace = Pace(course, find_target("cpu"), 1, lambda what, done, total: steps.append(done))
+    for call in calls:
+        pace(call)
+    jumps = dict(zip((call.name for call in calls), np.diff([*steps, 100])))
     assert max(jumps, key=jumps.__getitem__) in ("ckks.linear_transform", "ckks.row_scores")
     assert jumps["ckks.add_plain"] <= 1
 

@@ -13,7 +13,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.results import show_timing
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
-from atlasc.run.timing import Pace, Timing, predicted_seconds, timing_place
+from atlasc.run.timing import Course, Pace, Timing, predicted_seconds, timing_place
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.phantom import PhantomParameters
@@ -36,7 +36,7 @@ def test_every_op_has_its_own_time(bundle: Bundle, monkeypatch: pytest.MonkeyPat
     now = 0.0
     monkeypatch.setattr("atlasc.run.timing.time.perf_counter", lambda: now)
     first, second = bundle.program.ops[:2]
-    pace = Pace(bundle, find_target("cpu"), 2, no_progress)
+    pace = Pace(Course.of(bundle.program, bundle.parameters), find_target("cpu"), 2, no_progress)
     for start in (0.0, 100.0):  # two runs, and nothing counts between them
         for op, after in ((first, 1), (second, 3)):
             now = start + after
@@ -120,7 +120,7 @@ def test_nothing_is_measured_where_nothing_is_encrypted(tiny: Tiny, bundle: Bund
 
 
 def test_a_pace_measures_what_it_paces(bundle: Bundle) -> None:
-    pace = Pace(bundle, find_target("cpu"), 2, no_progress)
+    pace = Pace(Course.of(bundle.program, bundle.parameters), find_target("cpu"), 2, no_progress)
     for _ in range(2):
         for op in bundle.program.ops:
             pace(op)

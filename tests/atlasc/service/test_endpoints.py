@@ -232,7 +232,7 @@ def test_hostile_requests(answered: Answered, served: Served) -> None:
         assert found.status == status, (method, place, found.content)
         assert found.json["error"]
     base = f"/v2/models/{served.model}/versions/{served.program}/client"
-    for name in ("server/weights.safetensors", "../manifest.json", "client/../server/poly.air",
+    for name in ("server/program.safetensors", "../manifest.json", "client/../server/poly.air",
                  "..%2Fmanifest.json", "%2Fetc%2Fpasswd", "report.html", ""):  # fmt: skip
         assert service.call("GET", f"{base}/{name}", token).status == 404, name
     assert b'"program"' in service.call("GET", f"{base}/manifest.json", token).content

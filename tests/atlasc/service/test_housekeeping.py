@@ -211,7 +211,7 @@ def test_a_changed_audit_shows(tmp_path: Path, tiny: Tiny, start: Callable[..., 
     lines = whole.splitlines(keepends=True)
     for changed, faults in (
         (b"".join([*lines[:5], *lines[6:]]), [6]),  # taken out
-        (whole.replace(b'"event 7"', b'"event 8"', 1), None),  # changed
+        (whole.replace(lines[7], lines[7].replace(b"event ", b"fault ")), None),  # changed
         (b"".join([*lines[:3], b"{}\n", *lines[3:]]), [4, 5]),  # put in
     ):
         audit.path.write_bytes(changed)

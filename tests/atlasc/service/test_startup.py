@@ -59,7 +59,7 @@ def test_a_port_in_use(tiny: Tiny, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("server/weights.safetensors", None),
+        ("server/program.safetensors", None),
         ("client/embed.air", None),
         ("manifest.json", b'"files"'),
     ],

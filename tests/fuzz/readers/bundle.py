@@ -12,7 +12,10 @@ import numpy as np
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.kept import KEPT, kept_of, write_kept
-from atlasc.ir.files import sha256_of
+from atlasc.bundle.manifest import PROGRAM_FILE
+from atlasc.bundle.program_file import MAX_TEXT, StoredProgram
+from atlasc.ir.arrays.tensor_files import read_safetensors, write_safetensors
+from atlasc.ir.files import read_bytes, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
 from tests.fuzz.reader import Reader
@@ -33,13 +36,41 @@ def _meaning(module: Module) -> str:
 
 def _read(folder: Path) -> tuple[str, Any]:
     bundle = load_bundle(folder)
-    for name in ("server/weights.safetensors", "client/interface.air"):
+    for name in ("server/program.safetensors", "client/interface.air"):
         assert name in bundle.manifest.files, f"{name} was read, and no digest was checked"
     client = bundle.client
     modules = (client.embed, client.interface, bundle.program, bundle.poly)
     # Costs, settings and the like are for reports; whoever changes them has another identity.
     facts = bundle.target, str(bundle.parameters), bundle.batch, bundle.manifest.sequence_length
-    return bundle.identity, (facts, bundle.manifest.insecure, *map(_meaning, modules))
+    played = _played(bundle.server)
+    return bundle.identity, (facts, bundle.manifest.insecure, *map(_meaning, modules), played)
+
+
+def _played(program: StoredProgram) -> str:
+    """What a server plays, in full."""
+    calls = [vars(call) for call in program.calls]
+    functions = [one.text() for one in program.recorded.functions.values()]
+    return f"{_meaning(program.interface)} {calls} {program.outputs} {functions}"
+
+
+def _texts(folder: Path) -> list[Path]:
+    arrays = read_safetensors(compiled() / "tiny" / "bundle" / PROGRAM_FILE)
+    (folder / "program.json").write_bytes(arrays["program"].tobytes())
+    return [folder / "program.json"]
+
+
+def _text(path: Path) -> str:
+    """The program of a text, in a file with the digest that it has now."""
+    text = read_bytes(path, MAX_TEXT, links=False)
+    arrays = dict(read_safetensors(compiled() / "tiny" / "bundle" / PROGRAM_FILE))
+    arrays["program"] = np.frombuffer(text, np.uint8)
+    place = path.parent / "program.safetensors"
+    facts = {"program": "0" * 64, "sha256": hashlib.sha256(text).hexdigest()}
+    write_safetensors(place, arrays, facts)
+    try:
+        return _played(StoredProgram.read(place, "0" * 64))
+    finally:
+        place.unlink()
 
 
 def _same(seeds: list[Any], found: Any) -> bool:
@@ -67,5 +98,6 @@ def _kept(path: Path) -> Any:
 
 READERS = [
     Reader("bundle", _seeds, _read, 60, _same),
+    Reader("program-text", _texts, _text, 150),
     Reader("kept-answers", _kept_seeds, _kept, 1500),
 ]

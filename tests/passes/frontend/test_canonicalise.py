@@ -69,6 +69,77 @@ def test_ops_that_do_nothing_go():
     assert [op.name for op in canonical.ops] == ["nn.input", "nn.output"]
 
 
+LONE = """module @lone : nn {{
+  %x = nn.input {{name = "x", shape = [1, 2, {keys}, 4], side = "server", dtype = "f64"}} : tensor<1x2x{keys}x4xf64, server>
+  %q = nn.input {{name = "q", shape = [1, 2, {queries}, 4], side = "server", dtype = "f64"}} : tensor<1x2x{queries}x4xf64, server>
+  %m = nn.input {{name = "m", shape = [1, {keys}], side = "public", dtype = "i64"}} : tensor<1x{keys}xi64, public>
+  %0 = nn.matmul %q, %x {{transpose_b = true}} : tensor<1x2x{queries}x{keys}xf64, server>
+  %1 = nn.softmax %0{mask} {{causal = false}} : tensor<1x2x{queries}x{keys}xf64, server>
+  %2 = nn.matmul %1, %x {{transpose_b = false}} : tensor<1x2x{queries}x4xf64, server>
+  nn.output %2 {{name = "y"}}
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "mask", "stays"),
+    [(1, 1, "", False), (1, 1, ", %m", True), (2, 1, "", True), (1, 2, "", True)],
+)
+def test_the_weight_of_a_lone_key_is_1(queries, keys, mask, stays):
+    module = parse(LONE.format(queries=queries, keys=keys, mask=mask))
+    canonical = run_passes(module, [Canonicalise()])
+    assert ("nn.softmax" in [op.name for op in canonical.ops]) == stays
+    random = np.random.default_rng(0)
+    inputs = {
+        "x": random.normal(size=(1, 2, keys, 4)),
+        "q": random.normal(size=(1, 2, queries, 4)),
+        "m": np.ones((1, keys), np.int64),
+    }
+    np.testing.assert_allclose(
+        interpret(canonical, inputs)["y"], interpret(module, inputs)["y"], atol=1e-12
+    )
+
+
+MEAN = """module @mean : nn {{
+  %x = nn.input {{name = "x", shape = [1, {tokens}, 4], side = "server", dtype = "f64"}} : tensor<1x{tokens}x4xf64, server>
+  %0 = nn.mean %x {{axis = 1}} : tensor<1x4xf64, server>
+  nn.output %0 {{name = "y"}}
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("tokens", "op"), [(1, "nn.reshape"), (2, "nn.mean")])
+def test_the_mean_of_one_token_is_that_token(tokens, op):
+    canonical = run_passes(parse(MEAN.format(tokens=tokens)), [Canonicalise()])
+    assert [one.name for one in canonical.ops] == ["nn.input", op, "nn.output"]
+    x = np.random.default_rng(0).normal(size=(1, tokens, 4))
+    np.testing.assert_allclose(interpret(canonical, {"x": x})["y"], x.mean(1), atol=1e-12)
+
+
+FEATURES = """module @features : nn {{
+  %x = nn.input {{name = "x", shape = [1, 2, 4], side = "{side}", dtype = "f64"}} : tensor<1x2x4xf64, {side}>
+  %0 = nn.mean %x {{axis = 2}} : tensor<1x2xf64, {side}>
+  %1 = nn.reshape %0 {{shape = [1, 2, 1]}} : tensor<1x2x1xf64, {side}>
+  {end}
+}}
+"""  # noqa: E501
+
+
+def test_a_mean_of_features_is_a_linear_layer():
+    module = parse(FEATURES.format(side="server", end='nn.output %1 {name = "y"}'))
+    canonical = run_passes(module, [Canonicalise()])
+    assert [op.name for op in canonical.ops] == ["nn.input", "nn.linear", "nn.output"]
+    x = np.random.default_rng(0).normal(size=(1, 2, 4))
+    found = interpret(canonical, {"x": x})["y"]
+    np.testing.assert_allclose(found, x.mean(2, keepdims=True), atol=1e-7)
+
+
+def test_the_client_takes_its_mean_itself():
+    end = '%2 = nn.encrypt %1 : tensor<1x2x1xf64, server>\n  nn.output %2 {name = "y"}'
+    canonical = run_passes(parse(FEATURES.format(side="client", end=end)), [Canonicalise()])
+    assert "nn.mean" in [op.name for op in canonical.ops]
+
+
 SHARED = """module @shared : nn {
   symbol @w : float32[4x4]
   %x = nn.input {name = "x", shape = [1, 4], side = "server", dtype = "f64"} : tensor<1x4xf64, server>

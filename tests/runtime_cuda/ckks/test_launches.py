@@ -15,7 +15,7 @@ import pytest
 from cpp_build import OPTIMISED, Builder
 
 from atlasc.calibration.calibrate import nominal_calibration
-from atlasc.emit.project import WEIGHTS, write_project
+from atlasc.emit.project import PROGRAM, write_project
 from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.program.costs import program_costs
@@ -52,7 +52,7 @@ def counted(
         device="cuda",
     )  # fmt: skip
     done = subprocess.run(
-        [binary, folder / "project" / WEIGHTS], capture_output=True, text=True, check=False
+        [binary, folder / "project" / PROGRAM], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     costs = program_costs(program)

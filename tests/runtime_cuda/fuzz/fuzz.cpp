@@ -21,6 +21,7 @@
 #include "atlasc/backend.hpp"
 #include "atlasc/base/json.hpp"
 #include "atlasc/ledger.hpp"
+#include "atlasc/program_file.hpp"
 #include "atlasc/roles.hpp"
 #include "memory.hpp"
 #include "mutate.hpp"
@@ -78,6 +79,8 @@ class Bench {
 public:
     explicit Bench(const fs::path& folder) : folder_(folder), facts_(small::interface()) {
         small::write_weights(at("weights"));
+        small::write_program(at("program"), "program", small::text());
+        store(at("program.json"), small::text());
         make_keys(facts_, at("keys"));
         built_backend().generate_keys(
             facts_, {at("other.secret"), at("other.evaluation"), at("public")}, {});
@@ -146,6 +149,18 @@ public:
                                                  at("keys/evaluation.key"), PlainFile(path));
                              return arrays(TensorFile(path));
                          }}},
+            {"program", {"program", [this](const std::string& path) { return played(path); }}},
+            {"text", {"program.json", [this](const std::string& path) {
+                          for (const std::string name : {"interface", "program"}) {
+                              fs::remove(at("of-text"));
+                              small::write_program(at("of-text"), name, content_of(path));
+                              if (name == "interface") {
+                                  packed(read_interface(TensorFile(at("of-text"))),
+                                         small::inputs(2), false);
+                              }
+                          }
+                          return played(at("of-text"));
+                      }}},
             {"ledger", {"asked/ledger.jsonl", [this](const std::string& path) {
                             fs::create_directories(at("changed"));
                             fs::copy_file(path, at("changed/ledger.jsonl"),
@@ -165,6 +180,20 @@ private:
                                   : text_of(file.tensor(name)));
         }
         return text;
+    }
+
+    /// The answer of the program in a file to the query.
+    std::string played(const std::string& path) {
+        const StoredProgram stored{TensorFile(path)};
+        Server server(
+            stored.interface(),
+            [&stored](Context& context, Values inputs) {
+                return stored.execute(context, std::move(inputs));
+            },
+            at("keys/evaluation.key"), PlainFile(path));
+        return text_of(server.execute(read_message(TensorFile(at("query")), "query",
+                                                   stored.interface(), server.engine())),
+                       server.engine());
     }
 
     Message executed(const std::string& query) {
@@ -255,10 +284,12 @@ void run(const Options& options) {
     current = name + ", the valid file";
     const std::string expected = reader(bench.at(valid));
     const bool raw = name == "ciphertext";
-    const bool sealed = !raw && name != "json" && name != "weights" && name != "ledger";
+    const bool sealed = !raw && name != "json" && name != "weights" && name != "program" &&
+                        name != "text" && name != "ledger";
     // Who reads any array, or what it wrote itself, has nothing to compare with.
     const bool compared =
-        name != "json" && name != "header" && name != "ledger" && name != "public" &&
+        name != "json" && name != "header" && name != "text" && name != "ledger" &&
+        name != "public" &&
         (!raw || built_backend().encrypts);  // a simulated ciphertext has no checksum
     const fs::path file = bench.at("input");
     const fs::path corpus = fs::path(options["--corpus"]) / name;

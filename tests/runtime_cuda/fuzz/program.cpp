@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "atlasc/backend.hpp"
+#include "atlasc/base/json.hpp"
 #include "atlasc/client_data.hpp"
 
 namespace small {
@@ -116,6 +118,66 @@ void write_weights(const std::string& path) {
     for (const auto& [name, bytes] : record()) {
         writer.add(name, bytes);
     }
+    writer.write(path);
+}
+
+namespace {
+
+template <typename Number>
+std::string listed(const std::vector<Number>& numbers) {
+    std::ostringstream text;
+    for (std::size_t at = 0; at < numbers.size(); ++at) {
+        text << (at == 0 ? "" : ", ") << numbers[at];
+    }
+    return "[" + text.str() + "]";
+}
+
+}  // namespace
+
+std::string text() {
+    const Interface& facts = interface();
+    std::ostringstream text;
+    text << "{\"format\": 1, \"model\": \"small\", \"parameters\": {\"slots\": "
+         << facts.parameters.slots << ", \"max_level\": " << facts.parameters.max_level
+         << ", \"bootstrap_batch\": 1";
+    if (facts.parameters.moduli) {
+        const Moduli& moduli = *facts.parameters.moduli;
+        text << ", \"moduli\": {\"primes\": " << listed(moduli.primes) << ", \"special\": "
+             << listed(moduli.special) << ", \"scale\": " << moduli.scale
+             << ", \"log_scales\": " << listed(moduli.log_scales) << "}";
+    }
+    text << "}, \"attributes\": {}, \"keys\": {\"rotations\": []}, \"needs\": {\"rotations\": [";
+    for (const auto& [amount, level] : facts.keys.rotations) {
+        text << (amount == 1 ? "" : ", ") << "[" << amount << ", " << level << "]";
+    }
+    const std::string layout = "{\"layout\": \"" + std::string(size().layout) + "\"}";
+    text << "]}, \"inputs\": [{\"name\": \"x\", \"shape\": [2, 2, 4], \"layout\": " << layout
+         << ", \"level\": " << facts.inputs[0].level << ", \"centred\": false, \"magnitude\": 1.0}]"
+         << ", \"publics\": [{\"name\": \"" << public_name() << "\", \"shape\": [2, 2]}]"
+         << ", \"outputs\": [{\"result\": {\"layout\": " << layout << ", \"level\": "
+         << facts.outputs[0].level << "}, \"output\": {\"name\": \"y\", \"shape\": [2, 2, 4], "
+         << "\"magnitude\": 2.0, \"noise\": 1e-9}, \"value\": 1, \"factor\": 1.0, \"shift\": -0.0}]"
+         << ", \"calls\": [{\"location\": \"small\", \"function\": \"diagonal_1\", "
+         << "\"arrays\": [\"bias\", \"weight\"], \"operands\": [0]}], \"memory\": 0, \"arrays\": [";
+    for (std::size_t at = 0; at < facts.weights.size(); ++at) {
+        const Array& array = facts.weights[at];
+        text << (at == 0 ? "" : ", ") << "{\"name\": " << json_string(array.name)
+             << ", \"type\": \"" << array.type << "\", \"shape\": " << listed(array.shape)
+             << ", \"sha256\": \"" << array.sha256 << "\"}";
+    }
+    text << "]}";
+    return text.str();
+}
+
+void write_program(const std::string& path, const std::string& name, const std::string& text) {
+    TensorWriter writer({{"program", interface().identity},
+                         {"sha256", text_of(sha256(text.data(), text.size()))}});
+    writer.add("weight", weight());
+    writer.add("bias", bias());
+    for (const auto& [array, bytes] : record()) {
+        writer.add(array, bytes);
+    }
+    writer.add(name, Bytes(text.begin(), text.end()));
     writer.write(path);
 }
 

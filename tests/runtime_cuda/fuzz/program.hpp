@@ -17,6 +17,12 @@ atlasc::Values execute(atlasc::Context& context, atlasc::Values inputs);
 /// Writes the arrays `weight` and `bias` that the interface has the digests of.
 void write_weights(const std::string& path);
 
+/// The program as a text, as `StoredProgram` and `read_interface` read it.
+std::string text();
+
+/// Writes a file of a program with the arrays and a text under a name, "program" or "interface".
+void write_program(const std::string& path, const std::string& name, const std::string& text);
+
 /// The inputs `x` and `mask`, `count` of a batch.
 std::map<std::string, atlasc::Tensor> inputs(std::size_t count);
 

@@ -1,4 +1,4 @@
-// Reads the part of JSON that headers of safetensors files and ledgers use.
+// Reads the part of JSON that headers of safetensors files, programs and ledgers use.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace atlasc {
 
-/// An object, an array, a string or a non-negative number; nothing else is read.
+/// An object, an array, a string or a number. Truth values are read as 1 and 0, and null is not read.
 struct Json {
     using Object = std::map<std::string, Json>;
     using Array = std::vector<Json>;

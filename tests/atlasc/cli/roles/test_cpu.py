@@ -75,7 +75,7 @@ def test_python_and_cpp_have_the_same_files(
     tiny_cpu: Tiny, project: Path, keys: Path, tmp_path: Path
 ) -> None:
     """Keys, queries and answers of one are taken by the other."""
-    build, weights = project / "build", project / "weights.safetensors"
+    build, weights = project / "build", project / "program.safetensors"
     secret, evaluation = keys / "client" / "secret.key", keys / "server" / "evaluation.key"
 
     def cpp(*words: object) -> None:
@@ -84,7 +84,7 @@ def test_python_and_cpp_have_the_same_files(
 
     def server(query: Path, answer: Path) -> None:
         cpp(
-            build / "server", "--keys", evaluation, "--weights", weights,
+            build / "server", "--keys", evaluation, "--program", weights,
             "--query", query, "--output", answer,
         )  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_too_little_memory_is_told_before_keys_are_loaded(
         "-o", query)  # fmt: skip
     words = (
         project / "build" / "server", "--keys", keys / "server" / "evaluation.key",
-        "--weights", project / "weights.safetensors", "--output", tmp_path / "answer",
+        "--program", project / "program.safetensors", "--output", tmp_path / "answer",
     )  # fmt: skip
 
     def said(*more: object, limit: int = resource.RLIM_INFINITY) -> str:

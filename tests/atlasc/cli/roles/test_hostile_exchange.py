@@ -374,7 +374,7 @@ def test_queries_and_answers_pass_between_both_languages(
     else:
         command = [exchange.project / "build/server", "--query", query, "--output", answer]
         command += ["--keys", exchange.keys / "server/evaluation.key"]
-        command += ["--weights", exchange.project / "weights.safetensors"]
+        command += ["--program", exchange.project / "program.safetensors"]
         subprocess.run(list(map(str, command)), check=True, capture_output=True)
     if decrypts == "Python":
         found = client.decrypt(answer).outputs[NAME]

@@ -14,7 +14,7 @@ from cpp_build import ROOT
 
 READERS = (
     "json", "header", "query", "answer", "secret", "evaluation", "public", "ciphertext", "weights",
-    "ledger",
+    "program", "text", "ledger",
 )  # fmt: skip
 INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
 SEED = int(os.environ.get("ATLASC_FUZZ_SEED", "11"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio.sslproto
 import logging
 import secrets
 import socket
@@ -14,6 +15,7 @@ from atlasc.service.edge import door as doors
 from atlasc.service.edge.door import Door, Held, Place, address_of
 from atlasc.service.edge.rates import MOST, Rates
 from atlasc.service.faults import Refusal
+from atlasc.service.serve import TLS_BUFFER, small_tls_buffers
 from atlasc.service.telemetry import BUDGETS, Budgets
 
 
@@ -143,3 +145,18 @@ def test_new_connections_of_one_address_have_a_rate() -> None:
     admitted = [one for _ in range(300) if (one := held(door, "192.0.2.1"))]
     assert doors.BURST <= len(admitted) < doors.BURST + 50
     assert held(door, "192.0.2.2") is not None
+
+
+def test_what_is_no_address_is_short() -> None:
+    """A proxy may pass on what a stranger says."""
+    assert len(doors.address_of("x" * 10_000)) <= doors.MOST_NAME
+    assert doors.address_of("::ffff:192.0.2.1%eth0") == "192.0.2.1"
+
+
+def test_the_size_of_buffers_lasts_as_long_as_the_service() -> None:
+    """It is one of the whole process, which may have connections of its own."""
+    protocol: Any = asyncio.sslproto.SSLProtocol
+    before = protocol.max_size
+    with small_tls_buffers():
+        assert protocol.max_size == TLS_BUFFER
+    assert protocol.max_size == before != TLS_BUFFER

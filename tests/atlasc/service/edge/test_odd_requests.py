@@ -165,3 +165,13 @@ def test_other_protocols_and_packed_bodies(service: Running, token: str) -> None
         (head("POST", "/keys", "Expect: 100-continue", "Content-Length: 5"), 401),
     ):
         assert answered(service, request) == expected, request[:60]
+
+
+@pytest.mark.parametrize("path", ["/keys", "/v2/models/MODEL/infer"])
+def test_json_of_many_values(service: Running, served: Any, path: str) -> None:
+    """What is wrong with each of 21,800 objects held the service for 0.2 s and took 69 MiB."""
+    body = b'{"inputs":[{}' + b",{}" * 21_800 + b"]}"
+    told = {"Inference_Header_Content_Length": str(len(body))}
+    token, path = service.token("values"), path.replace("MODEL", served.model)
+    answer = service.call("POST", path, token, body, **told)
+    assert answer.status == 400 and "more than 256 values" in answer.json["why"]

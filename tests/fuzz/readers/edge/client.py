@@ -31,15 +31,17 @@ URL = "http://127.0.0.1:9"
 
 
 class _Bytes:
-    """A connection on which bytes have arrived."""
+    """A connection on which bytes have arrived; ``cut``: and that takes no more."""
 
-    def __init__(self, content: bytes) -> None:
-        self._content = io.BytesIO(content)
+    def __init__(self, content: bytes, cut: bool) -> None:
+        self._content, self._cut = io.BytesIO(content), cut
 
     def makefile(self, *_: object) -> Any:
         return self._content
 
-    def sendall(self, data: Any) -> None: ...
+    def sendall(self, data: Any) -> None:
+        if self._cut:
+            raise BrokenPipeError("the other side has ended the connection")
 
     def shutdown(self, how: int) -> None: ...
 
@@ -60,6 +62,7 @@ def _http(folder: Path) -> list[Path]:
         "close": b"HTTP/1.1 100 Continue\r\n\r\n" + plain + b"Connection: close\r\n\r\n" + config,
         "later": b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\n"
         + b"Content-Length: %d\r\n\r\n" % len(fault) + fault,
+        "cut": b"HTTP/1.1 401 No\r\nContent-Length: %d\r\n\r\n" % len(fault) + fault,
         "part": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789",
     }  # fmt: skip
     for name, content in seeds.items():
@@ -69,10 +72,10 @@ def _http(folder: Path) -> list[Path]:
 
 def _answer(path: Path) -> Any:
     service = link.Link(URL, "atlasc_x")
-    service._connection.sock = _Bytes(path.read_bytes())  # type: ignore[assignment]
+    service._connection.sock = _Bytes(path.read_bytes(), path.name == "cut")  # type: ignore[assignment]
     service._connection.connect = _nobody  # type: ignore[method-assign]
     try:
-        if path.name == "key":
+        if path.name in ("key", "cut"):
             return service.send("POST", "/keys", KeyStatus, b"{}", patience=0.0).model_dump_json()
         if path.name != "part":
             found = service.send("GET", "/config", Config, patience=0.0, queue=0.0)
@@ -82,7 +85,7 @@ def _answer(path: Path) -> Any:
                 service.download("/part", Path(scratch) / "part", 1000)
             return (Path(scratch) / "part").read_bytes()
     except link.Refused as refused:
-        if path.name != "later" or refused.wait != 30:
+        if (path.name, refused.wait) not in (("later", 30), ("cut", None)):
             raise
         return refused.status
 

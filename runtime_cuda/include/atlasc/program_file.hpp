@@ -1,0 +1,49 @@
+// Compiled programs in files, as atlasc writes them: a server's and a client's part of a bundle.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "atlasc/base/tensor_file.hpp"
+#include "atlasc/context.hpp"
+#include "atlasc/interface.hpp"
+
+namespace atlasc {
+
+/// The file of a role in a bundle, or the path itself if it is no folder.
+std::string part_of(const std::string& bundle, const std::string& file);
+
+/// The interface in a client's file, `client/interface.safetensors` of a bundle. Throws Error: the
+/// file is damaged or has another format.
+Interface read_interface(const TensorFile& file);
+
+/// A server's file, `server/program.safetensors` of a bundle: the interface and the calls. The
+/// functions and the weights stay in the file, where `Server` reads them.
+class StoredProgram {
+public:
+    /// Throws Error: the file is damaged, or has another format; a call is of a value that is not
+    /// there; or the program keeps state from run to run, which needs atlasc itself.
+    explicit StoredProgram(const TensorFile& file);
+
+    const Interface& interface() const { return interface_; }
+
+    /// Encrypted outputs of encrypted inputs: a `Program`.
+    Values execute(Context& context, Values inputs) const;
+
+private:
+    /// A call of one function; its result is the next value, after all inputs.
+    struct Call {
+        std::string function;
+        std::string place;  ///< module of the model
+        std::vector<std::string> arrays;
+        std::vector<std::size_t> operands;  ///< numbers of values
+    };
+
+    Interface interface_;
+    std::vector<Call> calls_;
+    std::vector<std::size_t> outputs_;  ///< numbers of values, in the interface's order
+    std::vector<std::size_t> last_;     ///< for each value the call that reads it last, or `kept`
+};
+
+}  // namespace atlasc

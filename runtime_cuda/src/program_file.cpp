@@ -1,0 +1,369 @@
+#include "atlasc/program_file.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "atlasc/base/error.hpp"
+#include "atlasc/base/json.hpp"
+#include "atlasc/base/sha256.hpp"
+
+namespace atlasc {
+namespace {
+
+constexpr std::size_t program_format = 1;
+constexpr std::size_t kept = std::numeric_limits<std::size_t>::max();
+/// Of counts in the text: extents, levels, numbers of values.
+constexpr std::uint64_t most_count = std::uint64_t{1} << 40;
+constexpr int most_level = 4096;
+/// Of a tensor, and slots of all its ciphertexts.
+constexpr std::size_t most_elements = std::size_t{1} << 28;
+
+[[noreturn]] void refuse_program(const TensorFile& file, const std::string& why) {
+    throw Error(file.name() + " is damaged", why, "compile the model again, or copy the file again");
+}
+
+/// Members of an object; a member that is missing has no value.
+class Facts {
+public:
+    Facts(const TensorFile& file, const Json& json) : file_(file), members_(json.object()) {}
+
+    bool has(const std::string& name) const { return members_.count(name) != 0; }
+
+    const Json& operator[](const std::string& name) const {
+        const auto found = members_.find(name);
+        if (found == members_.end()) {
+            refuse_program(file_, "its text lacks " + name);
+        }
+        return found->second;
+    }
+
+    Facts facts(const std::string& name) const { return {file_, (*this)[name]}; }
+
+    std::size_t count(const std::string& name) const { return counted((*this)[name]); }
+
+    std::size_t counted(const Json& json) const {
+        const std::uint64_t found = json.integer();
+        if (found > most_count) {
+            refuse_program(file_, "a number in its text is too large");
+        }
+        return static_cast<std::size_t>(found);
+    }
+
+    std::vector<std::size_t> counts(const std::string& name) const {
+        std::vector<std::size_t> found;
+        for (const Json& one : (*this)[name].array()) {
+            found.push_back(counted(one));
+        }
+        return found;
+    }
+
+    int level(const std::string& name) const { return leveled((*this)[name]); }
+
+    int leveled(const Json& json) const {
+        const std::uint64_t found = json.integer();
+        if (found > most_level) {
+            refuse_program(file_, "a number in its text is too large");
+        }
+        return static_cast<int>(found);
+    }
+
+    std::vector<int> levels(const std::string& name) const {
+        std::vector<int> found;
+        for (const Json& one : (*this)[name].array()) {
+            found.push_back(leveled(one));
+        }
+        return found;
+    }
+
+    /// A level; -1 for one that is missing.
+    int level_if_any(const std::string& name) const { return has(name) ? level(name) : -1; }
+
+    std::optional<double> real_if_any(const std::string& name) const {
+        return has(name) ? std::optional<double>((*this)[name].real()) : std::nullopt;
+    }
+
+    Layout layout() const { return Layout(facts("layout")["layout"].string()); }
+
+private:
+    const TensorFile& file_;
+    const Json::Object& members_;
+};
+
+/// The text of a file, which must be the one that was written.
+Json read_text(const TensorFile& file, const std::string& array) {
+    if (!file.has(array)) {
+        throw Error(file.name() + " has no " + array,
+                    "it is another file, or of another version of atlasc",
+                    "compile the model with this version of atlasc, and give the bundle");
+    }
+    const Bytes bytes = file.bytes(array);
+    const std::string text(bytes.begin(), bytes.end());
+    if (file.fact("sha256") != text_of(sha256(bytes.data(), bytes.size()))) {
+        refuse_program(file, "its text is not the one that was written");
+    }
+    Json json = parse_json(text);
+    const Facts facts(file, json);
+    const std::size_t said = facts.has("format") ? facts.count("format") : 0;
+    if (said != program_format) {
+        throw Error(file.name() + " has format " + std::to_string(said),
+                    "this libatlasc reads format " + std::to_string(program_format) + " of a program's file",
+                    "compile the model with the version of atlasc that libatlasc is of");
+    }
+    return json;
+}
+
+Parameters parameters_of(const Facts& facts) {
+    Parameters found{facts.count("slots"), facts.level("max_level"), std::nullopt,
+                     facts.level("bootstrap_batch")};
+    if (facts.has("bootstrap_level")) {
+        found.bootstrap_level = facts.level("bootstrap_level");
+    }
+    if (facts.has("moduli")) {
+        const Facts moduli = facts.facts("moduli");
+        Moduli sizes{moduli.levels("primes"), moduli.levels("special"), moduli.level("scale")};
+        for (const Json& one : moduli["log_scales"].array()) {
+            sizes.log_scales.push_back(one.real());
+        }
+        found.moduli = std::move(sizes);
+    }
+    return found;
+}
+
+KeyPlan keys_of(const TensorFile& file, const Facts& facts) {
+    KeyPlan keys{{}, facts.level_if_any("relinearization_level"),
+                 facts.level_if_any("conjugation_level")};
+    for (const Json& pair : facts["rotations"].array()) {
+        const Json::Array& numbers = pair.array();
+        if (numbers.size() != 2) {
+            refuse_program(file, "a rotation in its text is none");
+        }
+        keys.rotations.emplace(facts.counted(numbers[0]), facts.leveled(numbers[1]));
+    }
+    return keys;
+}
+
+EncryptedInput input_of(const Facts& facts) {
+    return {facts["name"].string(),
+            facts.counts("shape"),
+            facts.layout(),
+            facts.level("level"),
+            facts.real_if_any("factor").value_or(1.0),
+            facts.has("centred") && facts.count("centred") != 0,
+            facts.real_if_any("magnitude")};
+}
+
+/// A number, or those of an array of the file, which only a client has.
+Vector numbers_of(const TensorFile& file, const Facts& facts, const std::string& name,
+                  double otherwise) {
+    if (!facts.has(name)) {
+        return {otherwise};
+    }
+    if (std::holds_alternative<Json::Object>(facts[name].value)) {
+        return file.tensor(facts.facts(name)["array"].string()).values;
+    }
+    return {facts[name].real()};
+}
+
+Output output_of(const TensorFile& file, const Facts& facts) {
+    const Facts result = facts.facts("result");
+    const Facts output = facts.facts("output");
+    return {output["name"].string(),
+            output.counts("shape"),
+            result.layout(),
+            numbers_of(file, facts, "factor", 1.0),
+            numbers_of(file, facts, "shift", 0.0),
+            result.level("level"),
+            output.real_if_any("magnitude"),
+            output.real_if_any("noise")};
+}
+
+/// Product of the extents from one on; more than a bound is refused.
+std::size_t product(const TensorFile& file, const std::vector<std::size_t>& extents,
+                    std::size_t first, std::size_t last) {
+    std::size_t result = 1;
+    for (std::size_t at = first; at < last; ++at) {
+        if (extents[at] == 0 || extents[at] > most_elements / result) {
+            refuse_program(file, "a tensor in its text is empty or too large");
+        }
+        result *= extents[at];
+    }
+    return result;
+}
+
+/// Refuse (Error) a tensor that does not lie in its layout, by the rules of the compiler (ckks.input
+/// and ckks.output in ir/ops/ckks.py).
+void require_fitting(const TensorFile& file, const std::vector<std::size_t>& shape,
+                     const Layout& layout, std::size_t slots) {
+    const std::vector<std::size_t> extents = layout.shape();
+    const std::size_t rank = shape.size();
+    const std::size_t whole = product(file, extents, 0, extents.size());
+    bool fits = rank > 0 && product(file, shape, 0, rank) > 0 && layout.slots() == slots &&
+                layout.ciphertexts() <= most_elements / slots;
+    const std::string axes = layout.axes();
+    if (axes == "btgd") {
+        fits = fits && rank >= 2 && shape[0] == extents[0] &&
+               product(file, shape, 1, rank - 1) == extents[1] &&
+               shape[rank - 1] <= extents[2] * extents[3];
+    } else {
+        std::size_t elements = whole;
+        if (axes.find('d') != std::string::npos && extents.size() >= 2 && rank > 0) {
+            const std::size_t features = product(file, extents, extents.size() - 2, extents.size());
+            elements = whole / features * std::min(features, shape[rank - 1]);
+        }
+        fits = fits && product(file, shape, 0, rank) == elements &&
+               (axes.find('b') == std::string::npos || shape[0] == layout.extent('b'));
+    }
+    if (!fits) {
+        refuse_program(file, "a tensor does not lie in its layout");
+    }
+}
+
+/// Refuse (Error) inputs and outputs that no compiler writes.
+void require_sound(const TensorFile& file, const Interface& interface) {
+    std::set<std::string> inputs;
+    std::set<std::string> outputs;
+    const auto name = [&file](std::set<std::string>& known, const std::string& one) {
+        const bool allowed = !one.empty() && one.size() <= 200 &&
+                             one.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                   "0123456789_.-") == std::string::npos;
+        if (!allowed || !known.insert(one).second) {
+            refuse_program(file, "an input or output has a name that is not allowed, or used twice");
+        }
+    };
+    const Parameters& parameters = interface.parameters;
+    const auto packed = [&](const auto& one) {
+        require_fitting(file, one.shape, one.layout, parameters.slots);
+        if (one.level > parameters.max_level) {
+            refuse_program(file, "a level is higher than the parameters have");
+        }
+    };
+    for (const EncryptedInput& input : interface.inputs) {
+        name(inputs, input.name);
+        packed(input);
+        if (input.layout.axes() != "btgd" && input.layout.axes() != "bgd") {
+            refuse_program(file, "an input is packed in a way that no client knows");
+        }
+    }
+    for (const PublicInput& input : interface.publics) {
+        name(inputs, input.name);
+        if (input.shape.empty() || product(file, input.shape, 0, input.shape.size()) == 0) {
+            refuse_program(file, "a public input has no shape");
+        }
+    }
+    for (const Output& output : interface.outputs) {
+        name(outputs, output.name);
+        packed(output);
+        if (output.factor.empty() || output.shift.empty()) {
+            refuse_program(file, "an output has no factor or no shift");
+        }
+    }
+}
+
+Interface interface_of(const TensorFile& file, const Facts& facts) {
+    Interface found{facts["model"].string(), file.fact("program"),
+                    parameters_of(facts.facts("parameters")), keys_of(file, facts.facts("needs")),
+                    {}, {}, {}};
+    for (const Json& one : facts["inputs"].array()) {
+        found.inputs.push_back(input_of({file, one}));
+    }
+    for (const Json& one : facts["publics"].array()) {
+        const Facts input(file, one);
+        found.publics.push_back({input["name"].string(), input.counts("shape")});
+    }
+    for (const Json& one : facts["outputs"].array()) {
+        found.outputs.push_back(output_of(file, {file, one}));
+    }
+    if (found.inputs.empty() || found.outputs.empty()) {
+        refuse_program(file, "it has no inputs or no outputs");
+    }
+    require_sound(file, found);
+    return found;
+}
+
+}  // namespace
+
+std::string part_of(const std::string& bundle, const std::string& file) {
+    return std::filesystem::is_directory(bundle) ? bundle + "/" + file : bundle;
+}
+
+Interface read_interface(const TensorFile& file) {
+    const Json text = read_text(file, "interface");
+    return interface_of(file, {file, text});
+}
+
+StoredProgram::StoredProgram(const TensorFile& file) {
+    const Json text = read_text(file, "program");
+    const Facts facts(file, text);
+    for (const Json& one : facts["inputs"].array()) {
+        if (one.object().count("state") != 0) {
+            throw Error(file.name() + " is the step or the prefill of a decoder",
+                        "the keys and values of its tokens stay with the server",
+                        "use atlasc answer, which keeps them");
+        }
+    }
+    interface_ = interface_of(file, facts);
+    for (const Json& one : facts["arrays"].array()) {
+        const Facts array(file, one);
+        interface_.weights.push_back({array["name"].string(), array["type"].string(),
+                                      array.counts("shape"), array["sha256"].string()});
+    }
+    interface_.weights.push_back({"program", "U8", file.shape("program"), file.fact("sha256")});
+    interface_.memory = facts.count("memory");
+    interface_.text = file.fact("sha256");
+    const auto known = [&](std::size_t value) {
+        if (value >= interface_.inputs.size() + calls_.size()) {
+            refuse_program(file, "a call or an output is of a value that is not there");
+        }
+        return value;
+    };
+    last_.assign(interface_.inputs.size(), kept);
+    for (const Json& one : facts["calls"].array()) {
+        const Facts call(file, one);
+        Call found{call["function"].string(), call["location"].string(), {}, {}};
+        for (const Json& name : call["arrays"].array()) {
+            found.arrays.push_back(name.string());
+        }
+        for (const std::size_t operand : call.counts("operands")) {
+            last_[found.operands.emplace_back(known(operand))] = calls_.size();
+        }
+        calls_.push_back(std::move(found));
+        last_.push_back(kept);
+    }
+    for (const Json& one : facts["outputs"].array()) {
+        outputs_.push_back(known(Facts(file, one).count("value")));
+        last_[outputs_.back()] = kept;
+    }
+    interface_.ops = calls_.size();
+}
+
+Values StoredProgram::execute(Context& context, Values inputs) const {
+    std::vector<Ciphertexts> values;
+    for (const EncryptedInput& input : interface_.inputs) {
+        values.push_back(std::move(inputs.at(input.name)));
+    }
+    for (std::size_t number = 0; number < calls_.size(); ++number) {
+        const Call& call = calls_[number];
+        context.at(call.place.c_str());
+        std::vector<Ciphertexts> given;
+        for (const std::size_t operand : call.operands) {
+            given.push_back(values[operand]);
+        }
+        for (const std::size_t operand : call.operands) {
+            if (last_[operand] == number) {
+                values[operand] = {};
+            }
+        }
+        values.push_back(context.play(call.function, call.arrays, std::move(given)));
+    }
+    Values results;
+    for (std::size_t at = 0; at < outputs_.size(); ++at) {
+        results.emplace(interface_.outputs[at].name, values[outputs_[at]]);
+    }
+    return results;
+}
+
+}  // namespace atlasc

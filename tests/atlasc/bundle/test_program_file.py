@@ -1,0 +1,213 @@
+"""A program as a file: what servers play, and what they refuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from tiny_model import Tiny
+
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.manifest import PROGRAM_FILE
+from atlasc.bundle.program_file import StoredProgram
+from atlasc.bundle.program_writer import stored_program
+from atlasc.client.program import encrypt_all
+from atlasc.ir.errors import AtlasError
+from atlasc.program.engine import Engine
+from atlasc.program.execute import Functions, execute
+from atlasc.program.function import EngineParameters
+from atlasc.program.key_plan import key_plan
+from atlasc.program.kinds import OUTSIDE
+from atlasc.program.record_arrays import RECORD, Recorded, record_arrays
+from atlasc.runtime.interface import input_facts, output_facts, public_facts
+from atlasc.targets import find_target
+from atlasc.targets.base import no_progress
+
+
+@pytest.fixture(params=["tiny", "texts"])
+def bundle(request: pytest.FixtureRequest) -> Bundle:
+    """A program of images, and one of texts with a public mask."""
+    found = request.getfixturevalue(request.param)
+    return load_bundle(found.bundle if isinstance(found, Tiny) else found / "bundle")
+
+
+def inputs_of(bundle: Bundle) -> dict[str, np.ndarray]:
+    """Inputs that fit, by chance."""
+    chance, arrays = np.random.default_rng(3), {}
+    for op in bundle.client.embed.inputs:
+        shape, ids = op.attributes["shape"], op.attributes["dtype"].startswith("int")
+        arrays[op.attributes["name"]] = (
+            chance.integers(0, 2, shape) if ids else chance.standard_normal(shape) / 4
+        )
+    for op in bundle.client.public_inputs:
+        arrays[op.attributes["name"]] = np.ones(op.attributes["shape"], np.int64)
+    return arrays
+
+
+def played(bundle: Bundle, play: Callable[..., Any]) -> dict[str, np.ndarray]:
+    """Output name -> decrypted slots, on the simulation."""
+    engine = find_target("sim").make_engine(bundle.program, bundle.parameters, no_progress)
+    packed = bundle.client.query(inputs_of(bundle), unchecked=True)
+    results = play(engine, encrypt_all(engine, packed), packed.public)
+    return {name: np.stack([engine.decrypt(c) for c in cs]) for name, cs in results.items()}
+
+
+def test_a_stored_program_answers_as_its_module(bundle: Bundle) -> None:
+    wanted = played(bundle, lambda engine, *given: execute(engine, bundle.program, *given))
+    for found in (bundle.server, stored_program(bundle.program, bundle.parameters)):
+        answers = played(bundle, found.play)
+        assert answers.keys() == wanted.keys()
+        for name, slots in wanted.items():
+            np.testing.assert_array_equal(answers[name], slots)
+
+
+def test_an_engine_without_the_runtime_plays_the_functions(bundle: Bundle) -> None:
+    """Instruction by instruction, as an engine of another library does."""
+
+    def play(engine: Any, *given: Any) -> Any:
+        engine.play_recorded = lambda *call: Engine.play_recorded(engine, *call)
+        return bundle.server.play(engine, *given)
+
+    wanted = played(bundle, bundle.server.play)
+    for name, slots in played(bundle, play).items():
+        np.testing.assert_allclose(slots, wanted[name], rtol=0, atol=1e-12)
+
+
+def test_functions_come_back_from_their_arrays(bundle: Bundle) -> None:
+    """What was read is written again, number by number; roles are numbers, so no array is known to
+    be a mask.
+    """
+    shape = EngineParameters.of(bundle.parameters)
+    own = list(dict.fromkeys(Functions(bundle.program, shape).named().values()))
+    recorded = Recorded(record_arrays(own), shape)
+    found = list(recorded.functions.values())
+    assert recorded.names == {one.name for one in own}
+    assert [one.name for one in found] == [one.name for one in own]
+    for one, other in zip(found, own, strict=True):
+        assert len(one.roles) == len(other.roles)
+        assert [i.primitive for i in one.code] == [i.primitive for i in other.code]
+        assert [i[3:] for i in one.code] == [i[3:] for i in other.code]
+        assert (one.results, one.released) == (other.results, other.released)
+    again = record_arrays(found)
+    for name in RECORD[1:]:
+        np.testing.assert_array_equal(again[name], recorded.arrays[name])
+
+
+def test_the_interface_is_that_of_the_module(bundle: Bundle) -> None:
+    stored, program = bundle.server, bundle.program
+    assert key_plan(stored.interface) == key_plan(program)
+    for facts in (input_facts, public_facts, output_facts):
+        for one, other in zip(facts(stored.interface), facts(program), strict=True):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+    ops = [op for op in program.ops if op.name not in OUTSIDE]
+    assert [one.name for one in stored.calls] == [op.name for op in ops]
+    assert [one.location for one in stored.calls] == [op.location for op in ops]
+
+
+def test_a_server_parses_no_ir(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*given: Any) -> Any:
+        raise AssertionError("a server parses IR")
+
+    monkeypatch.setattr("atlasc.ir.text.storage.parse", parse)
+    part = load_bundle(bundle.folder, "server")
+    assert part.server.calls and part.interface.outputs
+
+
+def test_a_missing_input_is_named(bundle: Bundle) -> None:
+    engine = find_target("sim").make_engine(bundle.program, bundle.parameters, no_progress)
+    with pytest.raises(AtlasError, match="input .* is missing"):
+        bundle.server.play(engine, {}, {})
+
+
+# --- files that lie
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], None], digest: str = "") -> Path:
+    """The program's file with another text, and the digest of it."""
+    path = folder / PROGRAM_FILE
+    arrays = load_file(path)
+    with safe_open(path, "np") as file:
+        facts = file.metadata()
+    text = json.loads(arrays["program"].tobytes())
+    change(text)
+    written = json.dumps(text).encode()
+    arrays["program"] = np.frombuffer(written, np.uint8)
+    sha256 = digest or hashlib.sha256(written).hexdigest()
+    save_file(arrays, path, {**facts, "sha256": sha256})
+    return path
+
+
+def _first(text: dict[str, Any], **members: object) -> None:
+    text["calls"][0] |= members
+
+
+def _output(text: dict[str, Any], **members: object) -> None:
+    text["outputs"][0] |= members
+
+
+_PUBLIC = {"name": "record/code", "shape": [1, 1]}
+LIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "function": (lambda t: _first(t, function="system"), "function 'system'"),
+    "array": (lambda t: _first(t, arrays=["/etc/passwd"]), "array '/etc/passwd'"),
+    "value to come": (lambda t: _first(t, operands=[9]), "value 9"),
+    "output": (lambda t: _output(t, value=10**6), "value 1000000"),
+    "no value": (lambda t: t["outputs"][0].pop("value"), "one has no value"),
+    "an output twice": (lambda t: t["outputs"].append(t["outputs"][0]), "same name"),
+    "an input twice": (lambda t: t["inputs"].append(t["inputs"][0]), "same name"),
+    "array and public": (lambda t: t["publics"].append(_PUBLIC), "is an array and a public"),
+    "negative value": (lambda t: _first(t, operands=[-1]), "is damaged"),
+    "text for a number": (lambda t: _first(t, operands=["0"]), "is damaged"),
+    "no calls": (lambda t: t.pop("calls"), "is damaged"),
+    "another member": (lambda t: t.update(run="rm"), "is damaged"),
+    "no slots": (lambda t: t["parameters"].pop("slots"), "slots"),
+    "symbol": (lambda t: t["inputs"][0].update(prefix={"symbol": "gone"}), "gone"),
+    "attribute": (lambda t: t["inputs"][0].update(layout={"text": "x"}), "attribute"),
+    "layout": (lambda t: t["inputs"][0].update(layout={"layout": "[x]"}), "layout"),
+    "version": (lambda t: t.update(format=2), "format 2"),
+    "no version": (lambda t: t.pop("format"), "format None"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_text_that_lies_is_refused(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    lie, said = LIES[name]
+    folder = Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
+    identity = load_bundle(folder).manifest.program
+    StoredProgram.read(changed(folder, lambda text: None), identity)
+    path = changed(folder, lambda text: lie(text) and None)
+    with pytest.raises(AtlasError) as caught:
+        StoredProgram.read(path, identity)
+    shown = f"{caught.value.what} {caught.value.why}"
+    assert said in shown and str(path) in shown and caught.value.remedy
+
+
+def test_a_file_of_another_program_or_without_its_digest(tiny: Tiny, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
+    identity = load_bundle(folder).manifest.program
+    with pytest.raises(AtlasError, match="of another program"):
+        StoredProgram.read(folder / PROGRAM_FILE, "0" * 64)
+    path = changed(folder, lambda text: None, digest="0" * 64)
+    with pytest.raises(AtlasError, match="damaged") as caught:
+        StoredProgram.read(path, identity)
+    assert "not the one that was written" in caught.value.why
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    with pytest.raises(AtlasError, match="not a valid safetensors file"):
+        StoredProgram.read(path, identity)
+
+
+def test_a_record_that_ends_too_early_is_refused(tiny: Tiny) -> None:
+    bundle = load_bundle(tiny.bundle)
+    arrays = dict(bundle.server.recorded.arrays)
+    arrays["record/code"] = arrays["record/code"][:-8]
+    with pytest.raises(AtlasError, match="record of a program cannot be read"):
+        _ = Recorded(arrays, EngineParameters.of(bundle.parameters)).functions
