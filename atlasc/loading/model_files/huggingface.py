@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, leaves, open_plain, read_json
+from atlasc.loading.model_files.declared import require_plain_tokens
 from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.texts.tokenizer import (
     MAX_TOKENIZER,
@@ -225,6 +226,7 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
     for name in (*TOKENIZER_FILES, *FURTHER_FILES):
         if (directory / name).exists():
             open_plain(directory / name, MAX_TOKENIZER).close()
+    require_plain_tokens(directory)
     with quiet_transformers() as transformers, tokenizer_errors(directory):
         tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
             str(directory), **LOCAL
