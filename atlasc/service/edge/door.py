@@ -79,11 +79,6 @@ class Place:
         """Whether no request came over it so far."""
         return self.held.left is not None
 
-    @property
-    def fresh(self) -> bool:
-        """Whether it is new, and its first request may be on its way."""
-        return self.new and self.since > time.monotonic() - RECENT
-
     def set(self, seconds: float, *, busy: bool) -> None:
         """Begin to wait, or to work, for at most some seconds."""
         self.since, self.busy = time.monotonic(), busy
@@ -128,8 +123,7 @@ class Door:
         if sum(place.new for place in self.places.values()) >= NEW:
             self._make_room(lambda place: place.new)
         full = len(self.places) - self._spare >= PLACES
-        # Those that are new have NEW places, whoever has the others: a health check is among them.
-        spare = full and not self._make_room(lambda place: not (place.spare or place.fresh))
+        spare = full and not self._make_room(self._may_end())
         if spare and self._spare >= SPARE and not self._make_room(lambda place: place.spare):
             return None
         held, now = make(), time.monotonic()
@@ -154,6 +148,17 @@ class Door:
             self._of[place.address] -= 1
             if not self._of[place.address]:
                 del self._of[place.address]
+
+    def _may_end(self) -> Callable[[Place], bool]:
+        """Which connections may end where all places are taken: none of strangers that have just
+        come, unless these are many. So tenants that wait push out no health check.
+        """
+        recent = time.monotonic() - RECENT
+        young = {
+            place for place in self.places.values() if not place.known and place.since > recent
+        }
+        kept = young if len(young) < NEW else set()
+        return lambda place: not place.spare and place not in kept
 
     def _make_room(self, among: Callable[[Place], bool]) -> bool:
         """Close, among some connections, the one that waits longest: strangers first, those that

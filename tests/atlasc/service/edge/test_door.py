@@ -65,6 +65,8 @@ def test_places_are_taken_back_from_who_waits_longest(monkeypatch: pytest.Monkey
     working.set(10, busy=True)  # a stranger's request: an answer that nobody takes, perhaps
     tenant.known = True
     busy.admit()
+    for one in (idle, working):
+        one.since -= 2 * doors.RECENT
     order = []
     for _ in range(3):
         before = set(door.places.values())
@@ -92,12 +94,12 @@ def test_a_new_connection_has_time_to_ask_before_others_push_it_out(
     for one in idle:  # tenants that wait between two requests
         asks(one).known = True
         one.since -= 2 * doors.RECENT
-    health = place(door, "192.0.2.2")
+    health = asks(place(door, "192.0.2.2"))  # it waits for its answer
     for _ in range(2):
         place(door, "192.0.2.3")
     assert health in door.places.values()  # so tenants cannot take the places of new ones
     place(door, "192.0.2.3")
-    assert health not in door.places.values()  # NEW of them are new: the one that waits longest
+    assert health not in door.places.values()  # NEW strangers are new: the one that waits longest
     for one in door.places.values():
         asks(one).admit()
     assert place(door, "192.0.2.2").spare  # all others are busy
