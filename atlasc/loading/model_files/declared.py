@@ -15,7 +15,7 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.files import MIB, read_json
-from atlasc.loading.texts.tokenizer import BACKEND, MAX_TOKENIZER
+from atlasc.loading.texts.tokenizer import BACKEND, MAX_TOKENIZER, TOKENIZER_REMEDY
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
@@ -166,7 +166,9 @@ def require_plain_tokens(directory: Path) -> None:
     lists = [(name, _read(directory / name)) for name in (TOKENIZER, SPECIAL_TOKENS)]
     backend = directory / BACKEND
     if backend.is_file():
-        facts = read_json(backend, dict[str, Any], "the tokenizer", MAX_TOKENIZER)
+        facts = read_json(
+            backend, dict[str, Any], "the model's tokenizer", MAX_TOKENIZER, remedy=TOKENIZER_REMEDY
+        )
         lists.append((backend.name, facts.get("added_tokens")))
     for name, facts in lists:
         for token in _tokens(facts):

@@ -19,6 +19,7 @@ from atlasc.loading.model_files.declared import require_plain_tokens
 from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.texts.tokenizer import (
     MAX_TOKENIZER,
+    TOKENIZER_REMEDY,
     ProgramTokenizer,
     prompted,
     read_tokenizer,
@@ -251,5 +252,4 @@ def read_as_sentences(tokenizer: Any, sentences: Sentences) -> Any:
 
 def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:
     """A context that turns errors of a tokenizer into AtlasErrors that name its directory."""
-    remedy = "copy the tokenizer files of the original model again"
-    return explained("the model's tokenizer cannot be read", directory, remedy)
+    return explained("the model's tokenizer cannot be read", directory, TOKENIZER_REMEDY)

@@ -48,9 +48,10 @@ MOST_NAME = 45
 """Characters of an address; what a proxy passes on may be none, and of any length."""
 _OWN = ("127.0.0.1", "::/64")
 """This machine's own address is that of proxies and health checks: all of them count as none."""
-_ADMITTED, _CLOSED = 8, 256
+_ADMITTED, _CLOSED = 16, 256
 """Connections that are admitted, and that are closed, before the loop goes on with other work. It
-reads a first request four turns after the admission; by then NEW others must not have come."""
+reads a first request four turns after the admission; by then NEW others must not have come. Fewer
+at once would make more handshakes of TLS begin, whose memory OpenSSL keeps."""
 
 
 @dataclass(eq=False)
