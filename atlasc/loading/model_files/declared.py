@@ -163,6 +163,7 @@ def require_plain_tokens(directory: Path) -> None:
 
     The library tokenizers writes the name of such a member to standard output.
     """
+    lists: list[tuple[str, Any]]
     lists = [(name, _read(directory / name)) for name in (TOKENIZER, SPECIAL_TOKENS)]
     backend = directory / BACKEND
     if backend.is_file():
