@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.ir.errors import AtlasError, printable
-from atlasc.ir.files import MIB, read_json
-from atlasc.loading.texts.tokenizer import BACKEND, MAX_TOKENIZER, TOKENIZER_REMEDY
+from atlasc.ir.files import MIB, parse_json, read_bytes, read_json
+from atlasc.loading.texts.tokenizer import BACKEND, MAX_TOKENIZER
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
@@ -159,23 +159,22 @@ def unknown_of_tokenizer(directory: Path) -> Iterator[Member]:
 
 
 def require_plain_tokens(directory: Path) -> None:
-    """Raise AtlasError if a special token of a tokenizer's files has a member that no token has.
+    """Raise an error if a special token of a tokenizer's files has a member that no token has.
 
     The library tokenizers writes the name of such a member to standard output.
+
+    Raises:
+        AtlasError: a token has such a member.
+        ValueError: a file is no JSON.
     """
-    lists: list[tuple[str, Any]]
-    lists = [(name, _read(directory / name)) for name in (TOKENIZER, SPECIAL_TOKENS)]
-    backend = directory / BACKEND
-    if backend.is_file():
-        facts = read_json(
-            backend, dict[str, Any], "the model's tokenizer", MAX_TOKENIZER, remedy=TOKENIZER_REMEDY
-        )
-        lists.append((backend.name, facts.get("added_tokens")))
-    for name, facts in lists:
-        for token in _tokens(facts):
+    for path in (directory / name for name in (BACKEND, TOKENIZER, SPECIAL_TOKENS)):
+        if not path.is_file():
+            continue
+        facts = parse_json(read_bytes(path, MAX_TOKENIZER), dict[str, Any])
+        for token in _tokens(facts.get("added_tokens") if path.name == BACKEND else facts):
             for member in token.keys() - TOKEN:
                 raise AtlasError(
-                    f"the model's tokenizer {directory / name} cannot be read",
+                    f"the model's tokenizer {path} cannot be read",
                     why=f"the token {printable(str(token['content']))[:40]!r} has a member "
                     f"{printable(member)[:40]!r}, which tokens do not have",
                     remedy="delete this member",

@@ -227,8 +227,8 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
     for name in (*TOKENIZER_FILES, *FURTHER_FILES):
         if (directory / name).exists():
             open_plain(directory / name, MAX_TOKENIZER).close()
-    require_plain_tokens(directory)
     with quiet_transformers() as transformers, tokenizer_errors(directory):
+        require_plain_tokens(directory)
         tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
             str(directory), **LOCAL
         )

@@ -344,7 +344,7 @@ def test_damaged_tokenizer_is_reported_when_it_is_needed(bert: Path) -> None:
     assert load_model(bert).tokenizer is None
     (bert / "tokenizer.json").write_text("{")
     loaded = load_model(bert)
-    with pytest.raises(AtlasError, match="tokenizer .*cannot be read"):
+    with pytest.raises(AtlasError, match="tokenizer cannot be read"):
         _ = loaded.tokenizer
 
 
