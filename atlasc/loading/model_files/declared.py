@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from atlasc.ir.files import MIB, read_json
+from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.files import MIB, parse_json, read_bytes, read_json
+from atlasc.loading.texts.tokenizer import BACKEND, MAX_TOKENIZER
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
@@ -100,6 +102,10 @@ READ = TOKENS | {
     "add_bos_token", "add_eos_token", "do_lower_case",
 }  # fmt: skip
 """Members of a tokenizer's files that the base class, or atlasc, reads."""
+TOKEN = frozenset(
+    {"__type", "id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
+)
+"""Members of a special token."""
 
 
 def unknown_of_config(directory: Path, config: Any, writes_text: bool) -> Iterator[Member]:
@@ -150,6 +156,38 @@ def unknown_of_tokenizer(directory: Path) -> Iterator[Member]:
     for member, value in _read(directory / SPECIAL_TOKENS).items():
         if member not in TOKENS and not member.endswith("_token") and value not in (None, {}, []):
             yield SPECIAL_TOKENS, member, value
+
+
+def require_plain_tokens(directory: Path) -> None:
+    """Raise an error if a special token of a tokenizer's files has a member that no token has.
+
+    The library tokenizers writes the name of such a member to standard output.
+
+    Raises:
+        AtlasError: a token has such a member.
+        ValueError: a file is no JSON.
+    """
+    for path in (directory / name for name in (BACKEND, TOKENIZER, SPECIAL_TOKENS)):
+        if not path.is_file():
+            continue
+        facts = parse_json(read_bytes(path, MAX_TOKENIZER), dict[str, Any])
+        for token in _tokens(facts.get("added_tokens") if path.name == BACKEND else facts):
+            for member in token.keys() - TOKEN:
+                raise AtlasError(
+                    f"the model's tokenizer {path} cannot be read",
+                    why=f"the token {printable(str(token['content']))[:40]!r} has a member "
+                    f"{printable(member)[:40]!r}, which tokens do not have",
+                    remedy="delete this member",
+                )
+
+
+def _tokens(facts: Any) -> Iterator[dict[str, Any]]:
+    """Tokens in the values of a file, at any depth."""
+    if isinstance(facts, dict) and isinstance(facts.get("content"), str):
+        yield facts
+    elif isinstance(facts, dict | list):
+        for one in facts.values() if isinstance(facts, dict) else facts:
+            yield from _tokens(one)
 
 
 def _parameters(kind: type) -> set[str]:

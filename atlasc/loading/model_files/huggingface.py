@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, leaves, open_plain, read_json
+from atlasc.loading.model_files.declared import require_plain_tokens
 from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.texts.tokenizer import (
     MAX_TOKENIZER,
+    TOKENIZER_REMEDY,
     ProgramTokenizer,
     prompted,
     read_tokenizer,
@@ -226,6 +228,7 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | ProgramTokenize
         if (directory / name).exists():
             open_plain(directory / name, MAX_TOKENIZER).close()
     with quiet_transformers() as transformers, tokenizer_errors(directory):
+        require_plain_tokens(directory)
         tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
             str(directory), **LOCAL
         )
@@ -249,5 +252,4 @@ def read_as_sentences(tokenizer: Any, sentences: Sentences) -> Any:
 
 def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:
     """A context that turns errors of a tokenizer into AtlasErrors that name its directory."""
-    remedy = "copy the tokenizer files of the original model again"
-    return explained("the model's tokenizer cannot be read", directory, remedy)
+    return explained("the model's tokenizer cannot be read", directory, TOKENIZER_REMEDY)

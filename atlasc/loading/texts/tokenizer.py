@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BACKEND, FACTS = "tokenizer.json", "tokenizer_facts.json"
 MAX_TOKENIZER = 256 * MIB
 """Greatest size in bytes of a file of a tokenizer."""
-_REMEDY = "copy the tokenizer files of the original model again"
+TOKENIZER_REMEDY = "copy the tokenizer files of the original model again"
 _SAMPLES = ("a cat, a café\tand 12 [MASK] <s> of them!", "", "  Two words ", "x" * 40)
 """Texts on which the two tokenizers are compared."""
 
@@ -142,14 +142,14 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
         return None
     facts = read_json(
         folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MIB, values=KIB,
-        remedy=_REMEDY, links=False,
+        remedy=TOKENIZER_REMEDY, links=False,
     )  # fmt: skip
     require_library()
     from tokenizers import Tokenizer
 
     with open_plain(folder / BACKEND, MAX_TOKENIZER, links=False) as file:
         content = file.read()
-    with explained("the model's tokenizer cannot be read", folder, _REMEDY):
+    with explained("the model's tokenizer cannot be read", folder, TOKENIZER_REMEDY):
         backend = Tokenizer.from_buffer(content)
         backend.no_padding()
         return ProgramTokenizer(backend, facts)

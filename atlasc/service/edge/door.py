@@ -8,13 +8,14 @@ places have requests of tenants, further connections are asked for health alone.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from atlasc.ir.files import KIB
@@ -48,8 +49,9 @@ MOST_NAME = 45
 _OWN = ("127.0.0.1", "::/64")
 """This machine's own address is that of proxies and health checks: all of them count as none."""
 _ADMITTED, _CLOSED = 16, 256
-"""Connections that are admitted, and that are closed, before the loop goes on with other work:
-either takes some milliseconds. If they were fewer, those behind them would wait for many turns."""
+"""Connections that are admitted, and that are closed, before the loop goes on with other work. It
+reads a first request four turns after the admission; by then NEW others must not have come. Fewer
+at once would make more handshakes of TLS begin, whose memory OpenSSL keeps."""
 
 
 @dataclass(eq=False)
@@ -110,27 +112,28 @@ class Door:
     _spare: int = 0
     _arrivals: Rates = field(default_factory=lambda: Rates(ARRIVALS, BURST))
 
-    def admit(self, held: Held, host: str) -> bool:
-        """Give a new connection a place; False if there is none."""
+    def admit(self, host: str, make: Callable[[], Held]) -> Held | None:
+        """Make a connection of an address, and give it a place; None if there is none."""
         address = address_of(host)
         if address not in self.trusted and address not in _OWN:
             if not self._arrivals.allows(address):
-                return False
+                return None
             mine = self._of[address] >= SHARE
             if mine and not self._make_room(lambda place: place.address == address):
-                return False
+                return None
         if sum(place.new for place in self.places.values()) >= NEW:
             self._make_room(lambda place: place.new)
         full = len(self.places) - self._spare >= PLACES
-        spare = full and not self._make_room(lambda place: not place.spare)
+        spare = full and not self._make_room(self._may_end())
         if spare and self._spare >= SPARE and not self._make_room(lambda place: place.spare):
-            return False
-        now = time.monotonic()
+            return None
+        held, now = make(), time.monotonic()
+        held.door = self
         place = Place(held, address, now + HEAD_SECONDS, now, spare=spare)
         held.place = self.places[held.fileno()] = place
         self._of[address] += 1
         self._spare += spare
-        return True
+        return held
 
     def sweep(self) -> None:
         """Close the connections whose time is over."""
@@ -146,6 +149,17 @@ class Door:
             self._of[place.address] -= 1
             if not self._of[place.address]:
                 del self._of[place.address]
+
+    def _may_end(self) -> Callable[[Place], bool]:
+        """Which connections may end where all places are taken: none of strangers that have just
+        come, unless these are many. So tenants that wait push out no health check.
+        """
+        recent = time.monotonic() - RECENT
+        young = {
+            place for place in self.places.values() if not place.known and place.since > recent
+        }
+        kept = young if len(young) < NEW else set()
+        return lambda place: not place.spare and place not in kept
 
     def _make_room(self, among: Callable[[Place], bool]) -> bool:
         """Close, among some connections, the one that waits longest: strangers first, those that
@@ -208,25 +222,26 @@ class Listener(socket.socket):
     """A listening socket that admits connections before anything is read or encrypted."""
 
     door: Door
+    _kind: tuple[int, int, int]
     _admitted = _closed = 0
 
     @classmethod
     def of(cls, listener: socket.socket, door: Door) -> Listener:
         """The listener in place of a plain one."""
         made = cls(fileno=listener.detach())
-        made.door = door
+        made.door, made._kind = door, (int(made.family), int(made.type), made.proto)
         return made
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection that has a place; others are closed at once."""
         while self._admitted < _ADMITTED and self._closed < _CLOSED:
-            plain, peer = super().accept()
-            held = Held(fileno=plain.detach())
-            held.door = self.door
-            if self.door.admit(held, str(peer[0])):
+            # Python's own accept makes a socket first, and most are closed at once in an attack.
+            number, peer = self._accept()  # type: ignore[attr-defined]
+            held = self.door.admit(str(peer[0]), partial(Held, *self._kind, fileno=number))
+            if held is not None:
                 self._admitted += 1
                 return held, peer
-            held.close()
+            os.close(number)
             self._closed += 1
         self._admitted = self._closed = 0
         raise BlockingIOError  # the loop comes back for the rest

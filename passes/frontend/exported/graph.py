@@ -115,7 +115,8 @@ def source_line(node: Node) -> str:
     It is the innermost frame outside torch, because a line in ``torch/nn`` says little about a
     model.
     """
-    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    trace = str(node.meta.get("stack_trace"))  # of a file of torch.export it may be any JSON
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
     return _innermost(frames)
 
 

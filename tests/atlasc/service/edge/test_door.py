@@ -54,26 +54,23 @@ def test_names_of_keys_leave_nothing_in_memory(inside: Any) -> None:
 
 def held(door: Door, host: str) -> Held | None:
     """A connection that was admitted; None if it was not."""
-    made = Held(socket.AF_INET, socket.SOCK_STREAM)
-    made.door = door
-    if door.admit(made, host):
-        return made
-    made.close()
-    return None
+    return door.admit(host, lambda: Held(socket.AF_INET, socket.SOCK_STREAM))
 
 
 def test_places_are_taken_back_from_who_waits_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "PLACES", 4)
     monkeypatch.setattr(doors, "SPARE", 1)
     door = Door()
-    idle, working, tenant, busy = (place(door, f"192.0.2.{n}") for n in range(4))
+    idle, working, tenant, busy = (asks(place(door, f"192.0.2.{n}")) for n in range(4))
     working.set(10, busy=True)  # a stranger's request: an answer that nobody takes, perhaps
     tenant.known = True
     busy.admit()
+    for one in (idle, working):
+        one.since -= 2 * doors.RECENT
     order = []
     for _ in range(3):
         before = set(door.places.values())
-        place(door, "192.0.2.9").admit()
+        asks(place(door, "192.0.2.9")).admit()
         order += before - set(door.places.values())
     assert order == [idle, working, tenant]
     spare = place(door, "192.0.2.9")
@@ -90,19 +87,22 @@ def test_places_are_taken_back_from_who_waits_longest(monkeypatch: pytest.Monkey
 def test_a_new_connection_has_time_to_ask_before_others_push_it_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doors, "PLACES", 3)
+    monkeypatch.setattr(doors, "PLACES", 4)
+    monkeypatch.setattr(doors, "NEW", 3)
     door = Door()
-    slow = [place(door, "192.0.2.1") for _ in range(2)]
-    for one in slow:  # requests of strangers that do not end
-        one.set(10, busy=True)
+    idle = [place(door, "192.0.2.1") for _ in range(4)]
+    for one in idle:  # tenants that wait between two requests
+        asks(one).known = True
         one.since -= 2 * doors.RECENT
-    health = place(door, "192.0.2.2")
+    health = asks(place(door, "192.0.2.2"))  # it waits for its answer
     for _ in range(2):
-        place(door, "192.0.2.1").set(10, busy=True)
-    assert health in door.places.values()
-    assert not set(slow) & set(door.places.values())
-    place(door, "192.0.2.1")
-    assert health not in door.places.values()  # all are new: the one that waits longest
+        place(door, "192.0.2.3")
+    assert health in door.places.values()  # so tenants cannot take the places of new ones
+    place(door, "192.0.2.3")
+    assert health not in door.places.values()  # NEW strangers are new: the one that waits longest
+    for one in door.places.values():
+        asks(one).admit()
+    assert place(door, "192.0.2.2").spare  # all others are busy
 
 
 def test_places_of_an_address_are_counted_as_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +122,12 @@ def place(door: Door, host: str) -> Place:
     found = held(door, host)
     assert found is not None and found.place is not None
     return found.place
+
+
+def asks(one: Place) -> Place:
+    """A connection over which a request has come."""
+    one.held.left = None
+    return one
 
 
 def test_one_address_has_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
