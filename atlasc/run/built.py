@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.bundle.program_file import PROGRAM as IDENTITY
 from atlasc.client.checks import functions_of
 from atlasc.client.program import batches
 from atlasc.emit.project import INTERFACE, PROGRAM
-from atlasc.ir.arrays.tensor_files import TensorFile
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.run.session import RunResult, Stopwatch, joined
 from atlasc.runtime.native import translated
@@ -56,7 +54,9 @@ class BuiltProgram:
             spec.loader.exec_module(self.module)
         self.client, self.program = bundle.client, str(project / PROGRAM)
         self.interface = str(project / INTERFACE)
-        if TensorFile(project / PROGRAM).metadata.get(IDENTITY) != identity_of(bundle.program):
+        with translated(self.module):
+            identity = self.module.identity(self.interface)
+        if identity != identity_of(bundle.program):
             raise AtlasError(
                 f"{place} was built from another program than {bundle.folder}",
                 remedy="emit the bundle again and build it",

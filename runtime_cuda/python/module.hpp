@@ -22,6 +22,7 @@ namespace py = pybind11;
 
 /// Fills a module with calls that were compiled, of the file whose text has a SHA-256:
 ///   engine                          its name
+///   identity(program)               digest of the program that a client's file is of
 ///   keygen(folder, program)         writes secret.key, evaluation.key and the ledger
 ///   Client(key, program), Server(keys, program)
 ///   query = client.encrypt({name: [count, ...]}, unchecked=False)
@@ -35,6 +36,10 @@ inline void fill(py::module_& module, Program execute, const std::string& text) 
     const auto interface_in = [](const std::string& program) {
         return read_interface(TensorFile(program, TensorFile::large_header));
     };
+    module.def(
+        "identity",
+        [interface_in](const std::string& program) { return interface_in(program).identity; },
+        py::arg("program"), py::call_guard<py::gil_scoped_release>());
     module.def(
         "keygen",
         [interface_in](const std::string& folder, const std::string& program) {
