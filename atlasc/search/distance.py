@@ -15,6 +15,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from atlasc.calibration.measure import Measurement, measure
+from atlasc.calibration.room import with_room
+from atlasc.calibration.violations import violations
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import NonlinearPlace
 from atlasc.polynomials.parametrisation import ACTIVATION, FIRST_NORM, SECOND_NORM, SOFTMAX
@@ -33,8 +36,8 @@ RAISED = (0, 1, 2)
 after it."""
 SPENT = 0.5
 """Share of the allowed error that room may use up, for the same reason."""
-MOST = 200
-"""Greatest number of evaluations."""
+MOST, AT_ONCE = 200, 35
+"""Greatest number of evaluations: of all, and of one setting that gets more room or degrees."""
 FAMILIES = ("norm", "softmax", "activation")
 """Families of ops in the order in which they get room: a norm is left first, and costs least."""
 FURTHER, NOISY = (1.5, 2.0, 3.0), (0.5, 1.0)
@@ -115,6 +118,19 @@ class Distant:
     price: float = 0.0
 
 
+@dataclass(frozen=True)
+class Stress:
+    """Inputs of other kinds.
+
+    Attributes:
+        validator: of them.
+        measured: what they reach at each nonlinear op, in the order of the ranges.
+    """
+
+    validator: Validator
+    measured: Sequence[Measurement]
+
+
 @dataclass
 class Distances:
     """Gives the ranges of a setting as much room as the limits and `PRICE` allow.
@@ -132,7 +148,7 @@ class Distances:
     report: Callable[[int], object] = lambda done: None
 
     def __post_init__(self) -> None:
-        self._objective, self._done = self.problem.objective(), 0
+        self._objective, self._done, self._until = self.problem.objective(), 0, MOST
 
     def best(self, picked: Point, held_back: Mapping[str, np.ndarray]) -> Distant:
         """The setting under which the fewest inputs of other kinds are unsafe, and under which
@@ -143,7 +159,8 @@ class Distances:
             held_back: inputs by name, ``[N, ...]``; N may be 0.
         """
         known = held_back if len(next(iter(held_back.values()))) else self.problem.arrays
-        stress = self._validator(other_kinds(self.problem.module, known))
+        others = other_kinds(self.problem.module, known)
+        stress = Stress(self._validator(others), measure(self.problem.module, others))
         found = [self._improved(one, picked, stress) for one in self._candidates(picked)]
         ordered = sorted(found, key=lambda one: (self._unsafe(stress, one), one.point.error))
         if known is not held_back:
@@ -170,8 +187,20 @@ class Distances:
         approximations = self._objective.with_room(found.room).approximations(found.point.settings)
         return validator.measure(approximations, found.point.error)
 
-    def _unsafe(self, stress: Validator, found: Distant) -> int:
-        return self._tried(stress, found).unsafe
+    def _unsafe(self, stress: Stress, found: Distant) -> int:
+        return self._tried(stress.validator, found).unsafe
+
+    def _begin(self) -> None:
+        """The next evaluations are of another setting."""
+        self._until = min(MOST, self._done + AT_ONCE)
+
+    def _counted(self) -> bool:
+        """Whether one more evaluation may be made, which then counts."""
+        if self._done >= self._until:
+            return False
+        self._done += 1
+        self.report(self._done)
+        return True
 
     def _candidates(self, picked: Point) -> Iterator[Distant]:
         """The most accurate setting within the price, with room and without; then the one that was
@@ -190,12 +219,13 @@ class Distances:
             yield self.widened(point, most)
             yield Distant(point)
 
-    def _improved(self, found: Distant, picked: Point, stress: Validator) -> Distant:
-        """A setting with more room and higher degrees at some ops, which fewer inputs of other
-        kinds leave: first at the op at which most of them are lost.
+    def _improved(self, found: Distant, picked: Point, stress: Stress) -> Distant:
+        """A setting with more room and higher degrees at some ops, under which fewer inputs of
+        other kinds are unsafe: first at the op whose ranges the most of them leave.
         """
+        self._begin()
         least = self._unsafe(stress, found)
-        for place in self._left_first(stress, found):
+        for place in self._left_first(stress, found) if least else ():
             moves = self._moves(found, place, picked)
             tried = [(self._unsafe(stress, one), one.point.error, at) for at, one in moves.items()]
             if tried and min(tried)[0] < least:
@@ -204,19 +234,16 @@ class Distances:
         cost = picked.cost(self.front.cost)
         return replace(found, price=found.point.cost(self.front.cost) / cost - 1)
 
-    def _left_first(self, stress: Validator, found: Distant) -> list[NonlinearPlace]:
-        """The ops whose polynomial alone makes some inputs unsafe, those of the most inputs
-        first.
-        """
-        objective = self._objective.with_room(found.room)
-        known, lost = objective.approximations(found.point.settings), {}
-        for place in self._objective.places:
-            name = place.op.value.name
-            if name in known and place.block is not None:
-                alone = stress.measure({name: known[name]}, found.point.error)
-                lost[name] = alone.unsafe
-        places = [place for place in self._objective.places if lost.get(place.op.value.name)]
-        return sorted(places, key=lambda place: -lost[place.op.value.name])
+    def _left_first(self, stress: Stress, found: Distant) -> list[NonlinearPlace]:
+        """The ops of the blocks whose ranges inputs leave, those of the most inputs first."""
+        ranges = with_room(self.problem.calibration, found.room).ranges
+        left = {
+            known.value: len({one.input for one in violations(measured, known, None)})
+            for measured, known in zip(stress.measured, ranges, strict=True)
+        }
+        places = [one for one in self._objective.places if one.block is not None]
+        places = [one for one in places if left.get(one.op.value.name)]
+        return sorted(places, key=lambda one: -left[one.op.value.name])
 
     def _moves(
         self, found: Distant, place: NonlinearPlace, picked: Point
@@ -233,14 +260,12 @@ class Distances:
             if raised and settings == self._raised_at(found.point.settings, place, raised - 1):
                 break
             for room in rooms[: len(RAISED) + 1]:
-                if (raised, room) == (0, here) or self._done >= MOST:
+                if (raised, room) == (0, here):
                     continue
                 wider = {**found.room, **({name: room} if room else {})}
                 objective = self._objective.with_room(wider)
-                if objective.cost(settings) > most:
+                if objective.cost(settings) > most or not self._counted():
                     continue
-                self._done += 1
-                self.report(self._done)
                 point = objective.evaluate(settings)
                 if not within.allows(point):
                     break  # more room would cost more accuracy
@@ -274,6 +299,7 @@ class Distances:
             point: the setting.
             most: greatest cost.
         """
+        self._begin()
         found, names = Distant(point), self._names()
         within = replace(self.wanted, error=self._error(point))
         for room in ROOMS:
@@ -289,10 +315,8 @@ class Distances:
     def _raised(
         self, found: Distant, names: Sequence[str], room: float, within: Wanted, most: float
     ) -> Distant:
-        if not names or self._done >= MOST:
+        if not names or not self._counted():
             return found
-        self._done += 1
-        self.report(self._done)
         tried = {**found.room, **dict.fromkeys(names, room)}
         point = self._objective.with_room(tried).evaluate(found.point.settings)
         if within.allows(point) and point.cost(self.front.cost) <= most:

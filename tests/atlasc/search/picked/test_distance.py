@@ -8,9 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from atlasc.calibration.measure import measure
 from atlasc.calibration.room import with_room
 from atlasc.ir.module import Module
-from atlasc.search.distance import FURTHER, NOISY, PRICE, ROOMS, Distances, Distant, other_kinds
+from atlasc.search.distance import (
+    FURTHER,
+    NOISY,
+    PRICE,
+    ROOMS,
+    Distances,
+    Distant,
+    Stress,
+    other_kinds,
+)
 from atlasc.search.front import Front, Wanted
 from atlasc.search.points import EXPERT_LAYER
 from atlasc.search.validation import Validator
@@ -103,9 +113,10 @@ def test_the_op_that_other_inputs_leave_first_gets_a_higher_degree(problem, fron
     """Where room alone does not help, as its polynomial would be too coarse."""
     picked = front.points[0]
     of = distances(problem, front, 50 * picked.error)
-    stress = of._validator(other_kinds(problem.module, problem.arrays))
+    others = other_kinds(problem.module, problem.arrays)
+    stress = Stress(of._validator(others), measure(problem.module, others))
     first = of._left_first(stress, Distant(picked))
-    assert first, "no op alone makes an input unsafe"
+    assert first, "no input leaves a range"
     cheap = replace(picked, depth=2 * picked.depth)  # any of them is within the price
     moves = of._moves(Distant(picked), first[0], cheap)
     raised = [one for (by, _), one in moves.items() if by]
