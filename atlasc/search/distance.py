@@ -36,7 +36,7 @@ RAISED = (0, 1, 2)
 after it."""
 SPENT = 0.5
 """Share of the allowed error that room may use up, for the same reason."""
-MOST, AT_ONCE = 200, 35
+MOST, AT_ONCE = 100, 20
 """Greatest number of evaluations: of all, and of one setting that gets more room or degrees."""
 FAMILIES = ("norm", "softmax", "activation")
 """Families of ops in the order in which they get room: a norm is left first, and costs least."""
@@ -44,7 +44,7 @@ FURTHER, NOISY = (1.5, 2.0, 3.0), (0.5, 1.0)
 """Numbers of inputs of other kinds: how far from their mean they lie, as a multiple, and how large
 their noise is, as a multiple of how they vary. Several, because most inputs leave a range under the
 greatest ones, and hardly any under the least."""
-STRESSED = 64
+STRESSED = 32
 """Inputs of each such kind."""
 
 
