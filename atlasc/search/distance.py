@@ -44,8 +44,9 @@ FURTHER, NOISY = (1.5, 2.0, 3.0), (0.5, 1.0)
 """Numbers of inputs of other kinds: how far from their mean they lie, as a multiple, and how large
 their noise is, as a multiple of how they vary. Several, because most inputs leave a range under the
 greatest ones, and hardly any under the least."""
-STRESSED = 32
-"""Inputs of each such kind."""
+STRESSED, WEIGHTS = (48, 192), 2e7
+"""Least and greatest number of inputs of all these kinds, and between them as many as have this
+product with the number of weights. The least is twice what a search compares settings on."""
 
 
 def other_kinds(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -59,13 +60,18 @@ def other_kinds(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, n
         arrays: its inputs by name, ``[N, ...]``.
 
     Returns:
-        ``[K N, ...]`` by name, with K = 6 if an input has numbers, else 1; at most `STRESSED` of
-        the N are taken.
+        ``[K N, ...]`` by name, with K = 6 if an input has numbers, else 1; of the N at most as many
+        as make `STRESSED` inputs.
     """
-    given = {name: np.asarray(array)[:STRESSED] for name, array in arrays.items()}
     random, inputs = np.random.default_rng(0), {op.attributes["name"]: op for op in module.inputs}
     public = [name for name, op in inputs.items() if op.attributes["side"] == "public"]
-    numbers = [n for n, array in given.items() if array.dtype.kind == "f" and n not in public]
+    all_of = {name: np.asarray(array) for name, array in arrays.items()}
+    numbers = [n for n, array in all_of.items() if array.dtype.kind == "f" and n not in public]
+    kinds = [(further, 0.0) for further in FURTHER] + [(1.0, noise) for noise in NOISY]
+    kinds = kinds if numbers else []
+    weights = sum(array.size for array in module.arrays_used().values())
+    count = int(np.clip(WEIGHTS / max(1, weights), *STRESSED)) // (1 + len(kinds))
+    given = {name: array[:count] for name, array in all_of.items()}
 
     def mixed(name: str) -> np.ndarray:
         values = given[name]
@@ -82,13 +88,11 @@ def other_kinds(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, n
         mean, varying = values.mean(axis=0), values.std(axis=0)
         return mean + further * (values - mean) + noise * varying * random.normal(size=values.shape)
 
-    kinds = [(further, 0.0) for further in FURTHER] + [(1.0, noise) for noise in NOISY]
     return {
-        name: np.concatenate(
-            [mixed(name), *(moved(name, *kind) for kind in kinds if numbers)]
-        ).astype(array.dtype)
+        name: np.concatenate([mixed(name), *(moved(name, *kind) for kind in kinds)])
+        .astype(array.dtype)
         for name, array in given.items()
-    }
+    }  # fmt: skip
 
 
 def _mixed(values: np.ndarray, kept: np.ndarray, random: np.random.Generator) -> np.ndarray:
