@@ -57,15 +57,15 @@ def other_kinds(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, n
 
     Args:
         module: nn module that reads them.
-        arrays: its inputs by name, ``[N, ...]``.
+        arrays: its inputs by name, ``[N, ...]``; others are left out.
 
     Returns:
         ``[K N, ...]`` by name, with K = 6 if an input has numbers, else 1; of the N at most as many
         as make `STRESSED` inputs.
     """
     random, inputs = np.random.default_rng(0), {op.attributes["name"]: op for op in module.inputs}
-    public = [name for name, op in inputs.items() if op.attributes["side"] == "public"]
-    all_of = {name: np.asarray(array) for name, array in arrays.items()}
+    all_of = {name: np.asarray(arrays[name]) for name in inputs if name in arrays}
+    public = [name for name in all_of if inputs[name].attributes["side"] == "public"]
     numbers = [n for n, array in all_of.items() if array.dtype.kind == "f" and n not in public]
     kinds = [(further, 0.0) for further in FURTHER] + [(1.0, noise) for noise in NOISY]
     kinds = kinds if numbers else []

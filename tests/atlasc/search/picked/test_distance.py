@@ -162,5 +162,6 @@ def test_inputs_of_other_kinds_are_made_of_the_known_ones() -> None:
     for number, further in enumerate(FURTHER, 1):
         of = found["x"][5 * number : 5 * number + 5]
         np.testing.assert_allclose(of - centre, further * (x - centre), atol=1e-5)
-    alone = other_kinds(module, {"ids": ids, "mask": mask})
+    alone = other_kinds(module, {"ids": ids, "mask": mask, "of no op": ids})
+    assert alone.keys() == {"ids", "mask"}
     assert len(alone["ids"]) == 5
