@@ -137,7 +137,7 @@ class Stress:
 
 @dataclass
 class Distances:
-    """Gives the ranges of a setting as much room as the limits and `PRICE` allow.
+    """Gives a setting room, and some of its ops higher degrees, within the limits and `PRICE`.
 
     Args:
         problem: the search problem.
