@@ -282,7 +282,8 @@ class Objective:
         """Depth and levels of the blocks; exact ops cost nothing."""
         inside = {p.op.value.name: p.op.name for p in self.places if p.block is not None}
         chosen = [(inside[n], one) for n, one in approximations.items() if n in inside]
-        return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
+        depth = sum(one.depth_of(op) for op, one in chosen)
+        return depth, sum(one.levels_of(op) for op, one in chosen)
 
     def approximations(
         self, settings: Settings, places: Sequence[NonlinearPlace] | None = None

@@ -346,6 +346,6 @@ def depth_of(module: Module) -> Depth:
     """
     carried = [(op, carried_by(op)) for op in nonlinear_ops(module)]
     return Depth(tuple(
-        OpDepth(op.name, op.location, op.layer, one.depth_of(op.name), one.levels)
+        OpDepth(op.name, op.location, op.layer, one.depth_of(op.name), one.levels_of(op.name))
         for op, one in carried
     ))  # fmt: skip
