@@ -166,10 +166,9 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
             remedy="compile the model again, or use the version of atlasc that made it",
         )
     with explained(f"{path} is damaged", remedy="compile the model again"):
-        known = calibration if isinstance(calibration, dict) else {}
-        typed = {**facts, "calibration": {}} if known else facts
+        typed = {**facts, "calibration": {}} if isinstance(calibration, dict) else facts
         manifest = parse_json(json.dumps(typed), Manifest, MAX_TYPED)
-        manifest = manifest.model_copy(update={"calibration": known})
+        manifest = manifest.model_copy(update={"calibration": calibration})
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
 

@@ -133,17 +133,18 @@ def write_project(
     """
     _require_engine(engine, program, parameters)
     require_listed(program)
-    identity = identity_of(program)
     with new_folder(folder) as draft:
         place = draft / PROGRAM
         if file is None:
-            write_program(place, program, identity, parameters, program.arrays_used())
+            arrays = program.arrays_used()
+            write_program(place, program, identity_of(program), parameters, arrays)
         else:
             shutil.copyfile(file, place)
+        known = TensorFile(place).metadata  # has the identity, for which all weights are read
         shown = [op for op in program.ops if op.name in OUTSIDE]
         arrays = replace(program, ops=shown).arrays_used()
-        write_interface(draft / INTERFACE, program, identity, parameters, arrays)
-        files = _sources(program, parameters, engine, TensorFile(place).metadata["sha256"])
+        write_interface(draft / INTERFACE, program, known["program"], parameters, arrays)
+        files = _sources(program, parameters, engine, known["sha256"])
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
             (draft / path).write_text(content, encoding="utf-8")

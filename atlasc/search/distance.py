@@ -20,7 +20,6 @@ from atlasc.calibration.room import with_room
 from atlasc.calibration.violations import violations
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import NonlinearPlace
-from atlasc.polynomials.parametrisation import ACTIVATION, FIRST_NORM, SECOND_NORM, SOFTMAX
 from atlasc.search.front import Front, Wanted
 from atlasc.search.points import Point, Settings
 from atlasc.search.search_problem import SearchProblem
@@ -210,7 +209,7 @@ class Distances:
         """The most accurate setting within the price, with room and without; then the one that was
         picked, with room and without.
         """
-        most = (1 + PRICE) * picked.cost(self.front.cost)
+        most = self._most(picked)
         near = [
             point
             for point in self.front.points
@@ -255,13 +254,13 @@ class Distances:
         """Settings with higher degrees and more room at an op, within the price and the error, by
         how much the degrees are raised and by the room.
         """
-        name, most = place.op.value.name, (1 + PRICE) * picked.cost(self.front.cost)
+        name, most = place.op.value.name, self._most(picked)
         within = replace(self.wanted, error=self._error(picked))
         here, moves = found.room.get(name, 0.0), {}
         rooms = [here, *(room for room in ROOMS if room > here)]
         for raised in RAISED:
-            settings = self._raised_at(found.point.settings, place, raised)
-            if raised and settings == self._raised_at(found.point.settings, place, raised - 1):
+            settings = self._higher(found.point.settings, place, raised)
+            if raised and settings == self._higher(found.point.settings, place, raised - 1):
                 break
             for room in rooms[: len(RAISED) + 1]:
                 if (raised, room) == (0, here):
@@ -276,19 +275,20 @@ class Distances:
                 moves[raised, room] = Distant(point, wider)
         return moves
 
-    def _raised_at(self, settings: Settings, place: NonlinearPlace, by: int) -> Settings:
+    def _higher(self, settings: Settings, place: NonlinearPlace, by: int) -> Settings:
         """Settings in which the integers of an op are greater, in all blocks that share them."""
-        family = place.op.definition.family
-        norm = SECOND_NORM if place.norm else FIRST_NORM
-        positions = {"softmax": SOFTMAX, "norm": norm, "activation": ACTIVATION}[family or ""]
         shared, of = self.problem.sharing, self.problem.parametrisation
         first = (place.block or 0) // shared * shared
         found = [list(layer) for layer in settings]
         for layer in found[first : first + shared]:
-            for at in positions:
+            for at in place.integers:
                 if layer[at] > 0:
                     layer[at] = min(layer[at] + by, of.upper[at])
         return tuple(of.canonical(layer) for layer in found)
+
+    def _most(self, picked: Point) -> float:
+        """Greatest cost of a setting that is taken instead."""
+        return (1 + PRICE) * picked.cost(self.front.cost)
 
     def _error(self, point: Point) -> float:
         """Greatest error of a setting that is made from another one."""
@@ -307,7 +307,7 @@ class Distances:
         found, names = Distant(point), self._names()
         within = replace(self.wanted, error=self._error(point))
         for room in ROOMS:
-            found = self._raised(found, names, room, within, most)
+            found = self._roomier(found, names, room, within, most)
             names = [name for name in names if found.room.get(name) == room]
         return found
 
@@ -316,7 +316,7 @@ class Distances:
         known = [op for op in ops if op.definition.family in FAMILIES]
         return [op.value.name for op in sorted(known, key=lambda op: _order(op.definition.family))]
 
-    def _raised(
+    def _roomier(
         self, found: Distant, names: Sequence[str], room: float, within: Wanted, most: float
     ) -> Distant:
         if not names or not self._counted():
@@ -327,7 +327,7 @@ class Distances:
             return Distant(point, tried)
         if len(names) > 1:
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
-                found = self._raised(found, half, room, within, most)
+                found = self._roomier(found, half, room, within, most)
         return found
 
 
