@@ -40,7 +40,7 @@ help:
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
-	@echo "make docs     write what is generated: docs/reference, docs/ir-reference.md, the table of passes in docs/architecture.md"
+	@echo "make docs     write what is generated: docs/reference, docs/ir-reference.md, docs/models.md, the table of passes in docs/architecture.md"
 	@echo "make tutorials  run the notebooks of docs and store their outputs (minutes on real ciphertexts; TUTORIALS=docs/tutorial.ipynb)"
 	@echo "make site     the documentation as pages in build/site, which open without a network"
 	@echo "make bench-engine   bootstraps of the engine cpu beside desilofhe (minutes, 17 GB)"
@@ -107,6 +107,7 @@ docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md ir/ops/names.py
 	$(BIN)/python -m atlasc.passes.registry docs/architecture.md
 	$(BIN)/python -m documentation docs/reference
+	$(BIN)/python -m benchmarks.families.page
 
 # All notebooks, or those that TUTORIALS names.
 tutorials: $(STAMP)

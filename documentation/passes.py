@@ -1,4 +1,4 @@
-"""The reference of the passes: levels, options and contract of each."""
+"""The reference of the passes: levels, options, contract and example of each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ INTRODUCTION = """\
 `atlasc opt` runs any of them alone on the text of a module, `atlasc opt -p 'my-pass{option=1}'`. \
 The order is that of the pipeline; the [architecture](../architecture.md) explains it, and \
 [how to write a pass](../how-to/write-a-pass.md) shows a new one. Ops are in the \
-[IR reference](../ir-reference.md).
+[IR reference](../ir-reference.md). The example of a pass is its test: the module before, and what \
+the command in its first line prints.
 """
+EXAMPLES = Path(__file__).resolve().parents[1] / "tests/passes/examples"
+"""Folders by the names of passes: ``before.air``, ``after.air``, and what the options name."""
+BEFORE, AFTER = "before.air", "after.air"
+LANGUAGES = {".air": "mlir"}
+"""Suffix of a file -> language of its block, if it is another word."""
 
 
 def page() -> str:
@@ -44,7 +50,23 @@ def _pass(kind: type[Pass], when: str) -> str:
     ]
     if options:
         facts.append(f"options with their defaults: {', '.join(options)}")
-    return f"## `{kind.name}`\n\n{'; '.join(facts)}.\n\n{docstring(inspect.getdoc(kind) or '')}\n"
+    parts = [f"## `{kind.name}`", f"{'; '.join(facts)}.", docstring(inspect.getdoc(kind) or "")]
+    parts += map(_block, example(kind))
+    return "\n\n".join(parts) + "\n"
+
+
+def example(kind: type[Pass]) -> list[Path]:
+    """The files of a pass's example, in the order in which a reader wants them."""
+    return sorted(
+        (EXAMPLES / kind.name).iterdir(),
+        key=lambda file: (file.name == AFTER, file.name != BEFORE, file.name),
+    )
+
+
+def _block(file: Path) -> str:
+    language = LANGUAGES.get(file.suffix, file.suffix.removeprefix("."))
+    text = file.read_text(encoding="utf-8").rstrip()
+    return f"`{file.name}`:\n\n```{language}\n{text}\n```"
 
 
 def _folder() -> Path:

@@ -27,12 +27,13 @@ class ScalarFunction:
         summary: one line for the IR reference.
         meaning: the function of x, given the elementary functions of a library (see ``_library``).
             No branch may lose digits by cancellation, because coefficients are computed with it.
-        forms: how models write the function, as aten ops on x, such as ``relu(x) ** 2``. Arguments
-            that a form leaves out must have their default. See
-            ``passes/frontend/rules/patterns.py``.
+        forms: how models write the function, as aten ops on x, such as ``relu(x) ** 2``: what
+            ``torch.export`` shows, under the names of ``torch.ops.aten``. Arguments that a form
+            leaves out must have their default. See ``passes/frontend/rules/patterns.py``.
         positive_domain: whether the function is only defined for positive arguments.
         gate: an odd function s with limits -1 and 1 such that the function is x (1 + s(x)) / 2.
-        linear_beyond: magnitude of x beyond which the function is 0 or x up to about 0.6 percent.
+        linear_beyond: magnitude of x beyond which the function is max(x, 0) up to about 0.6 percent
+            of x.
     """
 
     name: str

@@ -8,6 +8,7 @@ program; a query or an answer of another program is refused.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -39,8 +40,9 @@ REQUIRED = (
 PROGRAM_FILE = "server/program.safetensors"
 _ARRAYS = {3: "server/weights.safetensors", FORMAT: PROGRAM_FILE}
 """Format -> the server's file of arrays. In format 4 it is the whole program as servers play it."""
-MAX_MANIFEST, MAX_VALUES = 64 * MIB, 200_000
-"""Bytes, and values. That of a small model has 4,000 values."""
+MAX_MANIFEST, MAX_VALUES, MAX_TYPED = 64 * MIB, 2**23, 200_000
+"""Bytes, values, and values outside of the calibration, each of which may be wrong in its own way.
+That of a small model has 4,000 values; ranges of channels take 22 for each channel."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
 
 
@@ -155,7 +157,8 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     path = folder / MANIFEST
     content = read_bytes(path, MAX_MANIFEST, links=False)
     with explained(f"{path} cannot be read"):
-        version = parse_json(content, Facts, MAX_VALUES).get("format")
+        facts = parse_json(content, Facts, MAX_VALUES)
+    version, calibration = facts.get("format"), facts.get("calibration")
     if version not in list(_ARRAYS):  # what is no number may have no hash
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
@@ -163,7 +166,9 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
             remedy="compile the model again, or use the version of atlasc that made it",
         )
     with explained(f"{path} is damaged", remedy="compile the model again"):
-        manifest = parse_json(content, Manifest, MAX_VALUES)
+        typed = {**facts, "calibration": {}} if isinstance(calibration, dict) else facts
+        manifest = parse_json(json.dumps(typed), Manifest, MAX_TYPED)
+        manifest = manifest.model_copy(update={"calibration": calibration})
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
 

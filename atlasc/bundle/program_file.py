@@ -191,42 +191,49 @@ class StoredProgram:
 
         Raises:
             AtlasError: the file is damaged, of another format, or of another program; or a call
-                names a function, an array or a value that is not there.
+                names a function, an array or a value that is not there. libatlasc
+                (``program_file.cpp``) refuses the same files in the same words.
         """
-        file = TensorFile(path)
-        if missing := [name for name in (PROGRAM, *RECORD) if name not in file.entries]:
-            raise _damaged(path, f"it has no array {missing[0]!r}")
+        file = _opened(path)
+        damaged = f"file {path} is damaged"
+        if PROGRAM not in file.entries:
+            raise AtlasError(
+                f"file {path} has no {PROGRAM}",
+                why="it is another file, or of another version of atlasc",
+                remedy="compile the model with this version of atlasc, and give the bundle",
+            )
         text = file.array(PROGRAM).tobytes()
         if len(text) > MAX_TEXT:
-            raise _damaged(path, "its text is too large")
-        with explained(f"{path} is damaged", remedy=_DAMAGED):
-            version = parse_json(text, Facts, MAX_VALUES).get("format")
+            raise AtlasError(damaged, why="its text is too large", remedy=_DAMAGED)
+        if file.metadata.get("sha256") != hashlib.sha256(text).hexdigest():
+            why = "its text is not the one that was written"
+            raise AtlasError(damaged, why=why, remedy=_DAMAGED)
+        with explained(damaged, remedy=_DAMAGED):
+            version = parse_json(text, Facts, MAX_VALUES).get("format", 0)
         if version != FORMAT:
             raise AtlasError(
-                f"{path} has format {version!r}",
-                why=f"this atlasc reads format {FORMAT} of a program's file",
-                remedy="compile the model again, or use the atlasc that compiled it",
+                f"file {path} has format {version}",
+                why=f"this version of atlasc reads format {FORMAT} of a program's file",
+                remedy="compile the model with this version of atlasc, or use the version that "
+                "compiled it",
             )
-        with explained(f"{path} is damaged", remedy=_DAMAGED):
+        with explained(damaged, remedy=_DAMAGED):
             facts = parse_json(text, ProgramFacts, MAX_VALUES)
-        digest = hashlib.sha256(text).hexdigest()
-        facts_of_file = file.metadata
-        if facts_of_file.get("sha256") != digest:
-            raise _damaged(path, "its text is not the one that was written")
-        if facts_of_file.get(PROGRAM) != identity:
-            raise AtlasError(f"{path} is of another program", remedy=_DAMAGED)
+        if file.metadata.get(PROGRAM) != identity:
+            raise AtlasError(f"file {path} is of another program", remedy=_DAMAGED)
         arrays = {name: file.array(name) for name in file.entries}
         try:
-            with explained("its text is damaged"):
+            with explained("its text cannot be read"):
                 return cls.of(facts, arrays)
         except AtlasError as error:
-            raise AtlasError(
-                f"{path}: {error.what}", where=error.where, why=error.why, remedy=_DAMAGED
-            ) from None
+            why = ": ".join(filter(None, (error.what, error.why)))
+            raise AtlasError(damaged, where=error.where, why=why, remedy=_DAMAGED) from None
 
     @classmethod
     def of(cls, facts: ProgramFacts, arrays: Mapping[str, np.ndarray]) -> StoredProgram:
         """The program of a JSON text and the arrays that belong to it; raises as :meth:`read`."""
+        if missing := [name for name in RECORD if name not in arrays]:
+            raise AtlasError(f"it has no array {missing[0]!r}")
         interface = _interface(facts, arrays)
         recorded = Recorded(arrays, _shape(facts.parameters))
         calls = tuple(
@@ -247,8 +254,11 @@ class StoredProgram:
         names = [op.attributes["name"] for op in self.interface.inputs] + publics
         if len(set(names)) < len(names):
             raise AtlasError("two inputs have the same name")
-        if len(self.outputs) < len(self.interface.outputs):
-            raise AtlasError("two outputs have the same name, or one has no value")
+        outputs = [op.attributes["name"] for op in self.interface.outputs]
+        if len(set(outputs)) < len(outputs):
+            raise AtlasError("two outputs have the same name")
+        if len(self.outputs) < len(outputs):
+            raise AtlasError("an output has no value")
         if both := self.arrays.keys() & publics:
             raise AtlasError(f"{min(both)!r} is an array and a public input")
         for number, call in enumerate(self.calls):
@@ -374,5 +384,15 @@ def _shape(parameters: Facts) -> EngineParameters:
     return EngineParameters(**known)
 
 
-def _damaged(path: Path, why: str) -> AtlasError:
-    return AtlasError(f"{path} is damaged", why=why, remedy=_DAMAGED)
+def _opened(path: Path) -> TensorFile:
+    """The open file, refused in the words of libatlasc where safetensors cannot read it."""
+    try:
+        return TensorFile(path)
+    except AtlasError as error:
+        if error.__cause__ is None:  # it is not there, or not a plain file
+            raise
+        raise AtlasError(
+            f"file {path} is damaged",
+            why="it is no safetensors file, or it is truncated",
+            remedy=error.remedy,
+        ) from None

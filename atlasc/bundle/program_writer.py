@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +37,7 @@ from atlasc.program.function import EngineParameters, Function
 from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.program.kinds import kind_of
 from atlasc.program.record_arrays import record_arrays
-from atlasc.program.rotation_plan import RotationPlan
+from atlasc.program.rotation_plan import RotationPlan, rotation_reach
 from atlasc.report.summary import memory_parts
 from atlasc.runtime.interface import output_facts
 from atlasc.targets.costs import costs_of, measured_costs
@@ -71,8 +73,11 @@ def program_content(
         arrays: arrays of the program, and others that the file is to hold.
 
     Raises:
-        AtlasError: a name of an array is not allowed in files, or is the file's own.
+        AtlasError: the name of an array, an input or an output is not allowed, or used twice.
     """
+    public = [op for op in program.ops if op.name == "ckks.public_input"]
+    for ops in ([*program.inputs, *public], program.outputs):
+        _require_names([op.attributes["name"] for op in ops])
     facts, recorded = facts_of(program, parameters)
     whole = {**arrays, **recorded}
     for name in arrays:
@@ -90,6 +95,17 @@ def program_content(
     )
     text = _text(facts.model_copy(update={"arrays": listed}))
     return _content(PROGRAM, text, whole, identity)
+
+
+def _require_names(names: Sequence[str]) -> None:
+    """Messages have arrays of these names, and NAME/NUMBER for each ciphertext."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", name) or names.count(name) > 1:
+            raise AtlasError(
+                f"an input or output cannot be called {name!r}",
+                why="only letters, digits and ._- are allowed, and no name may occur twice",
+                remedy="rename it in the model",
+            )
 
 
 def write_interface(
@@ -184,13 +200,15 @@ def _interface_facts(
     program: Module, parameters: ParameterSet, outputs: Sequence[OutputFacts]
 ) -> InterfaceFacts:
     plan = key_plan(program)
+    # An engine of the runtime has a key of its own for what the bootstrap key rotates elsewhere.
+    every = replace(plan, rotations=rotation_reach(program, parameters.max_level))
     return InterfaceFacts(
         format=FORMAT,
         model=program.name,
         parameters=_parameters(parameters),
         attributes={name: program.attributes[name] for name in _ATTRIBUTES},
         keys=_keys(plan),
-        needs=_keys(keys_of_engine(plan, parameters)),
+        needs=_keys(keys_of_engine(every, parameters)),
         inputs=tuple(map(_attributes, program.inputs)),
         publics=tuple(_attributes(op) for op in program.ops if op.name == "ckks.public_input"),
         outputs=tuple(outputs),

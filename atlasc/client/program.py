@@ -20,7 +20,7 @@ from atlasc.program.key_plan import KEYS, KeyPlan
 from atlasc.runtime.interface import message_interface
 from atlasc.runtime.native import load_library, translated
 
-KEPT = ("slots", *KEYS)
+KEPT = ("slots", "bootstrap_rotations", *KEYS)
 """Attributes of the program that the client also needs, because it makes the keys."""
 EMBEDDED_BYTES = 2**28
 """Bytes of embedded inputs that are kept in memory."""

@@ -16,7 +16,7 @@ PREPARING = ("ckks.drop", "ckks.bootstrap")
 """Ops that only prepare a value for its user."""
 _TAKEN = {
     "execute",
-    "interface",
+    "text",
     "Context",
     "Ciphertexts",
     "Values",
@@ -132,7 +132,7 @@ def _statement(op: Op, function: Function, last: set[Value]) -> str:
     """An op as a declaration of its result; ``last``: operands that no later op uses."""
     arrays = [text.string(name) for name in function.arrays(op)]
     encrypted = [value for value in op.operands if value.encrypted]
-    pieces = [text.string(function.name), *(text.braced("", arrays) if arrays else ["{}"])]
+    pieces = [text.string(function.name), *(text.braced(arrays) if arrays else ["{}"])]
     head = f"Ciphertexts {text.variable(op.value)} = context.call"
     return text.call(head, [*pieces, *_operands(encrypted, last)])
 

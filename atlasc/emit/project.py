@@ -7,16 +7,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from atlasc.bundle.ledger import noted
-from atlasc.bundle.program_writer import program_content, write_program
+from atlasc.bundle.program_writer import program_content, write_interface, write_program
 from atlasc.client.in_clear import require_listed
 from atlasc.client.program import ClientProgram, states_of
 from atlasc.emit import text
-from atlasc.emit.interface import interface_facts
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
 from atlasc.ir.arrays.tensor_files import TensorFile
@@ -24,6 +24,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters
+from atlasc.program.kinds import OUTSIDE
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 from atlasc.templates import templates
@@ -36,11 +37,13 @@ RUNTIME_PARTS = (
     "src",
     "ckks",
     "devices",
+    "programs",
     "python",
     "sim",
 )
-SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
-PROGRAM = "program.safetensors"
+SOURCES = ("program.hpp", "program.cpp", "server.cpp", "python.cpp")
+PROGRAM, INTERFACE = "program.safetensors", "interface.safetensors"
+"""The files of the two roles, as a bundle has them. The sources are a view of the first."""
 COMPILERS = ("c++", "g++", "clang++")
 _TAIL = 30
 """Number of lines that are shown of a failed build."""
@@ -71,7 +74,7 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
     _require_engine(engine, program, parameters)
     identity, arrays = identity_of(program), program.arrays_used()
     _, facts = program_content(program, identity, parameters, arrays)
-    return _sources(program, parameters, engine, facts)
+    return _sources(program, parameters, engine, facts["sha256"])
 
 
 def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> None:
@@ -91,17 +94,18 @@ def _require_engine(engine: str, program: Module, parameters: ParameterSet) -> N
         )
 
 
-def _sources(
-    program: Module, parameters: ParameterSet, engine: str, facts_of_file: Mapping[str, str]
-) -> dict[str, str]:
+def _sources(program: Module, parameters: ParameterSet, engine: str, digest: str) -> dict[str, str]:
+    """``digest``: the SHA-256 of the text of the program's file."""
     calls = Functions(program, EngineParameters.of(parameters)).named()
     environment = templates("atlasc.emit")
-    names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
-    environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
+    environment.filters |= {
+        "variable": text.variable, "comment": text.comment, "quoted": text.string
+    }  # fmt: skip
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_facts(program, parameters, facts_of_file),
+        "text": digest,
+        "outputs": [op.attributes for op in program.outputs],
         "program": program_text(program, calls),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
@@ -132,11 +136,15 @@ def write_project(
     with new_folder(folder) as draft:
         place = draft / PROGRAM
         if file is None:
-            identity, arrays = identity_of(program), program.arrays_used()
-            write_program(place, program, identity, parameters, arrays)
+            arrays = program.arrays_used()
+            write_program(place, program, identity_of(program), parameters, arrays)
         else:
             shutil.copyfile(file, place)
-        files = _sources(program, parameters, engine, TensorFile(place).metadata)
+        known = TensorFile(place).metadata  # has the identity, for which all weights are read
+        shown = [op for op in program.ops if op.name in OUTSIDE]
+        arrays = replace(program, ops=shown).arrays_used()
+        write_interface(draft / INTERFACE, program, known["program"], parameters, arrays)
+        files = _sources(program, parameters, engine, known["sha256"])
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
             (draft / path).write_text(content, encoding="utf-8")

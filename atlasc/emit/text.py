@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import re
 import textwrap
 from collections.abc import Iterable
-
-import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
@@ -58,51 +54,17 @@ def comment(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_ .,:()\[\]-]", "_", text)[:_COMMENT].strip()
 
 
-def integer(value: int) -> str:
-    """An integer literal."""
-    return str(operator.index(value))
-
-
-def number(value: float) -> str:
-    """A float literal that reads back exactly.
-
-    Raises:
-        AtlasError: it is not finite.
-    """
-    if not math.isfinite(value):
-        raise AtlasError(f"a constant of the program is {value}", remedy="compile the model again")
-    return repr(float(value))
-
-
-def lines(items: Iterable[str], indent: int) -> str:
-    """Items of an initialiser list, in indented lines."""
-    return _filled(", ".join(items) + ",", indent)
-
-
-def numbers(values: Iterable[float], indent: int = 0) -> str:
-    """An initialiser list; a long list takes several lines, the last of them indented."""
-    text = ", ".join(map(number, np.ravel(np.asarray(values, dtype=np.float64))))
-    if indent + len(text) + 3 <= WIDTH:
-        return "{" + text + "}"
-    return "{\n" + _filled(text, indent + 4) + "\n" + " " * indent + "}"
-
-
 def _filled(text: str, indent: int) -> str:
     lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False)
     return textwrap.indent("\n".join(lines), " " * indent)
 
 
-def braced(head: str, items: Iterable[str]) -> list[str]:
+def braced(items: Iterable[str]) -> list[str]:
     """An initialiser list in pieces, between which a line may be broken."""
     pieces = list(items)
-    pieces[0] = f"{head}{{{pieces[0]}"
+    pieces[0] = "{" + pieces[0]
     pieces[-1] += "}"
     return pieces
-
-
-def integers(values: Iterable[int]) -> str:
-    """An initialiser list of integers."""
-    return "{" + ", ".join(map(integer, values)) + "}"
 
 
 def identifier(path: str) -> str:

@@ -231,7 +231,13 @@ def _from_arrays(
             why=f"the data has {sorted(arrays) or 'nothing'}; the model reads {', '.join(known)}",
             remedy=f"name the arrays like the inputs; {_required(model)}",
         )
-    count = len(arrays[main]) if arrays[main].ndim else 0
+    if arrays[main].ndim == 0:
+        raise AtlasError(
+            f"{source} has no rows",
+            why=f"{main} is a single number or text",
+            remedy=f"give one row of {main} for each input; texts are given in a list",
+        )
+    count = len(arrays[main])
     if count == 0:
         raise AtlasError(f"{source} is empty", why=f"{main} has shape {arrays[main].shape}")
     for name, array in [*arrays.items(), ("labels", labels)]:

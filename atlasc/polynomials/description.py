@@ -74,8 +74,15 @@ class Approximation(ApproximationAttribute):
     @cached_property
     def levels(self) -> int:
         """Levels that an op consumes in a lowered program; see `levels_of_steps`."""
+        return self._counted(*self.example)
+
+    def levels_of(self, op_name: str) -> int:
+        """Levels that that nn op consumes under this approximation in a lowered program."""
+        return self.levels
+
+    def _counted(self, *example: Any) -> int:
         recorder = StepRecorder()
-        recorder.run(self.apply, 0, *self.example)
+        recorder.run(self.apply, 0, *example)
         return levels_of_steps(recorder.steps)
 
 
@@ -134,6 +141,19 @@ class Activation(Approximation):
     @abstractmethod
     def apply(self, x: Term, function: str) -> Term:
         """The function of x; its name is in `scalar_functions.ACTIVATIONS`."""
+
+    def levels_of(self, op_name: str) -> int:
+        """As of every approximation. How many terms of a sum are negligible depends on the
+        function.
+        """
+        function = op_name.removeprefix("nn.")
+        if function not in self._levels:
+            self._levels[function] = self._counted(function)
+        return self._levels[function]
+
+    @cached_property
+    def _levels(self) -> dict[str, int]:
+        return {}
 
 
 class Norm(Approximation):

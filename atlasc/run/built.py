@@ -12,7 +12,7 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import functions_of
 from atlasc.client.program import batches
-from atlasc.emit.project import PROGRAM
+from atlasc.emit.project import INTERFACE, PROGRAM
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.run.session import RunResult, Stopwatch, joined
 from atlasc.runtime.native import translated
@@ -52,12 +52,15 @@ class BuiltProgram:
         with explained(f"the module {place} cannot be loaded", remedy=remedy):
             self.module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(self.module)
-        if self.module.program != identity_of(bundle.program):
+        self.client, self.program = bundle.client, str(project / PROGRAM)
+        self.interface = str(project / INTERFACE)
+        with translated(self.module):
+            identity = self.module.identity(self.interface)
+        if identity != identity_of(bundle.program):
             raise AtlasError(
                 f"{place} was built from another program than {bundle.folder}",
                 remedy="emit the bundle again and build it",
             )
-        self.client, self.program = bundle.client, str(project / PROGRAM)
 
     def run(
         self,
@@ -73,8 +76,8 @@ class BuiltProgram:
         # The secret key lies in a private folder and is deleted with it.
         with tempfile.TemporaryDirectory() as folder, translated(self.module):
             keys = Path(folder) / "keys"
-            self.module.keygen(str(keys))
-            client = self.module.Client(str(keys / "secret.key"))
+            self.module.keygen(str(keys), self.interface)
+            client = self.module.Client(str(keys / "secret.key"), self.interface)
             server = self.module.Server(str(keys / "evaluation.key"), self.program)
             watch.lap("keys")
             for start, rows in batches(arrays, self.client.batch):

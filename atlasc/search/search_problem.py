@@ -270,11 +270,20 @@ class Objective:
             return None
         return latency.seconds(self.approximations(settings))
 
+    def cost(self, settings: Settings) -> float:
+        """The cost that the problem minimises; infinite if it is not known."""
+        if self._problem.cost == "latency":
+            seconds = self.seconds(settings)
+            return float("inf") if seconds is None else seconds
+        depth, levels = self.costs(self.approximations(settings))
+        return depth if self._problem.cost == "depth" else levels
+
     def costs(self, approximations: Mapping[str, Approximation]) -> tuple[int, int]:
         """Depth and levels of the blocks; exact ops cost nothing."""
         inside = {p.op.value.name: p.op.name for p in self.places if p.block is not None}
         chosen = [(inside[n], one) for n, one in approximations.items() if n in inside]
-        return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
+        depth = sum(one.depth_of(op) for op, one in chosen)
+        return depth, sum(one.levels_of(op) for op, one in chosen)
 
     def approximations(
         self, settings: Settings, places: Sequence[NonlinearPlace] | None = None

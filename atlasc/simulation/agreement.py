@@ -91,8 +91,13 @@ class Promise:
 
     @property
     def coarse(self) -> bool:
-        """Whether answers usually err so much that a class may be right by chance."""
-        return self.error > LARGEST * self.variation
+        """Whether answers usually err so much that a class may be right by chance.
+
+        ``error`` does not tell: it is `LARGEST` of the variation otherwise, and attributes of a
+        module round both.
+        """
+        usual = self.error if self.usual is None else self.usual
+        return usual > LARGEST * self.variation
 
     @property
     def doubt(self) -> float:

@@ -105,7 +105,8 @@ class Target:
             AtlasError: as :meth:`check`; the parameters belong to another target, or memory is too
                 small.
         """
-        raise self._not_in_python()
+        self.check()
+        raise AtlasError(f"programs for the target {self.name} are not executed by Python")
 
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
@@ -115,7 +116,7 @@ class Target:
         Raises:
             AtlasError: as :meth:`make_engine`; or there is too little disk space.
         """
-        raise self._not_in_python()
+        raise self._no_roles()
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
@@ -134,7 +135,7 @@ class Target:
                 other role, another target or other parameters; a key of the plan is missing; or
                 memory is too small.
         """
-        raise self._not_in_python()
+        raise self._no_roles()
 
     def server_engine(
         self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
@@ -151,6 +152,9 @@ class Target:
             remedy="give the folder that atlasc keygen wrote",
         )
 
-    def _not_in_python(self) -> AtlasError:
+    def _no_roles(self) -> AtlasError:
         self.check()
-        return AtlasError(f"programs for the target {self.name} are not executed by Python")
+        return AtlasError(
+            f"the target {self.name} has no client and no server of its own",
+            remedy="use atlasc run, where one process is both",
+        )

@@ -1,7 +1,7 @@
 """docs/models.md: which families are compiled, and which are refused and why.
 
 The page is written from ``measured.json``, which the command of this package fills, and from the
-rules of the frontend.
+rules of the frontend: ``make docs`` writes it after a new rule or activation.
 """
 
 from __future__ import annotations
@@ -126,3 +126,7 @@ def _refusals(tiny: dict[str, Outcome], base: dict[str, Found]) -> Iterator[tupl
             yield name, errors[0]
         elif errors[1]:
             yield f"{name}, {SHAPES[name].model}", errors[1]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")

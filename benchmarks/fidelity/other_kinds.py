@@ -1,6 +1,6 @@
 """Inputs of kinds that a program was not compiled on: how many are unsafe, and what that costs?
 
-    python -m benchmarks.fidelity.other_kinds                 # digits series
+    python -m benchmarks.fidelity.other_kinds                 # digits series lakes
     python -m benchmarks.fidelity.other_kinds digits --journals build/other-kinds
 
 Searches each model with the defaults of `compile`, for `cpu`, on inputs of one kind. Then it counts
@@ -8,12 +8,14 @@ the unsafe ones among inputs of other kinds (exploded, or another answer than th
 the model decides), under three settings:
 
     picked     the cheapest setting within the error, on the calibrated ranges
-    distant    what `compile` makes of it: at most 5% dearer, with ranges that reach further
+    distant    what `compile` makes of it: at most 5% dearer, with ranges that reach further and
+               higher degrees where inputs of other kinds are lost first
     is         the setting `is`, on the calibrated ranges
 
 Bootstraps beyond their range are not counted, because nothing is lowered. The digits are those of
 `examples/digits_vit`. The series are days of readings of three sensors, and their small Transformer
-of two layers, which tells how fast they vary, is trained here in half a minute.
+of two layers, which tells how fast they vary, is trained here in half a minute; the lakes are those
+of `benchmarks.brought`.
 
 Exit code 1: more than half of the unsafe ones of a model are left, or it costs more than 5%.
 """
@@ -42,6 +44,7 @@ from atlasc.search.front import Front
 from atlasc.search.points import Point
 from atlasc.search.strategies import DEFAULT, find_strategy
 from atlasc.search.validation import Validator
+from benchmarks.brought.models import MODELS
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits_vit"
 INPUTS = 200
@@ -125,7 +128,19 @@ def readings(
     return waves.reshape(count, DAYS, -1).astype(np.float32), classes
 
 
-CASES: dict[str, Callable[[], Case]] = {case.__name__: case for case in (digits, series)}
+def lakes() -> Case:
+    """Reflectances of lakes: of another sensor, brighter, and with clouds over single months."""
+    model = MODELS["lakes"]()
+    others, known = (model.rows(INPUTS, 21, shifted=far).inputs for far in (True, False))
+    clouds = np.random.default_rng(0).random((*known.shape[:2], 1)) < 0.2
+    tried = {"sensor": others, "brighter": 2.0 * known, "clouds": np.where(clouds, 1.2, known)}
+    return Case(
+        model.module, {"x": model.rows(CALIBRATION, 1).inputs},
+        {name: {"x": np.asarray(one, np.float32)} for name, one in tried.items()},
+    )  # fmt: skip
+
+
+CASES: dict[str, Callable[[], Case]] = {case.__name__: case for case in (digits, series, lakes)}
 
 
 def measured(case: Case, journal: Path | None = None) -> dict[str, Any]:

@@ -88,6 +88,15 @@ class NonlinearPlace:
     block: int | None
     norm: int = 0
 
+    @property
+    def integers(self) -> tuple[int, ...]:
+        """Positions of its degrees among the integers of its block."""
+        if self.op.definition.family == "softmax":
+            return SOFTMAX
+        if self.op.definition.family == "activation":
+            return ACTIVATION
+        return SECOND_NORM if self.norm else FIRST_NORM
+
 
 def places(module: Module) -> list[NonlinearPlace]:
     """The nonlinear ops on encrypted data, each with its block."""
@@ -155,8 +164,7 @@ def _fitted(
             return None
         degrees = [parametrisation.degree(layer[i]) for i in SOFTMAX if layer[i]]
         return fitted_softmax(degrees, sum(layer[ALGORITHM[0] :]), known, parametrisation)
-    position = ACTIVATION if family == "activation" else SECOND_NORM if place.norm else FIRST_NORM
-    number = layer[position[0]]
+    number = layer[place.integers[0]]
     if number == EXACT:
         return None
     degree = parametrisation.degree(number)
@@ -346,6 +354,6 @@ def depth_of(module: Module) -> Depth:
     """
     carried = [(op, carried_by(op)) for op in nonlinear_ops(module)]
     return Depth(tuple(
-        OpDepth(op.name, op.location, op.layer, one.depth_of(op.name), one.levels)
+        OpDepth(op.name, op.location, op.layer, one.depth_of(op.name), one.levels_of(op.name))
         for op, one in carried
     ))  # fmt: skip

@@ -25,7 +25,6 @@ class FoldFeatures(Pass):
     * A constant after a linear layer goes into its bias, a factor for each feature into its rows.
     * ``center`` (x − mean) moves up through additions into the linear layers before it; the client
       centres an input that is read in no other way.
-      client where an input is read in no other way.
     """
 
     name = "fold-features"

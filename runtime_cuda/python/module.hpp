@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "atlasc/backend.hpp"
+#include "atlasc/program_file.hpp"
 #include "atlasc/roles.hpp"
 #include "python/arrays.hpp"
 #include "python/calls.hpp"
@@ -19,28 +20,39 @@ namespace atlasc::python {
 
 namespace py = pybind11;
 
-/// Fills a module:
-///   model, program, engine          names; the digest of the program
-///   keygen(folder)                  writes secret.key, evaluation.key and the ledger
-///   Client(key), Server(keys, program)
+/// Fills a module with calls that were compiled, of the file whose text has a SHA-256:
+///   engine                          its name
+///   identity(program)               digest of the program that a client's file is of
+///   keygen(folder, program)         writes secret.key, evaluation.key and the ledger
+///   Client(key, program), Server(keys, program)
 ///   query = client.encrypt({name: [count, ...]}, unchecked=False)
 ///   answer = server.execute(query)
 ///   {name: [count, ...]}, {row: share} = client.decrypt(answer)    see `Answers`
-/// Queries and answers are bytes, those of their files.
-inline void fill(py::module_& module, const Interface& interface, Program program) {
+/// `program` is a file: for a client interface.safetensors, for a server program.safetensors. Queries
+/// and answers are bytes, those of their files.
+inline void fill(py::module_& module, Program execute, const std::string& text) {
     translate_errors(module);
-    module.attr("model") = interface.model;
-    module.attr("program") = interface.identity;
     module.attr("engine") = built_backend().name;
-    module.def("keygen", [&interface](const std::string& folder) { make_keys(interface, folder); },
-               py::arg("folder"), py::call_guard<py::gil_scoped_release>());
+    const auto interface_in = [](const std::string& program) {
+        return read_interface(TensorFile(program, TensorFile::large_header));
+    };
+    module.def(
+        "identity",
+        [interface_in](const std::string& program) { return interface_in(program).identity; },
+        py::arg("program"), py::call_guard<py::gil_scoped_release>());
+    module.def(
+        "keygen",
+        [interface_in](const std::string& folder, const std::string& program) {
+            make_keys(interface_in(program), folder);
+        },
+        py::arg("folder"), py::arg("program"), py::call_guard<py::gil_scoped_release>());
     // Local to the module: a process may load the modules of several programs.
     const py::module_local local;
     py::class_<Client>(module, "Client", local)
-        .def(py::init([&interface](const std::string& key) {
-                 return std::make_unique<Client>(interface, key);
+        .def(py::init([interface_in](const std::string& key, const std::string& program) {
+                 return std::make_unique<Client>(interface_in(program), key);
              }),
-             py::arg("key"))
+             py::arg("key"), py::arg("program"))
         .def(
             "encrypt",
             [](Client& client, const std::map<std::string, Array>& arrays, bool unchecked) {
@@ -58,9 +70,12 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
             },
             py::arg("answer"));
     py::class_<Server>(module, "Server", local)
-        .def(py::init([&interface, program](const std::string& keys, const std::string& file) {
+        .def(py::init([execute, text](const std::string& keys, const std::string& program) {
                  const py::gil_scoped_release released;
-                 return std::make_unique<Server>(interface, program, keys, PlainFile(file));
+                 const StoredProgram stored(TensorFile(program, TensorFile::large_header));
+                 stored.require_text(text);
+                 return std::make_unique<Server>(stored.interface(), execute, keys,
+                                                 PlainFile(program));
              }),
              py::arg("keys"), py::arg("program"))
         .def(

@@ -1,15 +1,16 @@
 #include "atlasc/program_file.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/json.hpp"
 #include "atlasc/base/sha256.hpp"
+#include "src/program_checks.hpp"
 
 namespace atlasc {
 namespace {
@@ -19,11 +20,29 @@ constexpr std::size_t kept = std::numeric_limits<std::size_t>::max();
 /// Of counts in the text: extents, levels, numbers of values.
 constexpr std::uint64_t most_count = std::uint64_t{1} << 40;
 constexpr int most_level = 4096;
-/// Of a tensor, and slots of all its ciphertexts.
-constexpr std::size_t most_elements = std::size_t{1} << 28;
 
-[[noreturn]] void refuse_program(const TensorFile& file, const std::string& why) {
-    throw Error(file.name() + " is damaged", why, "compile the model again, or copy the file again");
+/// Refuses (Error) whatever names something that is not in the file.
+void require_there(const TensorFile& file, bool there, const std::string& user,
+                   const std::string& what) {
+    if (!there) {
+        refuse_program(file, user + " is of " + what + ", which is not there");
+    }
+}
+
+/// Names of the functions that the file records.
+std::set<std::string> functions_in(const TensorFile& file) {
+    for (const char* array : {"record/code", "record/tables", "record/floats", "record/names"}) {
+        if (!file.has(array)) {
+            refuse_program(file, std::string("it has no array '") + array + "'");
+        }
+    }
+    const Bytes bytes = file.bytes("record/names");
+    std::istringstream lines(std::string(bytes.begin(), bytes.end()));
+    std::set<std::string> names;
+    for (std::string name; std::getline(lines, name);) {
+        names.insert(name);
+    }
+    return names;
 }
 
 /// Members of an object; a member that is missing has no value.
@@ -110,8 +129,9 @@ Json read_text(const TensorFile& file, const std::string& array) {
     const std::size_t said = facts.has("format") ? facts.count("format") : 0;
     if (said != program_format) {
         throw Error(file.name() + " has format " + std::to_string(said),
-                    "this libatlasc reads format " + std::to_string(program_format) + " of a program's file",
-                    "compile the model with the version of atlasc that libatlasc is of");
+                    "this version of atlasc reads format " + std::to_string(program_format) +
+                        " of a program's file",
+                    "compile the model with this version of atlasc, or use the version that compiled it");
     }
     return json;
 }
@@ -181,88 +201,6 @@ Output output_of(const TensorFile& file, const Facts& facts) {
             output.real_if_any("noise")};
 }
 
-/// Product of the extents from one on; more than a bound is refused.
-std::size_t product(const TensorFile& file, const std::vector<std::size_t>& extents,
-                    std::size_t first, std::size_t last) {
-    std::size_t result = 1;
-    for (std::size_t at = first; at < last; ++at) {
-        if (extents[at] == 0 || extents[at] > most_elements / result) {
-            refuse_program(file, "a tensor in its text is empty or too large");
-        }
-        result *= extents[at];
-    }
-    return result;
-}
-
-/// Refuse (Error) a tensor that does not lie in its layout, by the rules of the compiler (ckks.input
-/// and ckks.output in ir/ops/ckks.py).
-void require_fitting(const TensorFile& file, const std::vector<std::size_t>& shape,
-                     const Layout& layout, std::size_t slots) {
-    const std::vector<std::size_t> extents = layout.shape();
-    const std::size_t rank = shape.size();
-    const std::size_t whole = product(file, extents, 0, extents.size());
-    bool fits = rank > 0 && product(file, shape, 0, rank) > 0 && layout.slots() == slots &&
-                layout.ciphertexts() <= most_elements / slots;
-    const std::string axes = layout.axes();
-    if (axes == "btgd") {
-        fits = fits && rank >= 2 && shape[0] == extents[0] &&
-               product(file, shape, 1, rank - 1) == extents[1] &&
-               shape[rank - 1] <= extents[2] * extents[3];
-    } else {
-        std::size_t elements = whole;
-        if (axes.find('d') != std::string::npos && extents.size() >= 2 && rank > 0) {
-            const std::size_t features = product(file, extents, extents.size() - 2, extents.size());
-            elements = whole / features * std::min(features, shape[rank - 1]);
-        }
-        fits = fits && product(file, shape, 0, rank) == elements &&
-               (axes.find('b') == std::string::npos || shape[0] == layout.extent('b'));
-    }
-    if (!fits) {
-        refuse_program(file, "a tensor does not lie in its layout");
-    }
-}
-
-/// Refuse (Error) inputs and outputs that no compiler writes.
-void require_sound(const TensorFile& file, const Interface& interface) {
-    std::set<std::string> inputs;
-    std::set<std::string> outputs;
-    const auto name = [&file](std::set<std::string>& known, const std::string& one) {
-        const bool allowed = !one.empty() && one.size() <= 200 &&
-                             one.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                   "0123456789_.-") == std::string::npos;
-        if (!allowed || !known.insert(one).second) {
-            refuse_program(file, "an input or output has a name that is not allowed, or used twice");
-        }
-    };
-    const Parameters& parameters = interface.parameters;
-    const auto packed = [&](const auto& one) {
-        require_fitting(file, one.shape, one.layout, parameters.slots);
-        if (one.level > parameters.max_level) {
-            refuse_program(file, "a level is higher than the parameters have");
-        }
-    };
-    for (const EncryptedInput& input : interface.inputs) {
-        name(inputs, input.name);
-        packed(input);
-        if (input.layout.axes() != "btgd" && input.layout.axes() != "bgd") {
-            refuse_program(file, "an input is packed in a way that no client knows");
-        }
-    }
-    for (const PublicInput& input : interface.publics) {
-        name(inputs, input.name);
-        if (input.shape.empty() || product(file, input.shape, 0, input.shape.size()) == 0) {
-            refuse_program(file, "a public input has no shape");
-        }
-    }
-    for (const Output& output : interface.outputs) {
-        name(outputs, output.name);
-        packed(output);
-        if (output.factor.empty() || output.shift.empty()) {
-            refuse_program(file, "an output has no factor or no shift");
-        }
-    }
-}
-
 Interface interface_of(const TensorFile& file, const Facts& facts) {
     Interface found{facts["model"].string(), file.fact("program"),
                     parameters_of(facts.facts("parameters")), keys_of(file, facts.facts("needs")),
@@ -295,7 +233,8 @@ Interface read_interface(const TensorFile& file) {
     return interface_of(file, {file, text});
 }
 
-StoredProgram::StoredProgram(const TensorFile& file) {
+StoredProgram::StoredProgram(const TensorFile& file)
+    : file_(file.name()), text_(file.fact("sha256")) {
     const Json text = read_text(file, "program");
     const Facts facts(file, text);
     for (const Json& one : facts["inputs"].array()) {
@@ -311,33 +250,53 @@ StoredProgram::StoredProgram(const TensorFile& file) {
         interface_.weights.push_back({array["name"].string(), array["type"].string(),
                                       array.counts("shape"), array["sha256"].string()});
     }
-    interface_.weights.push_back({"program", "U8", file.shape("program"), file.fact("sha256")});
+    interface_.weights.push_back({"program", "U8", file.shape("program"), text_});
     interface_.memory = facts.count("memory");
-    interface_.text = file.fact("sha256");
-    const auto known = [&](std::size_t value) {
-        if (value >= interface_.inputs.size() + calls_.size()) {
-            refuse_program(file, "a call or an output is of a value that is not there");
-        }
-        return value;
+    const std::set<std::string> functions = functions_in(file);
+    std::set<std::string> publics;
+    for (const PublicInput& input : interface_.publics) {
+        publics.insert(input.name);
+    }
+    const auto require_value = [&](const std::string& user, std::size_t value) {
+        require_there(file, value < last_.size(), user, "the value " + std::to_string(value));
     };
     last_.assign(interface_.inputs.size(), kept);
     for (const Json& one : facts["calls"].array()) {
         const Facts call(file, one);
+        const std::string user = "call " + std::to_string(calls_.size());
         Call found{call["function"].string(), call["location"].string(), {}, {}};
-        for (const Json& name : call["arrays"].array()) {
-            found.arrays.push_back(name.string());
+        require_there(file, functions.count(found.function) != 0, user,
+                      "the function '" + found.function + "'");
+        for (const Json& json : call["arrays"].array()) {
+            const std::string& name = found.arrays.emplace_back(json.string());
+            require_there(file, file.has(name) || publics.count(name) != 0, user,
+                          "the array '" + name + "'");
         }
         for (const std::size_t operand : call.counts("operands")) {
-            last_[found.operands.emplace_back(known(operand))] = calls_.size();
+            require_value(user, operand);
+            last_[found.operands.emplace_back(operand)] = calls_.size();
         }
         calls_.push_back(std::move(found));
         last_.push_back(kept);
     }
     for (const Json& one : facts["outputs"].array()) {
-        outputs_.push_back(known(Facts(file, one).count("value")));
-        last_[outputs_.back()] = kept;
+        const Facts output(file, one);
+        if (!output.has("value")) {
+            refuse_program(file, "an output has no value");
+        }
+        const std::size_t value = outputs_.emplace_back(output.count("value"));
+        require_value("the output '" + interface_.outputs[outputs_.size() - 1].name + "'", value);
+        last_[value] = kept;
     }
     interface_.ops = calls_.size();
+}
+
+void StoredProgram::require_text(const std::string& sha256) const {
+    if (text_ != sha256) {
+        throw Error(file_ + " is of another program than the compiled calls",
+                    "its text has the SHA-256 " + text_ + ", and theirs has " + sha256,
+                    "give the file that lies beside them, or emit the program again and build it");
+    }
 }
 
 Values StoredProgram::execute(Context& context, Values inputs) const {

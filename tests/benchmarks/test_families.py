@@ -71,7 +71,7 @@ def test_the_page_has_all_families_and_is_current() -> None:
     assert {*known["further"]} == {*FURTHER}
     assert {*known["base"]} <= {*SHAPES}
     page = PAGE.read_text(encoding="utf-8")
-    assert page == render()
+    assert page == render(), "make docs"
     equal = re.search(r"\*\*(\d+) of 56 are equal\.\*\*", page)
     assert equal is not None and int(equal[1]) >= 40
 

@@ -60,12 +60,40 @@ raise Refusal(409, "another program")
 def test_the_page_of_errors_has_messages_that_users_see() -> None:
     page = (FOLDER / "errors.md").read_text(encoding="utf-8")
     assert "| the compiler's libraries are not installed here |" in page
+    found = errors.messages()
     calls = sum(
         len(re.findall(r"\b(?:AtlasError|Refusal)\(\n", path.read_text(encoding="utf-8")))
         for path in errors._sources()
     )
-    rows = len(re.findall(r"^\| (?!---|Message)", page, re.MULTILINE))
-    assert rows > 0.9 * calls > 300
+    assert len(found) > 0.9 * calls > 300
+    for row in found:
+        if row.cause or row.remedy:
+            cells = r" \| ".join(f".*{re.escape(text)}.*" for text in row)
+            assert re.search(rf"^\| {cells} \|$", page, re.MULTILINE), row
+
+
+def test_an_error_stands_where_its_reader_looks() -> None:
+    """By its folder, so that a new module has a heading; an option by its name."""
+    place = Path("atlasc/loading/texts/new.py")
+    assert errors.heading_of(place, "a text is empty") == "Inputs, labels and data"
+    assert errors.heading_of(place, "--long is for texts") == errors.OPTIONS
+    with pytest.raises(LookupError, match="atlasc/new/module.py has no heading"):
+        errors.heading_of(Path("atlasc/new/module.py"), "a text is empty")
+    places = [place for places in errors.HEADINGS.values() for place in places]
+    assert len(set(places)) == len(places)
+    assert all((errors.ROOT / place).exists() for place in places)
+
+
+def test_errors_of_one_message_have_one_row() -> None:
+    rows = [
+        errors.Row("the file is full", "one", "wait"),
+        errors.Row("⟨name⟩ is damaged", "", "copy it"),
+        errors.Row("the file is full", "two", "wait"),
+    ]
+    assert errors.merged(rows) == [
+        ("⟨name⟩ is damaged", "", "copy it"),
+        ("the file is full", "(1) one (2) two", "wait"),
+    ]
 
 
 def test_a_docstring_becomes_lists() -> None:

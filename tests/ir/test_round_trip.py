@@ -83,6 +83,16 @@ def test_layout_of_a_text() -> None:
     )
 
 
+def test_spaces_within_a_type_do_not_matter() -> None:
+    """An empty field of a layout is printed as two spaces, and is written with one."""
+    layout = "[d:2 | | d=3]"
+    text = f"""module @m : ckks {{slots = 4}} {{
+      %x = ckks.input {{name = "x", layout = "{layout}", shape = [3]}}
+        : ciphertext<{layout}, level ?, scale 1>
+      ckks.output %x {{name = "y", shape = [3]}} }}"""
+    assert "ciphertext<[d:2 |  | d=3], level ?, scale 1>" in print_module(parse(text))
+
+
 def test_a_module_without_ops() -> None:
     for text in ("module @m : poly {\n}\n", "module @m : nn {slots = 8} {\n}\n"):
         assert print_module(parse(text)) == text

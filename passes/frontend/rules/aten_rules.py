@@ -19,17 +19,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.exported.graph import Node, is_node, place, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
-from atlasc.passes.frontend.rules import tokens
 from atlasc.passes.frontend.rules.convolutions import CLIENT_RULES
-from atlasc.passes.frontend.rules.cuts import (
-    READ_BY_INPUT,
-    as_wide,
-    expanded,
-    flipped,
-    gathered,
-    picked,
-    some,
-)
+from atlasc.passes.frontend.rules.cuts import CUT_RULES, as_wide, reshaped
 from atlasc.passes.frontend.rules.elementwise import ELEMENT_RULES
 from atlasc.passes.frontend.rules.masks import SOFTMAX_ELSEWHERE, emit_softmax, zeros_in_padding
 from atlasc.passes.frontend.rules.queries import query_of
@@ -68,7 +59,7 @@ def _matmul(importer: Importer, a: Node, b: Node) -> Value:
     if matrix.ndim > 2:
         raise Refusal("only a single constant matrix is supported, not a batch of matrices")
     symbol = importer.constant(importer.name_of(b), np.atleast_2d(matrix.T))
-    return _reshape(importer, importer.add("nn.linear", a, weight=symbol))
+    return reshaped(importer, importer.add("nn.linear", a, weight=symbol))
 
 
 def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) -> Value:
@@ -231,99 +222,6 @@ def _attention(
     return importer.add("nn.matmul", weights, v, transpose_b=False)
 
 
-# Rules that move or pick elements along axes.
-
-
-def _reshape(importer: Importer, x: Node | Value, *options: Any) -> Value:
-    return importer.add("nn.reshape", x, shape=list(shape(importer.node)))
-
-
-def _transpose(importer: Importer, x: Node, first: int = 0, second: int = 1) -> Value:
-    order = list(range(len(shape(importer.node))))
-    order[first], order[second] = order[second], order[first]
-    return importer.add("nn.transpose", x, permutation=order)
-
-
-def _permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
-    return importer.add("nn.transpose", x, permutation=[axis % len(axes) for axis in axes])
-
-
-def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
-    axis %= len(shape(x))
-    if is_node(index):
-        raise Refusal(READ_BY_INPUT)
-    if shape(x)[axis] == 1:
-        others = [extent for place, extent in enumerate(shape(x)) if place != axis]
-        return importer.add("nn.reshape", x, shape=others)
-    return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
-
-
-def _slice(
-    importer: Importer, x: Node, axis: int, start: int | None, end: int | None, step: int = 1
-) -> Value:
-    if is_node(start) or is_node(end):
-        raise Refusal(READ_BY_INPUT)
-    extent, count = shape(x)[axis], shape(importer.node)[axis]
-    axis, last = axis % len(shape(x)), len(shape(x)) - 1
-    chosen = range(*slice(start, end, step).indices(extent))
-    if count == 1 and axis < last:
-        return _reshape(importer, _select(importer, x, axis, start or 0))
-    if axis and importer.stays(x) and (axis < last or importer.layered):
-        return tokens.cut(importer, x, axis, chosen)
-    return some(importer, x, axis, chosen)
-
-
-def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
-    """A constant list of features; or x[arange(batch), i] with one constant i: the same row of
-    every sentence.
-    """
-    known = {axis: index for axis, index in enumerate(indices) if index is not None}
-    if any(importer.kinds[index] != "constant" for index in known.values()):
-        raise Refusal(READ_BY_INPUT)
-    if len(known) == 1:
-        ((axis, index),) = known.items()
-        return picked(importer, x, axis, index)
-    if list(known) != [0, 1]:
-        raise Refusal("only a list along one axis, or one row, can be read")
-    batch, row = (importer.array(index).reshape(-1) for index in known.values())
-    if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
-        raise Refusal("only one row can be read, the same for every sentence")
-    return _select(importer, x, 1, int(row[0]))
-
-
-def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
-    """Features concatenated, as a sum of linear layers; on the client, any axis. Rotated halves
-    are a pattern.
-    """
-    width, rank = shape(importer.node)[-1], len(shape(importer.node))
-    parts = [one for one in parts if 0 not in shape(one)]
-    if axis % rank != rank - 1:
-        private = [one for one in parts if importer.kinds[one] != "constant"]
-        if axis % rank and importer.stays(*private):
-            return tokens.joined(importer, parts, axis % rank)
-        raise Refusal(
-            "along tokens parts are joined only on the client, before the first block; the halves "
-            "of a rotary embedding are joined along the features"
-        )
-    total: Value | None = None
-    constant = np.zeros(shape(importer.node), np.float32)
-    first = 0
-    for one in parts:
-        last = first + shape(one)[-1]
-        if importer.kinds[one] == "constant":
-            constant[..., first:last] = importer.array(one)
-        else:
-            weight = np.zeros((width, last - first), np.float32)
-            weight[range(first, last), range(last - first)] = 1
-            placed = importer.add("nn.linear", one, weight=importer.constant("features", weight))
-            total = placed if total is None else importer.add("nn.add", total, placed)
-        first = last
-    assert total is not None, "a constant is folded"
-    if constant.any():
-        total = importer.add("nn.add_constant", total, value=importer.reduced(parts[0], constant))
-    return total
-
-
 def _masked_fill(importer: Importer, x: Node, mask: Node, value: Any) -> Value:
     """Write a number where a constant mask is true."""
     if importer.kinds[mask] != "constant" or (
@@ -350,7 +248,7 @@ def _mean(
     value, count = importer.value(x), 1
     for axis in sorted({axis % len(extents) for axis in axes or range(len(extents))}, reverse=True):
         value, count = importer.add("nn.mean", value, axis=axis), count * extents[axis]
-    value = _reshape(importer, value) if keep else value
+    value = reshaped(importer, value) if keep else value
     return importer.add("nn.scale", value, factor=float(count)) if total else value
 
 
@@ -370,25 +268,10 @@ _OPS: dict[Rule, str] = {
     _layer_norm: "layer_norm.default",
     _rms_norm: "rms_norm.default",
     _attention: "scaled_dot_product_attention.default",
-    _reshape: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
-    "unsqueeze.default squeeze.dim squeeze.dims squeeze.default reshape_as.default view_as.default",
-    _transpose: "transpose.int t.default",
-    lambda importer, x: _transpose(importer, x, -2, -1): "mT.default",
-    _permute: "permute.default",
-    expanded: "expand.default",
-    _select: "select.int",
-    _slice: "slice.Tensor",
-    _index: "index.Tensor",
-    picked: "index_select.default",
-    flipped: "flip.default",
-    gathered: "gather.default",
-    lambda importer, x, index, axis: gathered(importer, x, axis, index): "take_along_dim.default",
-    _concatenate: "cat.default",
-    tokens.rolled: "roll.default",
     _masked_fill: "masked_fill.Scalar masked_fill.Tensor",
     _mean: "mean.dim mean.default",
     partial(_mean, total=True): "sum.dim_IntList sum.default",
-    tokens.padded: "constant_pad_nd.default pad.default",
+    **CUT_RULES,
     **ELEMENT_RULES,
     **CLIENT_RULES,
 }

@@ -1,8 +1,10 @@
-"""Cuts and other orders of features: slices, splits and flips become rows of the weight before."""
+"""Rules that move or pick elements along axes. Slices, splits and flips of features become rows of
+the weight before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from atlasc.ir.module import Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend.chosen import layer_of
-from atlasc.passes.frontend.exported.graph import Node, arguments, packet, shape
+from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
 from atlasc.passes.frontend.rules import tokens
 
@@ -136,3 +138,115 @@ def part(importer: Importer, parts: Node, index: int) -> Value:
     widths = [one.shape[axis] for one in parts.meta["val"]]
     first = sum(widths[:index])
     return some(importer, x, axis, range(first, first + widths[index]))
+
+
+def reshaped(importer: Importer, x: Node | Value, *options: Any) -> Value:
+    """The same elements in the shape of the op's result."""
+    return importer.add("nn.reshape", x, shape=list(shape(importer.node)))
+
+
+def _transpose(importer: Importer, x: Node, first: int = 0, second: int = 1) -> Value:
+    order = list(range(len(shape(importer.node))))
+    order[first], order[second] = order[second], order[first]
+    return importer.add("nn.transpose", x, permutation=order)
+
+
+def _permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
+    return importer.add("nn.transpose", x, permutation=[axis % len(axes) for axis in axes])
+
+
+def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
+    axis %= len(shape(x))
+    if is_node(index):
+        raise Refusal(READ_BY_INPUT)
+    if shape(x)[axis] == 1:
+        others = [extent for place, extent in enumerate(shape(x)) if place != axis]
+        return importer.add("nn.reshape", x, shape=others)
+    return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
+
+
+def _slice(
+    importer: Importer, x: Node, axis: int, start: int | None, end: int | None, step: int = 1
+) -> Value:
+    if is_node(start) or is_node(end):
+        raise Refusal(READ_BY_INPUT)
+    extent, count = shape(x)[axis], shape(importer.node)[axis]
+    axis, last = axis % len(shape(x)), len(shape(x)) - 1
+    chosen = range(*slice(start, end, step).indices(extent))
+    if count == 1 and axis < last:
+        return reshaped(importer, _select(importer, x, axis, start or 0))
+    if axis and importer.stays(x) and (axis < last or importer.layered):
+        return tokens.cut(importer, x, axis, chosen)
+    return some(importer, x, axis, chosen)
+
+
+def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
+    """A constant list of features; or x[arange(batch), i] with one constant i: the same row of
+    every sentence.
+    """
+    known = {axis: index for axis, index in enumerate(indices) if index is not None}
+    if any(importer.kinds[index] != "constant" for index in known.values()):
+        raise Refusal(READ_BY_INPUT)
+    if len(known) == 1:
+        ((axis, index),) = known.items()
+        return picked(importer, x, axis, index)
+    if list(known) != [0, 1]:
+        raise Refusal("only a list along one axis, or one row, can be read")
+    batch, row = (importer.array(index).reshape(-1) for index in known.values())
+    if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
+        raise Refusal("only one row can be read, the same for every sentence")
+    return _select(importer, x, 1, int(row[0]))
+
+
+def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
+    """Features concatenated, as a sum of linear layers; on the client, any axis. Rotated halves
+    are a pattern.
+    """
+    width, rank = shape(importer.node)[-1], len(shape(importer.node))
+    parts = [one for one in parts if 0 not in shape(one)]
+    if axis % rank != rank - 1:
+        private = [one for one in parts if importer.kinds[one] != "constant"]
+        if axis % rank and importer.stays(*private):
+            return tokens.joined(importer, parts, axis % rank)
+        raise Refusal(
+            "along tokens parts are joined only on the client, before the first block; the halves "
+            "of a rotary embedding are joined along the features"
+        )
+    total: Value | None = None
+    constant = np.zeros(shape(importer.node), np.float32)
+    first = 0
+    for one in parts:
+        last = first + shape(one)[-1]
+        if importer.kinds[one] == "constant":
+            constant[..., first:last] = importer.array(one)
+        else:
+            weight = np.zeros((width, last - first), np.float32)
+            weight[range(first, last), range(last - first)] = 1
+            placed = importer.add("nn.linear", one, weight=importer.constant("features", weight))
+            total = placed if total is None else importer.add("nn.add", total, placed)
+        first = last
+    assert total is not None, "a constant is folded"
+    if constant.any():
+        total = importer.add("nn.add_constant", total, value=importer.reduced(parts[0], constant))
+    return total
+
+
+CUT_RULES: dict[Callable[..., Value], str] = {
+    reshaped: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
+    "unsqueeze.default squeeze.dim squeeze.dims squeeze.default reshape_as.default view_as.default",
+    _transpose: "transpose.int t.default",
+    lambda importer, x: _transpose(importer, x, -2, -1): "mT.default",
+    _permute: "permute.default",
+    expanded: "expand.default",
+    _select: "select.int",
+    _slice: "slice.Tensor",
+    _index: "index.Tensor",
+    picked: "index_select.default",
+    flipped: "flip.default",
+    gathered: "gather.default",
+    lambda importer, x, index, axis: gathered(importer, x, axis, index): "take_along_dim.default",
+    _concatenate: "cat.default",
+    tokens.rolled: "roll.default",
+    tokens.padded: "constant_pad_nd.default pad.default",
+}
+"""Rule -> ops, as in ``aten_rules``."""

@@ -9,7 +9,6 @@ target_sources(atlasc_runtime PRIVATE
   devices/host/vectors/avx2.cpp
   devices/host/vectors/cpu.cpp
   devices/host/vectors/ifma.cpp
-  devices/host/vectors/lanes.cpp
   devices/host/vectors/ntt.cpp)
 # Kernels are ordinary functions here, and those of different files have the same names.
 set_source_files_properties(${ckks_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 #include "atlasc/base/threads.hpp"
 
 namespace atlasc::ckks {
@@ -87,7 +87,7 @@ std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
 
 void launch(std::size_t count, const Combine& kernel, const char*) {
     const Shape& shape = kernel.shape;
-    const auto run = kernel.kind == Kind::sum ? lanes::add : lanes::subtract;
+    const auto run = kernel.kind == Kind::sum ? vector_kernels().add : vector_kernels().subtract;
     each_limb(kernel, count,
               [&](std::size_t, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
                   run(kernel.out + at, place_in(kernel.a, shape, at), place_in(kernel.b, shape, at),
@@ -100,9 +100,9 @@ void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
     each_limb(kernel, count,
               [&](std::size_t limb, std::size_t first, std::size_t at, std::size_t length,
                   const Prime& q) {
-                  lanes::multiply(kernel.out + at, place_in(kernel.a, shape, at),
-                                  row_of(kernel.plain, (limb << shape.log_degree) + first), length,
-                                  q);
+                  vector_kernels().multiply(
+                      kernel.out + at, place_in(kernel.a, shape, at),
+                      row_of(kernel.plain, (limb << shape.log_degree) + first), length, q);
               });
 }
 
@@ -111,8 +111,8 @@ void launch(std::size_t count, const TimesNumber& kernel, const char*) {
     each_limb(kernel, count,
               [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length,
                   const Prime& q) {
-                  lanes::times_number(kernel.out + at, place_in(kernel.a, shape, at),
-                                      kernel.number.of[limb], length, q);
+                  vector_kernels().times_number(kernel.out + at, place_in(kernel.a, shape, at),
+                                                kernel.number.of[limb], length, q);
               });
 }
 
@@ -123,7 +123,8 @@ void launch(std::size_t count, const PlusNumber& kernel, const char*) {
                   const Prime& q) {
                   const Word* a = place_in(kernel.a, shape, at);
                   if (shape.part(at) == 0) {
-                      lanes::plus_number(kernel.out + at, a, kernel.number.of[limb], length, q);
+                      vector_kernels().plus_number(kernel.out + at, a, kernel.number.of[limb],
+                                                   length, q);
                   } else {
                       std::memcpy(kernel.out + at, a, length * sizeof(Word));
                   }
@@ -140,9 +141,10 @@ void launch(std::size_t count, const AddProduct& kernel, const char*) {
             const Word* b = kernel.b.words + at;
             Word* d = kernel.out + at;
             const std::size_t part = kernel.sum.limbs << log_degree;
-            lanes::add_product({d, d + part, d + 2 * part},
-                               {a, a + (kernel.a.limbs << log_degree)},
-                               {b, b + (kernel.b.limbs << log_degree)}, length, kernel.first, q);
+            vector_kernels().add_product({d, d + part, d + 2 * part},
+                                         {a, a + (kernel.a.limbs << log_degree)},
+                                         {b, b + (kernel.b.limbs << log_degree)}, length,
+                                         kernel.first, q);
         });
 }
 
@@ -151,8 +153,8 @@ void launch(std::size_t count, const Divide& kernel, const char*) {
         kernel, count, kernel.log_degree,
         [&](std::size_t row) -> const Prime& { return kernel.primes[row]; },
         [&](std::size_t row, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
-            lanes::divide(kernel.out + at, kernel.values + at, kernel.minuend + at,
-                          kernel.inverse[row], length, q);
+            vector_kernels().divide(kernel.out + at, kernel.values + at, kernel.minuend + at,
+                                    kernel.inverse[row], length, q);
         });
 }
 
@@ -164,7 +166,8 @@ void launch(std::size_t count, const Lift& kernel, const char*) {
                    const Prime& from = kernel.primes[kernel.from];
                    const Prime& to = kernel.primes[kernel.first + limb];
                    if (fast(from) && fast(to)) {
-                       lanes::lift(kernel.out + at, kernel.coefficients + first, length, from, to);
+                       vector_kernels().lift(kernel.out + at, kernel.coefficients + first, length,
+                                             from, to);
                    } else {
                        one_by_one(kernel, at, length);
                    }
@@ -186,8 +189,8 @@ void launch(std::size_t count, const SumOfProducts& kernel, const char*) {
                 terms[term] = {place_in(kernel.terms[term].x, shape, at),
                                row_of(kernel.terms[term].plain, in_plain)};
             }
-            lanes::sum_of_products(kernel.out + at, terms, kernel.count, kernel.accumulate, length,
-                                   q);
+            vector_kernels().sum_of_products(kernel.out + at, terms, kernel.count,
+                                             kernel.accumulate, length, q);
         });
 }
 
@@ -220,7 +223,7 @@ void launch(std::size_t count, const Round& kernel, const char*) {
             for (std::size_t part = 0; part < 2; ++part) {
                 Word* out = kernel.out +
                             (2 * (vector * kernel.extended + limb) + part) * half + first;
-                lanes::residues(out, parts[part], length, q);
+                vector_kernels().residues(out, parts[part], length, q);
             }
         }
     });
@@ -256,8 +259,8 @@ void launch(std::size_t count, const Uniform& kernel, const char*) {
         const std::uint32_t nonce[3] = {kernel.stream.key, kernel.stream.digit, prime};
         const std::size_t mask = (std::size_t{1} << kernel.log_degree) - 1;
         std::uint32_t words[16][16];
-        lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(start & mask), 4,
-                        nonce);
+        vector_kernels().chacha20(words, kernel.stream.seed,
+                                  static_cast<std::uint32_t>(start & mask), 4, nonce);
         for (std::size_t block = 0; block < blocks; ++block) {
             for (std::size_t number = 0; number < 4; ++number) {
                 Wide bits = 0;
@@ -275,7 +278,8 @@ void launch(std::size_t count, const ErrorResidues& kernel, const char*) {
         constexpr std::uint32_t bits = (1U << 21) - 1;
         const std::uint32_t nonce[3] = {kernel.stream.key, kernel.stream.digit, error_domain};
         std::uint32_t words[16][16];
-        lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(at), 1, nonce);
+        vector_kernels().chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(at), 1,
+                                  nonce);
         int errors[8 * blocks];
         for (std::size_t block = 0; block < blocks; ++block) {
             for (std::size_t number = 0; number < 8; ++number) {
@@ -311,7 +315,7 @@ void convert(const Conversion& c) {
             const Prime& q = own[s];
             const Word* x = c.residues + (s << c.log_degree) + first;
             if (fast(q)) {
-                lanes::scale(y + s * row, sum, x, c.block.inverses[s], length, q);
+                vector_kernels().scale(y + s * row, sum, x, c.block.inverses[s], length, q);
                 continue;
             }
             for (std::size_t at = 0; at < length; ++at) {
@@ -332,8 +336,8 @@ void convert(const Conversion& c) {
             const Prime& q = c.primes[prime];
             const Word* hats = c.block.hats + prime;
             if (narrow && fast(q)) {
-                lanes::combine(out, y, row, size, hats, c.all, u, c.block.minus[prime], length,
-                               q);
+                vector_kernels().combine(out, y, row, size, hats, c.all, u, c.block.minus[prime],
+                                         length, q);
                 continue;
             }
             for (std::size_t at = 0; at < length; ++at) {

@@ -4,8 +4,8 @@
 
 #include "devices/host/fast_kernels.hpp"
 #include "atlasc/base/threads.hpp"
-#include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -39,7 +39,7 @@ void straight_product(const InnerProduct& kernel, std::size_t limb, std::size_t 
             spread_runs(kernel.digit_words + ((digit * extended + at) >> kernel.log_run),
                         kernel.log_run, room, spread.data() + digit * room);
         }
-        lanes::inner_product(
+        vector_kernels().inner_product(
             b + done, a + done, runs ? spread.data() : kernel.digit_words + at,
             runs ? room : extended, {key, kernel.packing.bits(key_limb), first + done},
             kernel.packing.words(), kernel.digits,
@@ -99,8 +99,8 @@ void turned_product(const InnerProduct& kernel, std::size_t limb, std::size_t fi
         within[place] = from[first + place] - static_cast<std::uint32_t>(source);
     }
     const std::uint32_t* order = from.empty() ? nullptr : within;
-    lanes::permute(b, straight, order, accumulate, tile, q);
-    lanes::permute(a, straight + tile, order, accumulate, tile, q);
+    vector_kernels().permute(b, straight, order, accumulate, tile, q);
+    vector_kernels().permute(a, straight + tile, order, accumulate, tile, q);
 }
 
 void launch(std::size_t count, const InnerProduct& kernel, const char*) {

@@ -8,8 +8,8 @@
 
 #include "devices/host/fast_kernels.hpp"
 #include "devices/host/inner_products.hpp"
-#include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 #include "atlasc/base/threads.hpp"
 
 namespace atlasc::ckks {
@@ -60,8 +60,8 @@ struct Tiles {
                                      {plain.words + (at >> plain.log_run), plain.log_run}});
                 }
             }
-            lanes::sum_of_products(kernel.out[row / 2] + row % 2 * size + at, terms.data(),
-                                   terms.size(), false, tile, q);
+            vector_kernels().sum_of_products(kernel.out[row / 2] + row % 2 * size + at,
+                                             terms.data(), terms.size(), false, tile, q);
         }
     }
 
@@ -115,7 +115,7 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
                     out[sum] = kernel.out[sum] + half * part + at;
                 }
                 for (std::size_t place = 0; place < tile; place += tiles.run) {
-                    lanes::matrix_product(
+                    vector_kernels().matrix_product(
                         out.data(), place, babies.data() + half * tiles.part() + place,
                         2 * tiles.part(), kernel.count,
                         factors.data() + place / tiles.run * size, tiles.rows, tiles.run, q);

@@ -9,7 +9,6 @@
 #include "ckks/ring/chain.hpp"
 #include "devices/host/check_kernels.hpp"
 #include "atlasc/base/threads.hpp"
-#include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
 #include "devices/host/vectors/vector_kernels.hpp"
 
@@ -103,7 +102,7 @@ struct Transforms::Tables {
         Word* quotient = limbs.quotients[polynomial] + limb * degree;
         const Word factor = limbs.inverses[limb];
         if (cpu_for(q.value) != Cpu::portable) {
-            lanes::divide(quotient, dividend, subtrahend, factor, degree, q);
+            vector_kernels().divide(quotient, dividend, subtrahend, factor, degree, q);
             return;
         }
         for (std::size_t at = 0; at < degree; ++at) {

@@ -83,10 +83,9 @@ struct Interface {
     std::vector<EncryptedInput> inputs;
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
-    std::vector<Array> weights{};  ///< exactly the arrays of the server's file; none if its text lists them
+    std::vector<Array> weights{};  ///< exactly the arrays of the server's file
     std::size_t ops = 0;           ///< number of functions that an execution calls
     std::uint64_t memory = 0;      ///< predicted bytes of an execution without keys
-    std::string text{};            ///< SHA-256 of the text of the program's file, if that has one
 
     /// Number of inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }

@@ -22,11 +22,16 @@ Interface read_interface(const TensorFile& file);
 /// functions and the weights stay in the file, where `Server` reads them.
 class StoredProgram {
 public:
-    /// Throws Error: the file is damaged, or has another format; a call is of a value that is not
-    /// there; or the program keeps state from run to run, which needs atlasc itself.
+    /// Throws Error: the file is damaged, or has another format; a call is of a function, an array
+    /// or a value that is not there; or the program keeps state from run to run, which needs atlasc
+    /// itself.
     explicit StoredProgram(const TensorFile& file);
 
     const Interface& interface() const { return interface_; }
+
+    /// Refuse (Error) any file but the one whose text has this SHA-256: calls that were compiled are a
+    /// view of that file.
+    void require_text(const std::string& sha256) const;
 
     /// Encrypted outputs of encrypted inputs: a `Program`.
     Values execute(Context& context, Values inputs) const;
@@ -40,6 +45,8 @@ private:
         std::vector<std::size_t> operands;  ///< numbers of values
     };
 
+    std::string file_;  ///< its name, and the SHA-256 of its text
+    std::string text_;
     Interface interface_;
     std::vector<Call> calls_;
     std::vector<std::size_t> outputs_;  ///< numbers of values, in the interface's order

@@ -19,18 +19,16 @@
 
 namespace atlasc {
 
-/// The client: `keygen`, `encrypt`, `decrypt`. Returns the exit code, which is 2 for a user's
-/// mistake.
-int client_main(int argc, char** argv, const Interface& interface);
-
-/// The client of any compiled program, whose bundle `--program` names before the command.
+/// The client of any compiled program, whose bundle `--program` names before the command: `keygen`,
+/// `encrypt`, `decrypt`. Returns the exit code, which is 2 for a user's mistake.
 int client_main(int argc, char** argv);
 
-/// The server: executes the program on a query. It never sees a secret key.
-int server_main(int argc, char** argv, const Interface& interface, const Program& program);
-
-/// The server of any compiled program, whose bundle `--program` names.
+/// The server of any compiled program, whose bundle `--program` names: executes it on a query. It
+/// never sees a secret key.
 int server_main(int argc, char** argv);
+
+/// The same with calls that were compiled, of the one file whose text has this SHA-256.
+int server_main(int argc, char** argv, const Program& program, const std::string& text);
 
 /// Make a folder with secret.key, evaluation.key and an empty ledger: either all files or no
 /// folder. Throws Error.
@@ -78,7 +76,7 @@ public:
     };
 
     /// `key`: file of the secret key. From now on the process leaves no core dump. Throws Error.
-    Client(const Interface& interface, const std::string& key);
+    Client(Interface interface, const std::string& key);
 
     /// Encrypt inputs by name. Throws Error as `packed`, before anything is encrypted. `doubt`: a
     /// known reason for doubt about the inputs, which takes precedence.
@@ -105,7 +103,7 @@ private:
 
     Received received(PlainFile answer);
 
-    const Interface& interface_;
+    Interface interface_;
     std::string folder_;
     std::unique_ptr<Engine> engine_;
 };
@@ -119,7 +117,7 @@ public:
     /// `keys`, `weights`: files, or their bytes, which must outlive the server if they are a view;
     /// no weights for a program without any. `device_memory`: as for `Backend::server_engine`.
     /// Throws Error: the files do not belong to the program.
-    Server(const Interface& interface, Program program, PlainFile keys,
+    Server(Interface interface, Program program, PlainFile keys,
            std::optional<PlainFile> weights = std::nullopt, std::uint64_t device_memory = 0);
 
     /// The answer to a query, as bytes.
@@ -131,7 +129,7 @@ public:
     Engine& engine() const { return *engine_; }
 
 private:
-    const Interface& interface_;
+    Interface interface_;
     Program program_;
     TensorFile weights_;
     std::shared_ptr<const Record> record_;

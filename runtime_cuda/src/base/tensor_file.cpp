@@ -13,6 +13,7 @@ namespace {
 constexpr const char* metadata_name = "__metadata__";
 constexpr const char* seal_name = "~sha256";
 constexpr std::size_t chunk = std::size_t{1} << 20;
+constexpr const char* truncated = "it is no safetensors file, or it is truncated";
 
 std::size_t element_size(const std::string& type) {
     static const std::map<std::string, std::size_t> sizes = {
@@ -75,7 +76,7 @@ TensorFile::TensorFile(PlainFile file, std::uint64_t max_header) : file_(std::mo
         file_.read(0, &length, sizeof length);
     }
     if (length == 0 || length > file_.size() - sizeof length) {
-        fail("it is no safetensors file, or it is truncated");
+        fail(truncated);
     }
     if (length > max_header) {
         fail("its header has " + std::to_string(length) + " bytes, more than " +
@@ -118,7 +119,7 @@ void TensorFile::read_header(const std::string& header) {
         }
         Entry entry{facts.at("dtype").string(), {}, offsets[0].integer(), offsets[1].integer()};
         if (entry.end > data_size) {
-            fail("it is truncated: array " + name + " ends behind the end of the file");
+            fail(truncated);
         }
         for (const Json& extent : facts.at("shape").array()) {
             entry.shape.push_back(extent.integer());

@@ -89,8 +89,10 @@ SharedAnswers share_answer(Ledger& ledger, const Ledger::Entry& answer, const In
     return {{flooded(std::move(exact.outputs), floods), {}}, floods, number};
 }
 
-Client::Client(const Interface& interface, const std::string& key)
-    : interface_(interface), folder_(folder_of(key)), engine_(guarded_engine(interface, key)) {}
+Client::Client(Interface interface, const std::string& key)
+    : interface_(std::move(interface)),
+      folder_(folder_of(key)),
+      engine_(guarded_engine(interface_, key)) {}
 
 Client::Query Client::encrypt(const Tensors& inputs, bool unchecked, const std::string& doubt) {
     Packed ready = packed(interface_, inputs, unchecked);

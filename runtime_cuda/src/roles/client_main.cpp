@@ -16,10 +16,9 @@ namespace atlasc {
 namespace {
 
 constexpr const char* client_usage =
-    "client keygen --output keys | "
-    "client encrypt --key keys/secret.key --input inputs.safetensors --output query "
-    "[--unchecked] | "
-    "client decrypt --key keys/secret.key --answer answer --output outputs.safetensors "
+    "client --program bundle COMMAND, where the commands are: keygen --output keys | "
+    "encrypt --key keys/secret.key --input inputs.safetensors --output query [--unchecked] | "
+    "decrypt --key keys/secret.key --answer answer --output outputs.safetensors "
     "[--unchecked | --share [--bits 30] [--shares 1]]";
 
 void warn_of_simulation() {
@@ -190,16 +189,10 @@ void follow(int argc, char** argv, const Interface& interface) {
 
 }  // namespace
 
-int client_main(int argc, char** argv, const Interface& interface) {
-    return reported([&] { follow(argc, argv, interface); });
-}
-
 int client_main(int argc, char** argv) {
     return reported([&] {
         if (argc < 3 || std::string(argv[1]) != "--program") {
-            throw Error("of which program?", "",
-                        std::string("atlasc-client --program bundle COMMAND, where the commands are: ") +
-                            client_usage);
+            throw Error("of which program?", "", client_usage);
         }
         const std::string path = part_of(argv[2], "client/interface.safetensors");
         const Interface interface =

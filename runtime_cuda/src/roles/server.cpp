@@ -12,10 +12,7 @@ namespace atlasc {
 namespace {
 
 constexpr const char* server_usage =
-    "server --keys evaluation.key --program program.safetensors --query query --output answer "
-    "[--timing times.json] [--device-memory 40G]";
-constexpr const char* any_server_usage =
-    "atlasc-server --program bundle --keys evaluation.key --query query --output answer "
+    "server --program bundle --keys evaluation.key --query query --output answer "
     "[--timing times.json] [--device-memory 40G]";
 
 /// Answers a query; `weights`: path of the file with the weights and the functions.
@@ -49,13 +46,11 @@ void execute(const Options& options, const Interface& interface, const Program& 
 TensorFile opened(std::optional<PlainFile> file, const Interface& interface) {
     TensorFile weights(file ? std::move(*file) : PlainFile("no weights", TensorWriter({}).sealed()),
                        TensorFile::large_header);
-    const bool own = interface.text.empty() || weights.fact("sha256") == interface.text;
-    if (file && (weights.fact("program") != interface.identity || !own)) {
+    if (file && weights.fact("program") != interface.identity) {
         throw Error(weights.name() + " has the weights of another program", "",
                     "give the file of the program that this server was built from");
     }
-    const bool listed = interface.text.empty() || !interface.weights.empty();
-    weights.require(listed ? interface.weights : StoredProgram(weights).interface().weights);
+    weights.require(interface.weights);
     return weights;
 }
 
@@ -64,15 +59,27 @@ std::shared_ptr<const Record> record_of(const TensorFile& weights) {
     return recorded ? std::make_shared<Record>(weights) : std::make_shared<Record>();
 }
 
+/// The server of the program that `--program` names; `calls` gives what it executes of it.
+int serve(int argc, char** argv, const std::function<Program(const StoredProgram&)>& calls) {
+    return reported([&] {
+        const Options options(argc, argv, 1, server_usage,
+                              {"--keys", "--program", "--query", "--output"},
+                              {"--timing", "--device-memory"});
+        const std::string path = part_of(options["--program"], "server/program.safetensors");
+        const StoredProgram stored(TensorFile(path, TensorFile::large_header));
+        execute(options, stored.interface(), calls(stored), path);
+    });
+}
+
 }  // namespace
 
-Server::Server(const Interface& interface, Program program, PlainFile keys,
+Server::Server(Interface interface, Program program, PlainFile keys,
                std::optional<PlainFile> weights, std::uint64_t device_memory)
-    : interface_(interface),
+    : interface_(std::move(interface)),
       program_(std::move(program)),
-      weights_(opened(std::move(weights), interface)),
+      weights_(opened(std::move(weights), interface_)),
       record_(record_of(weights_)),
-      engine_(built_backend().server_engine(interface, std::move(keys), device_memory)) {
+      engine_(built_backend().server_engine(interface_, std::move(keys), device_memory)) {
     engine_->bootstrap_by(record_);
 }
 
@@ -105,27 +112,18 @@ Message Server::execute(Message query, Clock* clock) {
     return answer;
 }
 
-int server_main(int argc, char** argv, const Interface& interface, const Program& program) {
-    return reported([&] {
-        const Options options(argc, argv, 1, server_usage,
-                              {"--keys", "--program", "--query", "--output"},
-                              {"--timing", "--device-memory"});
-        execute(options, interface, program, options["--program"]);
+int server_main(int argc, char** argv, const Program& program, const std::string& text) {
+    return serve(argc, argv, [&](const StoredProgram& stored) {
+        stored.require_text(text);
+        return program;
     });
 }
 
 int server_main(int argc, char** argv) {
-    return reported([&] {
-        const Options options(argc, argv, 1, any_server_usage,
-                              {"--program", "--keys", "--query", "--output"},
-                              {"--timing", "--device-memory"});
-        const std::string path = part_of(options["--program"], "server/program.safetensors");
-        const StoredProgram stored(TensorFile(path, TensorFile::large_header));
-        execute(options, stored.interface(),
-                [&stored](Context& context, Values inputs) {
-                    return stored.execute(context, std::move(inputs));
-                },
-                path);
+    return serve(argc, argv, [](const StoredProgram& stored) {
+        return [&stored](Context& context, Values inputs) {
+            return stored.execute(context, std::move(inputs));
+        };
     });
 }
 

@@ -11,7 +11,7 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.bundle.manifest import PROGRAM_FILE, REQUIRED
+from atlasc.bundle.manifest import MAX_TYPED, PROGRAM_FILE, REQUIRED
 from atlasc.files import new_folder, save_arrays
 from atlasc.ir.errors import AtlasError
 
@@ -137,6 +137,22 @@ def test_a_changed_file_is_refused(copy: Path, name: str) -> None:
 def test_a_missing_file_is_refused(copy: Path) -> None:
     (copy / "server" / "poly.air").unlink()
     with pytest.raises(AtlasError, match="lacks server/poly.air"):
+        load_bundle(copy)
+
+
+def test_a_model_may_have_many_channels(copy: Path) -> None:
+    """Each has ranges of its own in the calibration: MiniLM's are 200,000 numbers."""
+    many = {"ranges": [{"low": [0.5] * 1000, "high": [0.5] * 1000}] * 300}
+    edit_manifest(copy, calibration=many)
+    assert load_bundle(copy).manifest.calibration == many
+
+
+def test_nothing_else_of_a_manifest_has_many_values(copy: Path) -> None:
+    edit_manifest(copy, files=dict.fromkeys(map(str, range(MAX_TYPED)), 1))
+    with pytest.raises(AtlasError, match="damaged(.|\n)*more than 200,000 values"):
+        load_bundle(copy)
+    edit_manifest(copy, calibration=[1] * 300_000)
+    with pytest.raises(AtlasError, match="damaged(.|\n)*more than 200,000 values"):
         load_bundle(copy)
 
 

@@ -131,78 +131,119 @@ def test_a_missing_input_is_named(bundle: Bundle) -> None:
 # --- files that lie
 
 
-def changed(folder: Path, change: Callable[[dict[str, Any]], None], digest: str = "") -> Path:
-    """The program's file with another text, and the digest of it."""
-    path = folder / PROGRAM_FILE
+Lie = Callable[[Path], object]
+"""Changes the program's file."""
+
+
+def _rewrite(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, str]], object]) -> None:
     arrays = load_file(path)
     with safe_open(path, "np") as file:
         facts = file.metadata()
-    text = json.loads(arrays["program"].tobytes())
-    change(text)
-    written = json.dumps(text).encode()
-    arrays["program"] = np.frombuffer(written, np.uint8)
-    sha256 = digest or hashlib.sha256(written).hexdigest()
-    save_file(arrays, path, {**facts, "sha256": sha256})
-    return path
+    change(arrays, facts)
+    save_file(arrays, path, facts)
 
 
-def _first(text: dict[str, Any], **members: object) -> None:
-    text["calls"][0] |= members
+def other_text(change: Callable[[dict[str, Any]], object]) -> Lie:
+    """Another text, with the digest of it."""
+
+    def written(arrays: dict[str, np.ndarray], facts: dict[str, str]) -> None:
+        text = json.loads(arrays["program"].tobytes())
+        change(text)
+        arrays["program"] = np.frombuffer(json.dumps(text).encode(), np.uint8)
+        facts["sha256"] = hashlib.sha256(arrays["program"].tobytes()).hexdigest()
+
+    return lambda path: _rewrite(path, written)
 
 
-def _output(text: dict[str, Any], **members: object) -> None:
-    text["outputs"][0] |= members
+def _first(**members: object) -> Lie:
+    return other_text(lambda text: text["calls"][0].update(members))
 
 
-_PUBLIC = {"name": "record/code", "shape": [1, 1]}
-LIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "function": (lambda t: _first(t, function="system"), "function 'system'"),
-    "array": (lambda t: _first(t, arrays=["/etc/passwd"]), "array '/etc/passwd'"),
-    "value to come": (lambda t: _first(t, operands=[9]), "value 9"),
-    "output": (lambda t: _output(t, value=10**6), "value 1000000"),
-    "no value": (lambda t: t["outputs"][0].pop("value"), "one has no value"),
-    "an output twice": (lambda t: t["outputs"].append(t["outputs"][0]), "same name"),
-    "an input twice": (lambda t: t["inputs"].append(t["inputs"][0]), "same name"),
-    "array and public": (lambda t: t["publics"].append(_PUBLIC), "is an array and a public"),
-    "negative value": (lambda t: _first(t, operands=[-1]), "is damaged"),
-    "text for a number": (lambda t: _first(t, operands=["0"]), "is damaged"),
-    "no calls": (lambda t: t.pop("calls"), "is damaged"),
-    "another member": (lambda t: t.update(run="rm"), "is damaged"),
-    "no slots": (lambda t: t["parameters"].pop("slots"), "slots"),
-    "symbol": (lambda t: t["inputs"][0].update(prefix={"symbol": "gone"}), "gone"),
-    "attribute": (lambda t: t["inputs"][0].update(layout={"text": "x"}), "attribute"),
-    "layout": (lambda t: t["inputs"][0].update(layout={"layout": "[x]"}), "layout"),
-    "version": (lambda t: t.update(format=2), "format 2"),
-    "no version": (lambda t: t.pop("format"), "format None"),
+def _output(**members: object) -> Lie:
+    return other_text(lambda text: text["outputs"][0].update(members))
+
+
+def _without(name: str) -> Lie:
+    return lambda path: _rewrite(path, lambda arrays, facts: arrays.pop(name))
+
+
+def _without_weights(path: Path) -> None:
+    text = json.loads(load_file(path)["program"].tobytes())
+    names = [name for call in text["calls"] for name in call["arrays"]]
+    _without(names[0])(path)
+
+
+def _cut(share: float) -> Lie:
+    return lambda path: path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+
+def _clients(path: Path) -> None:
+    shutil.copyfile(path.parents[1] / "client/interface.safetensors", path)
+
+
+LIES: dict[str, tuple[Lie, str]] = {
+    "cut header": (_cut(1e-4), "truncated"),
+    "cut": (_cut(0.5), "truncated"),
+    "client's file": (_clients, "has no program"),
+    "changed text": (
+        lambda path: _rewrite(path, lambda arrays, facts: facts.update(sha256="0" * 64)),
+        "its text is not the one that was written",
+    ),
+    "version": (other_text(lambda t: t.update(format=2)), "format 2"),
+    "no version": (other_text(lambda t: t.pop("format")), "format 0"),
+    "no code": (_without("record/code"), "no array 'record/code'"),
+    "no names": (_without("record/names"), "no array 'record/names'"),
+    "no weights": (_without_weights, "which is not there"),
+    "function": (_first(function="system"), "call 0 is of the function 'system'"),
+    "array": (_first(arrays=["/etc/passwd"]), "call 0 is of the array '/etc/passwd'"),
+    "value to come": (_first(operands=[9]), "call 0 is of the value 9"),
+    "output": (_output(value=10**6), "is of the value 1000000"),
+    "no value": (other_text(lambda t: t["outputs"][0].pop("value")), "an output has no value"),
+    "an output twice": (
+        other_text(lambda t: t["outputs"].append(t["outputs"][0])),
+        "two outputs have the same name",
+    ),
+    "an input twice": (
+        other_text(lambda t: t["inputs"].append(t["inputs"][0])),
+        "two inputs have the same name",
+    ),
 }
+"""Both readers, Python's and libatlasc's, say the same (tests/atlasc/emit/test_lies.py)."""
+_PUBLIC = {"name": "record/code", "shape": [1, 1]}
+UNTRUE: dict[str, tuple[Lie, str]] = {
+    "array and public": (
+        other_text(lambda t: t["publics"].append(_PUBLIC)),
+        "is an array and a public",
+    ),
+    "negative value": (_first(operands=[-1]), "is damaged"),
+    "text for a number": (_first(operands=["0"]), "is damaged"),
+    "no calls": (other_text(lambda t: t.pop("calls")), "is damaged"),
+    "another member": (other_text(lambda t: t.update(run="rm")), "is damaged"),
+    "no slots": (other_text(lambda t: t["parameters"].pop("slots")), "slots"),
+    "symbol": (other_text(lambda t: t["inputs"][0].update(prefix={"symbol": "gone"})), "gone"),
+    "attribute": (other_text(lambda t: t["inputs"][0].update(layout={"text": "x"})), "attribute"),
+    "layout": (other_text(lambda t: t["inputs"][0].update(layout={"layout": "[x]"})), "layout"),
+}
+"""The schema of Python's reader finds these; the other one has words of its own."""
 
 
-@pytest.mark.parametrize("name", LIES)
-def test_a_text_that_lies_is_refused(tiny: Tiny, tmp_path: Path, name: str) -> None:
-    lie, said = LIES[name]
+@pytest.mark.parametrize("name", [*LIES, *UNTRUE])
+def test_a_file_that_lies_is_refused(tiny: Tiny, tmp_path: Path, name: str) -> None:
+    lie, said = (LIES | UNTRUE)[name]
     folder = Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
-    identity = load_bundle(folder).manifest.program
-    StoredProgram.read(changed(folder, lambda text: None), identity)
-    path = changed(folder, lambda text: lie(text) and None)
+    path, identity = folder / PROGRAM_FILE, load_bundle(folder).manifest.program
+    other_text(lambda text: None)(path)
+    StoredProgram.read(path, identity)
+    lie(path)
     with pytest.raises(AtlasError) as caught:
         StoredProgram.read(path, identity)
-    shown = f"{caught.value.what} {caught.value.why}"
-    assert said in shown and str(path) in shown and caught.value.remedy
+    assert caught.value.what.startswith(f"file {path} ") and caught.value.remedy
+    assert said in f"{caught.value.what} {caught.value.why}"
 
 
-def test_a_file_of_another_program_or_without_its_digest(tiny: Tiny, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
-    identity = load_bundle(folder).manifest.program
+def test_a_file_of_another_program_is_refused(tiny: Tiny) -> None:
     with pytest.raises(AtlasError, match="of another program"):
-        StoredProgram.read(folder / PROGRAM_FILE, "0" * 64)
-    path = changed(folder, lambda text: None, digest="0" * 64)
-    with pytest.raises(AtlasError, match="damaged") as caught:
-        StoredProgram.read(path, identity)
-    assert "not the one that was written" in caught.value.why
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
-    with pytest.raises(AtlasError, match="not a valid safetensors file"):
-        StoredProgram.read(path, identity)
+        StoredProgram.read(tiny.bundle / PROGRAM_FILE, "0" * 64)
 
 
 def test_a_record_that_ends_too_early_is_refused(tiny: Tiny) -> None:

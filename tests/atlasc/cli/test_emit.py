@@ -21,6 +21,10 @@ def test_a_server_part_is_enough_to_emit(tiny: Tiny, tmp_path: Path) -> None:
     assert "its README.md says how to use it" in said
     for name in ("CMakeLists.txt", "src/program.cpp", "runtime/CMakeLists.txt"):
         assert (tmp_path / "project" / name).is_file()
+    files = {"server/program": "program", "client/interface": "interface"}
+    for theirs, own in files.items():
+        content = (tmp_path / "project" / f"{own}.safetensors").read_bytes()
+        assert content == (tiny.bundle / f"{theirs}.safetensors").read_bytes()
     assert "namespace tiny" in (tmp_path / "project" / "src" / "program.cpp").read_text()
     assert "exists already" in refused("emit", tiny.bundle, "-o", tmp_path / "project")
 

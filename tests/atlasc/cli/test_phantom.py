@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from safetensors.numpy import load_file
 from tiny_model import Tiny, make_tiny
 
 from tests.atlasc.cli.command import CONFIGS, DATA, MODEL, refused, run
@@ -26,6 +28,12 @@ def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return make_tiny(tmp_path_factory.mktemp("leveled"), "phantom")
 
 
+def interface_of(project: Path) -> dict[str, Any]:
+    """What the client of a project reads."""
+    text = load_file(project / "interface.safetensors")["interface"].tobytes()
+    return cast(dict[str, Any], json.loads(text))
+
+
 def test_compile_leaves_a_project(bundle: tuple[Path, str]) -> None:
     folder, said = bundle
     assert "128 bits of security: N = 2^16, log2(QP) 1740" in said
@@ -35,9 +43,9 @@ def test_compile_leaves_a_project(bundle: tuple[Path, str]) -> None:
     assert f"cmake -S {folder / 'project'}" in said
     cmake = (folder / "project" / "CMakeLists.txt").read_text()
     assert "set(ATLASC_ENGINE phantom CACHE" in cmake
-    interface = (folder / "project" / "src" / "interface.cpp").read_text()
-    assert "result.log_scales = {" in interface
-    for part in ("src", "ckks", "devices", "sim", "python"):
+    moduli = interface_of(folder / "project")["parameters"]["moduli"]
+    assert len(moduli["log_scales"]) == len(moduli["primes"])
+    for part in ("src", "ckks", "devices", "programs", "sim", "python"):
         assert (folder / "project" / "runtime" / part).is_dir()
 
 
@@ -45,9 +53,10 @@ def test_a_program_without_bootstraps_gets_a_leveled_set(leveled: Tiny) -> None:
     manifest = json.loads((leveled.bundle / "manifest.json").read_text())
     assert manifest["parameters"]["bootstrap"] == ""
     assert manifest["security_bits"] >= 128
-    interface = (leveled.bundle / "project" / "src" / "interface.cpp").read_text()
-    assert "bootstrap_rotations" not in interface
-    assert "result.scale = 40;" in interface
+    parameters = interface_of(leveled.bundle / "project")["parameters"]
+    assert "bootstrap_level" not in parameters
+    assert parameters["moduli"]["scale"] == 40
+    assert parameters["moduli"]["log_scales"] == []
 
 
 def test_inspect(bundle: tuple[Path, str]) -> None:
@@ -100,9 +109,8 @@ def test_fewer_keys_fit_a_smaller_device(bundle: tuple[Path, str], tmp_path: Pat
     size = f"{room // 2**20}M"
     run("emit", bundle[0], "-o", tmp_path / "small", "--device-memory", size)
     projects = bundle[0] / "project", tmp_path / "small"
-    texts = [(project / "src" / "interface.cpp").read_text() for project in projects]
-    own, fewer = (text.partition("rotations() {")[2].partition("};")[0] for text in texts)
-    assert fewer.count("{") < own.count("{")
+    own, fewer = (interface_of(project)["needs"]["rotations"] for project in projects)
+    assert len(fewer) < len(own)
     message = refused("emit", bundle[0], "-o", tmp_path / "x", "--device-memory", "4G")
     assert "the program does not fit a device of 4G" in message
     assert "bootstrap keys" in message

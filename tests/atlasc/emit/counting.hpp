@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "atlasc/backend.hpp"
+#include "atlasc/program_file.hpp"
 #include "atlasc/roles.hpp"
 
 namespace counting {
@@ -166,10 +167,12 @@ private:
 
 /// Executes a query and prints "primitive level count" lines, and on standard error one for each op:
 /// NAME count KEYS WEIGHTS QUERY.
-inline int count_main(char** argv, const Interface& interface, Program program) {
+inline int count_main(char** argv, Program program) {
+    const TensorFile weights(argv[1]);
+    const StoredProgram stored(weights);
+    const Interface& interface = stored.interface();
     const std::unique_ptr<Engine> engine = built_backend().server_engine(interface, argv[0], 0);
     Counter counter(*engine, interface.parameters);
-    const TensorFile weights(argv[1]);
     Message query = read_message(TensorFile(argv[2]), "query", interface, counter);
     Clock clock(interface.ops, std::cerr, Clock::Seconds(0), Clock::Seconds(0));
     const Record record(weights);

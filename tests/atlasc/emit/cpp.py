@@ -72,7 +72,17 @@ def build(bundle: Path, project: Path, cpp: Builder, *options: str) -> Project:
             environment.setenv(name, value)
         command_line("emit", bundle, "-o", project, "--build", *options)
     built = project / "build"
-    return Project(bundle, project, (str(built / "client"),), (str(built / "server"),))
+    client = (str(built / "client"), "--program", str(project / "interface.safetensors"))
+    return Project(bundle, project, client, (str(built / "server"),))
+
+
+def with_runtime(folder: Path, built: Project, cpp: Builder) -> Project:
+    """A project that was written, with the client and the runtime of one that was built."""
+    include = f"-I{ROOT / 'runtime_cuda' / 'include'}"
+    sources = [*(folder / "src" / name for name in ("server.cpp", "program.cpp")), built.runtime]
+    server = compiled(cpp, sources, folder / "server", include)
+    client = (built.client[0], "--program", str(folder / "interface.safetensors"))
+    return Project(folder, folder, client, (str(server),))
 
 
 def command_line(*arguments: object) -> str:

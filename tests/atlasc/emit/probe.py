@@ -12,6 +12,7 @@ from cpp_build import SECONDS
 from tests.atlasc.emit.cpp import refused, run
 
 SECRET = ("--key", "keys/secret.key")
+CLIENT = ("client", "--program", "interface")
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Bench:
 
     Attributes:
         program: the executable ``probe``.
-        folder: its files: keys, weights, in, query, answer.
+        folder: its files: keys, program, interface, in, query, answer.
     """
 
     program: Path
@@ -29,24 +30,28 @@ class Bench:
     @classmethod
     def make(cls, program: Path, folder: Path) -> Bench:
         bench = cls(program, folder)
-        run([program, "weights", "weights"], folder)
+        for role in ("program", "interface"):
+            run([program, role, role], folder)
         run([program, "inputs", "in", 2], folder)
-        run([program, "client", "keygen", "--output", "keys"], folder)
+        run(bench.keygen("keys"), folder)
         run(bench.encrypt(), folder)
         run(bench.execute(), folder)
         return bench
 
+    def keygen(self, output: str) -> list[object]:
+        return self._command((*CLIENT, "keygen"), {"output": output})
+
     def encrypt(self, **other: object) -> list[object]:
         given = {"key": "keys/secret.key", "input": "in", "output": "query"} | other
-        return self._command(("client", "encrypt"), given)
+        return self._command((*CLIENT, "encrypt"), given)
 
     def execute(self, **other: object) -> list[object]:
-        given = {"keys": "keys/evaluation.key", "program": "weights", "query": "query"}
+        given = {"keys": "keys/evaluation.key", "program": "program", "query": "query"}
         return self._command(("server",), {**given, "output": "answer"} | other)
 
     def decrypt(self, *flags: str, **other: object) -> list[object]:
         given = {"key": "keys/secret.key", "answer": "answer", "output": "out"} | other
-        return [*self._command(("client", "decrypt"), given), *flags]
+        return [*self._command((*CLIENT, "decrypt"), given), *flags]
 
     def _command(self, role: tuple[str, ...], given: dict[str, Any]) -> list[object]:
         options = [word for name, value in given.items() for word in (f"--{name}", value)]

@@ -3,19 +3,18 @@ simulation's slots, with the rotation keys and the levels of a real engine."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cpp_build import ROOT, Builder
+from cpp_build import Builder
 
 from atlasc.compilation.lowering import plan_keys
-from atlasc.emit.project import sources, write_project
+from atlasc.emit.project import write_project
 from atlasc.program.costs import program_costs
 from atlasc.targets.phantom import PhantomParameters
-from tests.atlasc.emit.cpp import Project, answers, compiled, refused, reseal
+from tests.atlasc.emit.cpp import Project, answers, refused, reseal, with_runtime
 from tests.atlasc.emit.small_programs import Case, small_program
 
 NAME = "encoder"
@@ -39,15 +38,7 @@ def project(digits: Project, cpp: Builder, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("bootstrapped")
     case, parameters = phantom_case()
     write_project(folder / "project", case.program, parameters)
-    source, roles = folder / "project" / "src", {}
-    include = f"-I{ROOT / 'runtime_cuda' / 'include'}"
-    for role, names in {
-        "client": ["client", "interface"],
-        "server": ["server", "interface", "program"],
-    }.items():
-        parts = [*(source / f"{name}.cpp" for name in names), digits.runtime]
-        roles[role] = (str(compiled(cpp, parts, folder / role, include)),)
-    return Project(folder, folder / "project", **roles)
+    return with_runtime(folder / "project", digits, cpp)
 
 
 def largest_error(project: Project, folder: Path) -> float:
@@ -106,18 +97,3 @@ def test_it_is_refused_where_the_algorithm_is_not_known(
     monkeypatch.setenv("ATLASC_SIM_BOOTSTRAP", "yes")
     message = refused([*project.server, *given, "--output", "new"], tmp_path)
     assert "ATLASC_SIM_BOOTSTRAP is neither unset nor algorithm" in message
-
-
-def test_golden() -> None:
-    """To renew: write what the test prints into the golden file, after reading it."""
-    case = small_program("residual")
-    ring = case.parameters.slots.bit_length()
-    parameters = PhantomParameters.bootstrapped("fourteen_levels", ring)
-    program = plan_keys(case.program, parameters)
-    found = sources(program, parameters)["src/interface.cpp"]
-    # The text has the digest of the record, with the coefficients of the modular reduction: a fit,
-    # whose last bits are the machine's.
-    found = re.sub(r'"[0-9a-f]{64}",\n    };', '"a digest",\n    };', found)
-    print(found)
-    golden = Path(__file__).parent / "golden" / "interface_phantom.cpp"
-    assert found == golden.read_text()

@@ -48,8 +48,8 @@ def test_run_on_a_built_project(digits: Project, count: int) -> None:
 
 def test_client_and_server_are_apart(built: BuiltProgram, digits: Project, tmp_path: Path) -> None:
     module = built.module
-    module.keygen(str(tmp_path / "keys"))
-    client = module.Client(str(tmp_path / "keys" / "secret.key"))
+    module.keygen(str(tmp_path / "keys"), built.interface)
+    client = module.Client(str(tmp_path / "keys" / "secret.key"), built.interface)
     server = module.Server(str(tmp_path / "keys" / "evaluation.key"), str(digits.program))
     bundle = load_bundle(digits.bundle)
     rows = bundle.load_inputs(DATA).take(range(BATCH)).arrays
@@ -63,9 +63,9 @@ def test_client_and_server_are_apart(built: BuiltProgram, digits: Project, tmp_p
 
 def test_errors_have_all_parts(built: BuiltProgram, digits: Project, tmp_path: Path) -> None:
     module = built.module
-    module.keygen(str(tmp_path / "keys"))
-    module.keygen(str(tmp_path / "others"))
-    client = module.Client(str(tmp_path / "keys" / "secret.key"))
+    module.keygen(str(tmp_path / "keys"), built.interface)
+    module.keygen(str(tmp_path / "others"), built.interface)
+    client = module.Client(str(tmp_path / "keys" / "secret.key"), built.interface)
     server = module.Server(str(tmp_path / "others" / "evaluation.key"), str(digits.program))
     with pytest.raises(module.Error) as caught:
         client.encrypt({})
@@ -77,7 +77,7 @@ def test_errors_have_all_parts(built: BuiltProgram, digits: Project, tmp_path: P
     with pytest.raises(module.Error, match="belongs to other keys"):
         server.execute(client.encrypt(prepared))
     with pytest.raises(module.Error, match="exists already"):
-        module.keygen(str(tmp_path / "keys"))
+        module.keygen(str(tmp_path / "keys"), built.interface)
 
 
 def test_errors_of_the_engine_reach_the_user(built: BuiltProgram, digits: Project) -> None:

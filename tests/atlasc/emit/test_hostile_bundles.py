@@ -13,7 +13,7 @@ from tests.atlasc.cli.command import Outcome
 from tests.atlasc.remote.hostile import forged
 from tests.atlasc.remote.test_hostile_service import BUNDLES, INTERFACE, beside
 
-PROGRAM, WRITTEN = "server/program.air", "src/interface.cpp"
+PROGRAM, WRITTEN = "server/program.air", "interface.safetensors"
 
 
 @pytest.mark.deep("projects")
@@ -30,7 +30,7 @@ def test_no_client_is_emitted_of_a_hostile_bundle(texts: Path, tmp_path: Path, n
     assert honest.code == 0, honest.err
     if hostile.code == 0:
         assert PROGRAM not in edits
-        assert written[1].read_text() == written[0].read_text()
+        assert written[1].read_bytes() == written[0].read_bytes()
     else:
         assert hostile.code == 2 and "Traceback" not in hostile.err, hostile.err
         assert not (tmp_path / "hostile").exists()

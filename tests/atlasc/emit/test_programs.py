@@ -25,6 +25,7 @@ from tests.atlasc.emit.cpp import (
     digit_answers,
     refused,
     run,
+    with_runtime,
 )
 from tests.atlasc.emit.small_programs import NAMES, SCALED_BY, small_program
 
@@ -46,11 +47,11 @@ int main(int argc, char** argv) {{
 CALL = """
     if (name == "{name}") {{
         if (role == "client") {{
-            return atlasc::client_main(argc - 2, argv + 2, {space}::interface());
+            return atlasc::client_main(argc - 2, argv + 2);
         }}
         return role == "server"
-            ? atlasc::server_main(argc - 2, argv + 2, {space}::interface(), {space}::execute)
-            : counting::count_main(argv + 3, {space}::interface(), {space}::execute);
+            ? atlasc::server_main(argc - 2, argv + 2, {space}::execute, {space}::text)
+            : counting::count_main(argv + 3, {space}::execute);
     }}
 """
 
@@ -60,11 +61,7 @@ def write_harness(folder: Path, names: Sequence[str]) -> Path:
     for name in names:
         case = small_program(name)
         write_project(folder / name, case.program, case.parameters)
-    parts = [
-        f'#include "{folder / name / "src" / file}"'
-        for name in names
-        for file in ("interface.cpp", "program.cpp")
-    ]
+    parts = [f'#include "{folder / name / "src/program.cpp"}"' for name in names]
     source = folder / "harness.cpp"
     calls = "".join(CALL.format(name=name, space=identifier(name)) for name in names)
     source.write_text(HARNESS.format(includes="\n".join(parts), calls=calls))
@@ -73,8 +70,9 @@ def write_harness(folder: Path, names: Sequence[str]) -> Path:
 
 def of_harness(executable: Path, projects: Path, name: str) -> Project:
     """A program of the harness."""
-    command = (str(executable), name)
-    return Project(projects, projects / name, (*command, "client"), (*command, "server"))
+    command, interface = (str(executable), name), str(projects / name / "interface.safetensors")
+    client = (*command, "client", "--program", interface)
+    return Project(projects, projects / name, client, (*command, "server"))
 
 
 def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -213,13 +211,7 @@ def test_bert(digits: Project, cpp: Builder, tmp_path: Path) -> None:
     command_line("emit", folder, "-o", tmp_path / "project")
     command_line("embed", folder, "--input", data, "--count", 2, "-o", tmp_path / "in.safetensors")
 
-    sources, roles = tmp_path / "project" / "src", {}
-    files = {"client": ["client", "interface"], "server": ["server", "interface", "program"]}
-    for role, names in files.items():
-        parts = [*(sources / f"{name}.cpp" for name in names), digits.runtime]
-        include = f"-I{tmp_path / 'project' / 'runtime' / 'include'}"
-        roles[role] = (str(compiled(cpp, parts, tmp_path / role, include)),)
-    project = Project(folder, tmp_path / "project", **roles)
+    project = with_runtime(tmp_path / "project", digits, cpp)
     found = answers(project, tmp_path / "in.safetensors", tmp_path)
 
     bundle = load_bundle(folder)

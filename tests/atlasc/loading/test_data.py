@@ -218,7 +218,7 @@ IDS = np.ones((2, 4), np.int64)
         ({"ids": IDS}, "does not have .*(.|\n)*'ids'"),
         ({"input_ids": IDS, "extra": IDS}, "does not have"),
         ({"input_ids": IDS[:0]}, "is empty"),
-        ({"input_ids": np.int64(3)}, "is empty"),
+        ({"input_ids": np.int64(3)}, "has no rows\n.*is a single number"),
         ({"input_ids": IDS * 0.5}, "must be integers"),
         ({"input_ids": IDS[0]}, "must be integers of shape"),
         ({"input_ids": IDS * 11}, "id 11 is not in"),

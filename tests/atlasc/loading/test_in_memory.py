@@ -99,6 +99,7 @@ def test_any_module_is_taken_with_its_own_inputs() -> None:
         (["a", " "], "must be a string that is not blank"),
         (["a", ""], "must be a string that is not blank"),
         ([], "is empty"),
+        (3, "is a single number"),
         ({"ids": np.ones((1, 2), int)}, "does not have the model's inputs"),
         ([[1, 99]], "id 99 is not in the model's vocabulary"),
         ([["a"]], "a list of 1 string"),

@@ -87,7 +87,7 @@ LIES: dict[type[BaseModel], dict[str, Lies]] = {
         "atlasc": [(ESCAPE, JUNK)],
         "model": [({"name": ESCAPE, "kind": ESCAPE}, JUNK)],
         "program": [(OTHER, JUNK)],
-        "target": [("count", "not executed"), ("none", "no target")],
+        "target": [("count", "no client and no server"), ("none", "no target")],
         "parameters": [({}, "parameters"), ({"log_degree": 2**40}, "parameters")],
         "security_bits": [(999, "says 999 bits"), (0, "says 0 bits")],
         "security": [({ESCAPE: ESCAPE}, JUNK)],

@@ -83,7 +83,8 @@ BUNDLES: dict[str, tuple[dict[str, Edit], str]] = {
     ),
     "no such target": ({"manifest.json": replaced('"sim"', '"none"')}, "no target"),
     "a target that computes nothing": (
-        {"manifest.json": replaced('"target": "sim"', '"target": "count"')}, "not executed"
+        {"manifest.json": replaced('"target": "sim"', '"target": "count"')},
+        "no client and no server",
     ),
     "an embedding of polynomials": ({EMBED: lambda _: EMPTY.format("poly")}, "no client's part"),
     "an interface in the clear": ({INTERFACE: lambda _: EMPTY.format("nn")}, "no client's part"),

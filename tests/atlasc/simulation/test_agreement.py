@@ -86,6 +86,16 @@ def test_another_class_is_wrong_and_a_near_one_undecided() -> None:
     assert "is chance" in found.disagrees(wide, 0)
 
 
+@pytest.mark.parametrize("variation", [2.77907, *np.random.default_rng(0).lognormal(size=200)])
+def test_a_promise_that_a_module_keeps_is_as_coarse_as_it_was(variation: float) -> None:
+    module = Module("program", "poly")
+    for share in (0.002, 0.009, 0.011, 0.05):  # ten times these is usual
+        made = promised("class", share * variation, variation)
+        module.attributes = made.attributes()
+        kept = Promise.of(module)
+        assert kept is not None and kept.coarse == made.coarse == (share > 0.01)
+
+
 def test_encryption_may_decide() -> None:
     promise = Promise("class", 0.5, 0.2, 10.0)
     found = beside(promise, [[1.0, 0.7], [1.3, 0.7]], [[1.3, 0.7], [1.3, 0.7]])

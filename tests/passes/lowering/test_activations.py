@@ -88,8 +88,9 @@ class Written(torch.nn.Module):
         self.form = form
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        names = {**vars(torch), **vars(torch.nn.functional), "x": x}
-        found = eval(self.form, names)  # the text comes from our own table
+        code = compile(self.form, "form", "eval")
+        names = {name: getattr(torch.ops.aten, name) for name in code.co_names if name != "x"}
+        found = eval(code, {**names, "x": x})  # the text comes from our own table
         return torch.nn.functional.linear(found, torch.ones(4, 4))  # the client does not do it
 
 

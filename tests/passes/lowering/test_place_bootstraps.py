@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from short_text import dedent, poly, short
+from short_text import poly, short
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -44,18 +44,6 @@ def test_without_need_no_bootstrap() -> None:
     assert levels == [3, 2, 1, 0, 0, 0]
     assert after.attributes["levels"] == 5
     assert after.attributes["bootstrap"] is True
-
-
-def test_one_bootstrap_where_levels_run_out() -> None:
-    after = run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=2)])
-    assert short(after) == dedent("""
-        %0 = ckks.square %x
-        %1 = ckks.bootstrap %0 {level = 2}
-        %1_1 = ckks.square %1
-        %2 = ckks.square %1_1
-        %3 = ckks.drop %x {level = 0}
-        %3_3 = ckks.add %2, %3
-        ckks.output %3_3 {name = "y", shape = [1, 2, 3]}""")
 
 
 def test_a_value_with_two_readers_is_refreshed_once() -> None:

@@ -20,6 +20,7 @@ from atlasc.passes.approximation.approximate import apply_settings, depth_of, la
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.polynomials.algorithms.chebyshev import ActivationApproximation
 from atlasc.polynomials.parametrisation import DEGREES, WIDE, Parametrisation
 from atlasc.program.costs import critical_path
 from atlasc.simulation.simulate import PolynomialSimulator
@@ -93,6 +94,12 @@ def test_packed_equals_polynomial_and_levels_equal_the_formula(
     found = run_packed(packed, {**inputs, "embedded": inputs["x"]}, engine)["y"]
     scale = max(1.0, float(np.abs(simulated.outputs["y"]).max()))
     assert np.abs(found - simulated.outputs["y"]).max() < 1e-6 * scale
+
+
+def test_the_levels_of_an_activation_are_those_of_its_function() -> None:
+    """Of 64 terms 33 count for SiLU on this range, and 31 for GELU."""
+    one = ActivationApproximation(63, (-3.1710395932197573, 3.1526368975639345))
+    assert (one.levels_of("nn.silu"), one.levels_of("nn.gelu")) == (6, 5)
 
 
 @pytest.mark.parametrize("algorithm", [0, 1, 2, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from atlasc.emit.parameter_set import parameter_set
 
 HERE = Path(__file__).parent
+RUNTIME = HERE.parents[2] / "runtime_cuda"
 PROGRAMS = HERE / "programs"
 DEEP = pytest.mark.deep("engines")
 DEVICES = ("host", *(pytest.param(name, marks=DEEP) for name in ("cuda", "phantom")))
@@ -103,6 +105,14 @@ def test_plaintexts_that_repeat(build: Callable[..., Path], device: str, cpu: st
         pytest.skip(f"needs a processor with the instructions of {cpu}")
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+def test_each_vector_kernel_is_checked_when_an_engine_starts() -> None:
+    """Transforms have no other loop to be compared with: the test above takes their products."""
+    listed = (RUNTIME / "devices/host/vectors/vector_kernels.hpp").read_text(encoding="utf-8")
+    checks = (RUNTIME / "devices/host/check_kernels.cpp").read_text(encoding="utf-8")
+    names = {*re.findall(r"KERNEL\((\w+), ", listed)} - {"forward", "backward"}
+    assert len(names) > 10 and {name for name in names if f"run.{name}(" not in checks} == set()
 
 
 def test_kernels_that_do_not_exist(build: Callable[..., Path]) -> None:

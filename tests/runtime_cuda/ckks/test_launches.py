@@ -47,10 +47,8 @@ def counted(
     # Nothing is computed, so half of the time would go into making it fast.
     more = ("-Og", f"-I{sources}", "-DATLASC_PROGRAM=bert", "-include", traffic)
     build = builder(folder, cpp, OPTIMISED, *more)
-    binary = build(
-        "launches", PROGRAMS / "launches.cpp", sources / "interface.cpp", sources / "program.cpp",
-        device="cuda",
-    )  # fmt: skip
+    parts = (PROGRAMS / "launches.cpp", sources / "program.cpp")
+    binary = build("launches", *parts, device="cuda")
     done = subprocess.run(
         [binary, folder / "project" / PROGRAM], capture_output=True, text=True, check=False
     )

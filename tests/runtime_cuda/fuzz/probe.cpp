@@ -1,6 +1,6 @@
 // Parts of the runtime, one at a time:
-//   probe client|server ...      the roles of the small program
-//   probe weights FILE           writes its weights
+//   probe client|server ...      the roles; a server plays the calls of the small program alone
+//   probe program|interface FILE writes the file of a role
 //   probe inputs FILE COUNT      writes inputs of it
 //   probe sha256 STEP [1]        digest of standard input, added in steps; 1: portable code
 //   probe header FILE            opens a file, prints its arrays and the memory in MB
@@ -67,14 +67,16 @@ int main(int argc, char** argv) {
     const std::string file = argc > 2 ? argv[2] : "";
     const std::size_t number = argc > 3 ? plain_number(argv[3]).value_or(0) : 0;
     if (role == "client") {
-        return client_main(argc - 1, argv + 1, small::interface());
+        return client_main(argc - 1, argv + 1);
     }
     if (role == "server") {
-        return server_main(argc - 1, argv + 1, small::interface(), small::execute);
+        const std::string text = small::text();
+        return server_main(argc - 1, argv + 1, small::execute,
+                           text_of(sha256(text.data(), text.size())));
     }
     return reported([&] {
-        if (role == "weights") {
-            small::write_weights(file);
+        if (role == "program" || role == "interface") {
+            small::write_program(file, role, small::text());
         } else if (role == "inputs") {
             write_inputs(file, number);
         } else if (role == "sha256") {

@@ -1,5 +1,6 @@
 // What the fast kernels do to a row of residues modulo one prime below 2^50, several numbers at
-// once: for processors that are not Cpu::portable. Lengths are multiples of 8.
+// once: for processors that are not Cpu::portable. Lengths are multiples of 8. The functions have
+// no body here: `vector_kernels().add(...)` calls that of the processor's instruction set.
 #pragma once
 
 #include <cstddef>

@@ -93,13 +93,16 @@ def test_python_and_cpp_have_the_same_files(
         "-o", tmp_path / "query",
     )  # fmt: skip
     server(tmp_path / "query", tmp_path / "answer")
+    given = ("--keys", keys, "--query", tmp_path / "query", "-o", tmp_path / "python answer")
+    run("execute", tiny_cpu.bundle, *given)
+    assert (tmp_path / "answer").read_bytes() == (tmp_path / "python answer").read_bytes()
     words = ("--keys", keys, "--answer", tmp_path / "answer", "--json")
     found = json.loads(run("decrypt", tiny_cpu.bundle, *words).out)
     require_right(np.array(found["outputs"]["output"]), tiny_cpu)
 
     run("embed", tiny_cpu.bundle, "--input", tiny_cpu.data, "--index", 0,
         "-o", tmp_path / "in.safetensors")  # fmt: skip
-    client = (build / "client",)
+    client = (build / "client", "--program", project / "interface.safetensors")
     cpp(*client, "encrypt", "--key", secret, "--input", tmp_path / "in.safetensors",
         "--output", tmp_path / "cpp query")  # fmt: skip
     run("execute", tiny_cpu.bundle, "--keys", keys, "--query", tmp_path / "cpp query",

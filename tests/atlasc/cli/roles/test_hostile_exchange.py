@@ -61,7 +61,8 @@ class Exchange:
 
     def cpp(self, *words: object) -> subprocess.CompletedProcess[str]:
         """The C++ client with the secret key."""
-        command = [self.project / "build" / "client", *words]
+        program = ("--program", self.project / "interface.safetensors")
+        command = [self.project / "build" / "client", *program, *words]
         key = ("--key", self.keys / "client" / "secret.key")
         return subprocess.run([*map(str, (*command, *key))], capture_output=True, text=True)
 

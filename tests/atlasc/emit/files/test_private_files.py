@@ -24,7 +24,7 @@ DRAFT = ".atlasc-" + "0123456789abcdef" * 2 + ".draft"
 
 
 def keygen(bench: Bench, output: str = "new") -> list[object]:
-    return [bench.program, "client", "keygen", "--output", output]
+    return bench.keygen(output)
 
 
 def mode(path: Path) -> int:
@@ -117,7 +117,8 @@ def test_links_pipes_and_devices_are_refused(bench: Bench) -> None:
         "keys/secret.key": bench.encrypt(output="new"),
         "in": bench.encrypt(output="new"),
         "query": bench.execute(output="new"),
-        "weights": bench.execute(output="new"),
+        "program": bench.execute(output="new"),
+        "interface": bench.encrypt(output="new"),
         "keys/evaluation.key": bench.execute(output="new"),
         "answer": bench.decrypt(),
         "keys/ledger.jsonl": bench.decrypt(),

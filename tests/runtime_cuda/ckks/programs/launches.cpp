@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "atlasc/program_file.hpp"
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "program.hpp"
@@ -33,7 +34,9 @@ std::map<std::string, Tensor> masks_of(const Interface& interface) {
 }
 
 void run(const std::string& weights_path) {
-    const Interface& interface = ATLASC_PROGRAM::interface();
+    const TensorFile weights(weights_path, TensorFile::large_header);
+    const StoredProgram stored(weights);
+    const Interface& interface = stored.interface();
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     stand_in::Tally& tally = stand_in::tally();
     tally.begun = true;
@@ -43,7 +46,6 @@ void run(const std::string& weights_path) {
     tally.begun = true;
     Values inputs = inputs_of(interface, engine);
     const auto masks = masks_of(interface);
-    const TensorFile weights(weights_path, TensorFile::large_header);
     const auto record = std::make_shared<const Record>(weights);
     engine.bootstrap_by(record);
     Context context(engine, *record, weights, masks);

@@ -12,8 +12,8 @@
 #include "ckks/ring/chain.hpp"
 #include "ckks/keys/sampling.hpp"
 #include "devices/host/vectors/cpu.hpp"
-#include "devices/host/vectors/lanes.hpp"
 #include "devices/host/vectors/ntt.hpp"
+#include "devices/host/vectors/vector_kernels.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
@@ -35,7 +35,7 @@ void block(const std::vector<std::uint32_t>& words) {
     for (std::uint32_t lane = 0; cpu() != Cpu::portable && lane < 16; ++lane) {
         constexpr std::uint32_t step = 4;
         std::uint32_t blocks[16][16];
-        lanes::chacha20(blocks, seed, words[8] - step * lane, step, nonce);
+        vector_kernels().chacha20(blocks, seed, words[8] - step * lane, step, nonce);
         std::for_each(blocks, blocks + 16, [lane](const auto& word) { print(word[lane]); });
     }
 }
