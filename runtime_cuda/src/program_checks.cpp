@@ -82,7 +82,7 @@ void require_sound(const TensorFile& file, const Interface& interface) {
     for (const EncryptedInput& input : interface.inputs) {
         name(inputs, "inputs", input.name);
         packed(input);
-        if (input.layout.axes() != "btgd" && input.layout.axes() != "bgd") {
+        if (!input.state && input.layout.axes() != "btgd" && input.layout.axes() != "bgd") {
             refuse_program(file, "an input is packed in a way that no client knows");
         }
     }

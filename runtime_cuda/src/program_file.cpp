@@ -1,5 +1,6 @@
 #include "atlasc/program_file.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -15,7 +16,7 @@
 namespace atlasc {
 namespace {
 
-constexpr std::size_t program_format = 1;
+constexpr std::size_t program_format = 2;
 constexpr std::size_t kept = std::numeric_limits<std::size_t>::max();
 /// Of counts in the text: extents, levels, numbers of values.
 constexpr std::uint64_t most_count = std::uint64_t{1} << 40;
@@ -105,7 +106,13 @@ public:
         return has(name) ? std::optional<double>((*this)[name].real()) : std::nullopt;
     }
 
-    Layout layout() const { return Layout(facts("layout")["layout"].string()); }
+    bool flag(const std::string& name) const { return has(name) && (*this)[name].boolean(); }
+
+    std::string text_if_any(const std::string& name) const {
+        return has(name) ? (*this)[name].string() : std::string();
+    }
+
+    Layout layout() const { return Layout((*this)["layout"].string()); }
 
 private:
     const TensorFile& file_;
@@ -172,8 +179,10 @@ EncryptedInput input_of(const Facts& facts) {
             facts.layout(),
             facts.level("level"),
             facts.real_if_any("factor").value_or(1.0),
-            facts.has("centred") && facts.count("centred") != 0,
-            facts.real_if_any("magnitude")};
+            facts.flag("centred"),
+            facts.real_if_any("magnitude"),
+            facts.flag("state"),
+            facts.text_if_any("prefix")};
 }
 
 /// A number, or those of an array of the file, which only a client has.
@@ -189,16 +198,16 @@ Vector numbers_of(const TensorFile& file, const Facts& facts, const std::string&
 }
 
 Output output_of(const TensorFile& file, const Facts& facts) {
-    const Facts result = facts.facts("result");
-    const Facts output = facts.facts("output");
-    return {output["name"].string(),
-            output.counts("shape"),
-            result.layout(),
+    return {facts["name"].string(),
+            facts.counts("shape"),
+            facts.layout(),
             numbers_of(file, facts, "factor", 1.0),
             numbers_of(file, facts, "shift", 0.0),
-            result.level("level"),
-            output.real_if_any("magnitude"),
-            output.real_if_any("noise")};
+            facts.level("level"),
+            facts.real_if_any("magnitude"),
+            facts.real_if_any("noise"),
+            facts.flag("state"),
+            facts.text_if_any("function")};
 }
 
 Interface interface_of(const TensorFile& file, const Facts& facts) {
@@ -215,6 +224,7 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
     for (const Json& one : facts["outputs"].array()) {
         found.outputs.push_back(output_of(file, {file, one}));
     }
+    found.plan = keys_of(file, facts.facts("keys"));
     if (found.inputs.empty() || found.outputs.empty()) {
         refuse_program(file, "it has no inputs or no outputs");
     }
@@ -223,6 +233,16 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
 }
 
 }  // namespace
+
+Interface Interface::of_messages() const {
+    Interface found = *this;
+    const auto kept = [](const auto& one) { return one.state; };
+    found.inputs.erase(std::remove_if(found.inputs.begin(), found.inputs.end(), kept),
+                       found.inputs.end());
+    found.outputs.erase(std::remove_if(found.outputs.begin(), found.outputs.end(), kept),
+                        found.outputs.end());
+    return found;
+}
 
 std::string part_of(const std::string& bundle, const std::string& file) {
     return std::filesystem::is_directory(bundle) ? bundle + "/" + file : bundle;
@@ -237,13 +257,6 @@ StoredProgram::StoredProgram(const TensorFile& file)
     : file_(file.name()), text_(file.fact("sha256")) {
     const Json text = read_text(file, "program");
     const Facts facts(file, text);
-    for (const Json& one : facts["inputs"].array()) {
-        if (one.object().count("state") != 0) {
-            throw Error(file.name() + " is the step or the prefill of a decoder",
-                        "the keys and values of its tokens stay with the server",
-                        "use atlasc answer, which keeps them");
-        }
-    }
     interface_ = interface_of(file, facts);
     for (const Json& one : facts["arrays"].array()) {
         const Facts array(file, one);
@@ -252,6 +265,7 @@ StoredProgram::StoredProgram(const TensorFile& file)
     }
     interface_.weights.push_back({"program", "U8", file.shape("program"), text_});
     interface_.memory = facts.count("memory");
+    measured_ = facts.count("measured") != 0;
     const std::set<std::string> functions = functions_in(file);
     std::set<std::string> publics;
     for (const PublicInput& input : interface_.publics) {
@@ -264,7 +278,14 @@ StoredProgram::StoredProgram(const TensorFile& file)
     for (const Json& one : facts["calls"].array()) {
         const Facts call(file, one);
         const std::string user = "call " + std::to_string(calls_.size());
-        Call found{call["function"].string(), call["location"].string(), {}, {}};
+        Call found{call["op"].string(),
+                   call["kind"].string(),
+                   call["location"].string(),
+                   call.has("layer") ? std::optional<int>(call.level("layer")) : std::nullopt,
+                   call["function"].string(),
+                   {},
+                   {},
+                   call["seconds"].real()};
         require_there(file, functions.count(found.function) != 0, user,
                       "the function '" + found.function + "'");
         for (const Json& json : call["arrays"].array()) {
@@ -289,6 +310,20 @@ StoredProgram::StoredProgram(const TensorFile& file)
         last_[value] = kept;
     }
     interface_.ops = calls_.size();
+    for (const EncryptedInput& input : interface_.inputs) {
+        require_there(file, input.prefix.empty() || file.has(input.prefix),
+                      "the state '" + input.name + "'", "the array '" + input.prefix + "'");
+    }
+}
+
+void StoredProgram::require_no_state() const {
+    for (const EncryptedInput& input : interface_.inputs) {
+        if (input.state) {
+            throw Error(file_ + " is the step or the prefill of a decoder",
+                        "the keys and values of its tokens stay with the server",
+                        "use atlasc answer, which keeps them");
+        }
+    }
 }
 
 void StoredProgram::require_text(const std::string& sha256) const {
