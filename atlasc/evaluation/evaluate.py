@@ -233,7 +233,7 @@ def evaluate(
 
 def _without_promise(bundle: Bundle) -> Promise:
     """How answers are compared, for a program without a promise."""
-    shape = bundle.client.interface.outputs[0].attributes["shape"]
+    shape = bundle.interface.outputs[0].shape
     return replace(UNKNOWN, measure="class") if len(shape) == 2 and shape[-1] > 1 else UNKNOWN
 
 

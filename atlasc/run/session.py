@@ -20,7 +20,6 @@ from atlasc.client.program import (
     decrypt_all,
     encrypt_all,
     rows_of,
-    states_of,
 )
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -144,7 +143,8 @@ def require_no_state(bundle: Bundle) -> None:
     Raises:
         AtlasError: it is the step or the prefill of a decoder.
     """
-    if states_of(bundle.server.interface):
+    interface = bundle.server.interface
+    if any(one.state for one in (*interface.inputs, *interface.outputs)):
         raise AtlasError(
             f"{bundle.folder} is the step or the prefill of a decoder",
             why="the keys and values of its tokens stay with the server",

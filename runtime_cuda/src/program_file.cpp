@@ -21,6 +21,7 @@ constexpr std::size_t kept = std::numeric_limits<std::size_t>::max();
 /// Of counts in the text: extents, levels, numbers of values.
 constexpr std::uint64_t most_count = std::uint64_t{1} << 40;
 constexpr int most_level = 4096;
+constexpr std::size_t most_text = std::size_t{64} << 20;
 
 /// Refuses (Error) whatever names something that is not in the file.
 void require_there(const TensorFile& file, bool there, const std::string& user,
@@ -50,6 +51,16 @@ std::set<std::string> functions_in(const TensorFile& file) {
 class Facts {
 public:
     Facts(const TensorFile& file, const Json& json) : file_(file), members_(json.object()) {}
+
+    /// The same, if it has no other members than these.
+    const Facts& only(const std::set<std::string>& names) const {
+        for (const auto& member : members_) {
+            if (names.count(member.first) == 0) {
+                refuse_program(file_, "its text has the member '" + member.first + "', which is none");
+            }
+        }
+        return *this;
+    }
 
     bool has(const std::string& name) const { return members_.count(name) != 0; }
 
@@ -106,7 +117,7 @@ public:
         return has(name) ? std::optional<double>((*this)[name].real()) : std::nullopt;
     }
 
-    bool flag(const std::string& name) const { return has(name) && (*this)[name].boolean(); }
+    bool flag(const std::string& name) const { return has(name) && count(name) != 0; }
 
     std::string text_if_any(const std::string& name) const {
         return has(name) ? (*this)[name].string() : std::string();
@@ -119,12 +130,29 @@ private:
     const Json::Object& members_;
 };
 
+/// What `read` gives; what no JSON text of a program says is damage of the file.
+template <typename Read>
+auto undamaged(const TensorFile& file, const Read& read) {
+    try {
+        return read();
+    } catch (const Error& error) {
+        if (!error.remedy.empty()) {
+            throw;
+        }
+        refuse_program(file, error.why.empty() ? error.what() : error.why);
+    }
+}
+
 /// The text of a file, which must be the one that was written.
 Json read_text(const TensorFile& file, const std::string& array) {
     if (!file.has(array)) {
         throw Error(file.name() + " has no " + array,
                     "it is another file, or of another version of atlasc",
                     "compile the model with this version of atlasc, and give the bundle");
+    }
+    const std::vector<std::size_t>& shape = file.shape(array);
+    if (count_of(shape) > most_text) {
+        refuse_program(file, "its text is too large");
     }
     const Bytes bytes = file.bytes(array);
     const std::string text(bytes.begin(), bytes.end());
@@ -174,6 +202,7 @@ KeyPlan keys_of(const TensorFile& file, const Facts& facts) {
 }
 
 EncryptedInput input_of(const Facts& facts) {
+    facts.only({"name", "shape", "layout", "level", "factor", "centred", "magnitude", "state", "prefix"});
     return {facts["name"].string(),
             facts.counts("shape"),
             facts.layout(),
@@ -198,6 +227,8 @@ Vector numbers_of(const TensorFile& file, const Facts& facts, const std::string&
 }
 
 Output output_of(const TensorFile& file, const Facts& facts) {
+    facts.only({"name", "shape", "layout", "level", "factor", "shift", "magnitude", "noise", "state",
+                "function", "value"});
     return {facts["name"].string(),
             facts.counts("shape"),
             facts.layout(),
@@ -211,6 +242,8 @@ Output output_of(const TensorFile& file, const Facts& facts) {
 }
 
 Interface interface_of(const TensorFile& file, const Facts& facts) {
+    facts.only({"format", "model", "parameters", "keys", "needs", "inputs", "publics", "outputs", "calls",
+                "measured", "memory", "arrays"});
     Interface found{facts["model"].string(), file.fact("program"),
                     parameters_of(facts.facts("parameters")), keys_of(file, facts.facts("needs")),
                     {}, {}, {}};
@@ -218,7 +251,7 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
         found.inputs.push_back(input_of({file, one}));
     }
     for (const Json& one : facts["publics"].array()) {
-        const Facts input(file, one);
+        const Facts input = Facts(file, one).only({"name", "shape"});
         found.publics.push_back({input["name"].string(), input.counts("shape")});
     }
     for (const Json& one : facts["outputs"].array()) {
@@ -249,12 +282,18 @@ std::string part_of(const std::string& bundle, const std::string& file) {
 }
 
 Interface read_interface(const TensorFile& file) {
-    const Json text = read_text(file, "interface");
-    return interface_of(file, {file, text});
+    return undamaged(file, [&] {
+        const Json text = read_text(file, "interface");
+        return interface_of(file, {file, text});
+    });
 }
 
 StoredProgram::StoredProgram(const TensorFile& file)
     : file_(file.name()), text_(file.fact("sha256")) {
+    undamaged(file, [&] { read(file); });
+}
+
+void StoredProgram::read(const TensorFile& file) {
     const Json text = read_text(file, "program");
     const Facts facts(file, text);
     interface_ = interface_of(file, facts);
@@ -269,6 +308,9 @@ StoredProgram::StoredProgram(const TensorFile& file)
     const std::set<std::string> functions = functions_in(file);
     std::set<std::string> publics;
     for (const PublicInput& input : interface_.publics) {
+        if (file.has(input.name)) {
+            refuse_program(file, "'" + input.name + "' is an array and a public input");
+        }
         publics.insert(input.name);
     }
     const auto require_value = [&](const std::string& user, std::size_t value) {
@@ -276,9 +318,10 @@ StoredProgram::StoredProgram(const TensorFile& file)
     };
     last_.assign(interface_.inputs.size(), kept);
     for (const Json& one : facts["calls"].array()) {
-        const Facts call(file, one);
+        const Facts call = Facts(file, one).only(
+            {"name", "kind", "location", "layer", "function", "arrays", "operands", "seconds"});
         const std::string user = "call " + std::to_string(calls_.size());
-        Call found{call["op"].string(),
+        Call found{call["name"].string(),
                    call["kind"].string(),
                    call["location"].string(),
                    call.has("layer") ? std::optional<int>(call.level("layer")) : std::nullopt,

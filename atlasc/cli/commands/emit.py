@@ -52,7 +52,7 @@ def emit(
     program, parameters = loaded.program, loaded.parameters
     check_target(TargetOptions(target=loaded.target, device_memory=options.device_memory))
     file: Path | None = None
-    if loaded.manifest.arrays == PROGRAM_FILE:
+    if loaded.manifest.stored:
         file = loaded.folder / PROGRAM_FILE
     if options.device_memory is not None:
         file = None  # other keys, and so other functions

@@ -25,7 +25,7 @@ class StoredProgram {
 public:
     /// A call of one function; its result is the next value, after all inputs.
     struct Call {
-        std::string op;    ///< name of the op in the IR
+        std::string name;  ///< name of the op in the IR
         std::string kind;  ///< kind of the op, as reports group it
         std::string place;         ///< module of the model
         std::optional<int> layer;  ///< number of the Transformer block, if there is one
@@ -59,6 +59,8 @@ public:
     Values execute(Context& context, Values inputs) const;
 
 private:
+    void read(const TensorFile& file);
+
     std::string file_;  ///< its name, and the SHA-256 of its text
     std::string text_;
     bool measured_ = false;
