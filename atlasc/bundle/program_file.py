@@ -94,10 +94,10 @@ class StoredProgram:
             AtlasError: the file is damaged, of another format, or of another program; or a call
                 names a function, an array or a value that is not there.
         """
-        damaged = f"file {path} is damaged"
-        with translated(), explained(damaged, remedy="compile the model again"):
+        remedy = "compile the model again, or restore the file"
+        with explained(f"file {path} is damaged", remedy=remedy), translated():
             stored = load_library().StoredProgram(str(path))
-            interface: Interface = of_program(stored.interface, path, identity)
+            interface = of_program(stored.interface, path, identity)
             calls = tuple(
                 Call(**{name: getattr(one, name) for name in Call.__dataclass_fields__})
                 for one in stored.calls

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.final_functions import FINAL_FUNCTIONS
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.program.key_plan import KeyPlan, key_plan
@@ -125,12 +126,17 @@ def read_interface(path: Path, identity: str) -> Interface:
 
 
 def of_program(interface: Interface, path: Path, identity: str) -> Interface:
-    """The interface, if the program is the one that is wanted; raises as :func:`read_interface`."""
+    """The interface, if it is of the program that is wanted and ends in functions that clients
+    know; raises as :func:`read_interface`.
+    """
+    damaged, remedy = f"file {path} is damaged", "compile the model again, or restore the file"
     if interface.identity != identity:
-        raise AtlasError(
-            f"file {path} is of another program",
-            remedy="compile the model again, or restore the file",
-        )
+        raise AtlasError(f"file {path} is of another program", remedy=remedy)
+    with explained(damaged, remedy=remedy):
+        functions = {one.function for one in interface.outputs if one.function}
+    if unknown := functions - FINAL_FUNCTIONS.keys():
+        why = f"an output ends in {min(unknown)!r}, which is no function of a client"
+        raise AtlasError(damaged, why=why, remedy=remedy)
     return interface
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.manifest import PROGRAM_FILE
+from atlasc.bundle.manifest import INTERFACE_FILE, PROGRAM_FILE
 from atlasc.bundle.program_file import StoredProgram
 from atlasc.bundle.program_writer import stored_program
 from atlasc.client.program import encrypt_all
@@ -27,7 +27,7 @@ from atlasc.program.function import EngineParameters
 from atlasc.program.key_plan import key_plan
 from atlasc.program.kinds import OUTSIDE
 from atlasc.program.record_arrays import RECORD, Recorded, record_arrays
-from atlasc.runtime.interface import interface_of, keys_of
+from atlasc.runtime.interface import interface_of, keys_of, read_interface
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 
@@ -151,14 +151,14 @@ def _rewrite(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, str]
     save_file(arrays, path, facts)
 
 
-def other_text(change: Callable[[dict[str, Any]], object]) -> Lie:
+def other_text(change: Callable[[dict[str, Any]], object], name: str = "program") -> Lie:
     """Another text, with the digest of it."""
 
     def written(arrays: dict[str, np.ndarray], facts: dict[str, str]) -> None:
-        text = json.loads(arrays["program"].tobytes())
+        text = json.loads(arrays[name].tobytes())
         change(text)
-        arrays["program"] = np.frombuffer(json.dumps(text).encode(), np.uint8)
-        facts["sha256"] = hashlib.sha256(arrays["program"].tobytes()).hexdigest()
+        arrays[name] = np.frombuffer(json.dumps(text).encode(), np.uint8)
+        facts["sha256"] = hashlib.sha256(arrays[name].tobytes()).hexdigest()
 
     return lambda path: _rewrite(path, written)
 
@@ -263,6 +263,31 @@ def test_a_file_that_lies_is_refused(tiny: Tiny, tmp_path: Path, name: str) -> N
 def test_a_file_of_another_program_is_refused(tiny: Tiny) -> None:
     with pytest.raises(AtlasError, match="of another program"):
         StoredProgram.read(tiny.bundle / PROGRAM_FILE, "0" * 64, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"function": "system"}, "'system', which is no function of a client"),
+        ({"function": "\udcff"}, "is damaged"),
+        ({"layout": "[x]"}, "is not [fields | fields | extents]"),
+        ({"factor": {"array": "gone"}}, "gone"),
+        ({"run": "rm"}, "has the member 'run'"),
+    ],
+)
+def test_an_interface_that_lies_is_refused(
+    tiny: Tiny, tmp_path: Path, members: dict[str, Any], said: str
+) -> None:
+    path, identity = tmp_path / "x.safetensors", load_bundle(tiny.bundle).manifest.program
+    shutil.copyfile(tiny.bundle / INTERFACE_FILE, path)
+    read_interface(path, identity)
+    with pytest.raises(AtlasError, match="is of another program"):
+        read_interface(path, "0" * 64)
+    other_text(lambda text: text["outputs"][0].update(members), "interface")(path)
+    with pytest.raises(AtlasError) as caught:
+        read_interface(path, identity)
+    assert caught.value.what.startswith(f"file {path} ") and caught.value.remedy
+    assert said in f"{caught.value.what} {caught.value.why}"
 
 
 def test_a_record_that_ends_too_early_is_refused(tiny: Tiny) -> None:

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.bundle.manifest import INTERFACE_FILE
+from atlasc.bundle.manifest import INTERFACE_FILE, PROGRAM_FILE
 from atlasc.runtime.interface import keys_of
 from atlasc.targets.key_folders import configuration_of
 
@@ -45,7 +45,7 @@ def forged(
     parts: Sequence[str] = ("client",),
 ) -> Path:
     """Parts of a bundle with changed files, and a manifest that fits them; a file that is not there
-    begins empty. Of the interface's file the JSON text is changed.
+    begins empty. Of a program and of an interface the JSON text is changed.
     """
     for part in parts:
         shutil.copytree(bundle / part, place / part)
@@ -56,16 +56,17 @@ def forged(
             manifest = json.loads(edit(json.dumps(manifest)))
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        inside = name == INTERFACE_FILE
-        before = interface_text(path) if inside else path.read_text() if path.exists() else ""
+        inside = name in (INTERFACE_FILE, PROGRAM_FILE)
+        before = inner_text(path) if inside else path.read_text() if path.exists() else ""
         after = edit(before)
         assert after != before, f"the edit of {name} changes nothing"
         if inside:
-            _write_interface(path, after)
+            _write_inner(path, after)
         else:
             path.write_text(after)
-    if (place / INTERFACE_FILE).exists():
-        _write_interface(place / INTERFACE_FILE, program=manifest["program"])
+    for name in (INTERFACE_FILE, PROGRAM_FILE):
+        if (place / name).exists():
+            _write_inner(place / name, program=manifest["program"])
     for name in manifest["files"].keys() | edits.keys() - {"manifest.json"}:
         if (place / name).exists():
             manifest["files"][name] = hashlib.sha256((place / name).read_bytes()).hexdigest()
@@ -73,18 +74,18 @@ def forged(
     return place
 
 
-def interface_text(path: Path) -> str:
-    """The JSON text of an interface."""
-    return load_file(path)["interface"].tobytes().decode()
+def inner_text(path: Path) -> str:
+    """The JSON text of a program or an interface."""
+    return load_file(path)[path.stem].tobytes().decode()
 
 
-def _write_interface(path: Path, text: str | None = None, **facts: str) -> None:
-    """Change the text of an interface, with its digest, or facts of the file's header."""
+def _write_inner(path: Path, text: str | None = None, **facts: str) -> None:
+    """Change the text, with its digest, or facts of the file's header."""
     arrays = load_file(path)
     with safe_open(path, "np") as file:
         known = file.metadata()
     if text is not None:
-        arrays["interface"] = np.frombuffer(text.encode(), np.uint8)
+        arrays[path.stem] = np.frombuffer(text.encode(), np.uint8)
         facts["sha256"] = hashlib.sha256(text.encode()).hexdigest()
     save_file(arrays, path, known | facts)
 

@@ -21,7 +21,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
-from tests.atlasc.remote.hostile import forged, interface_text
+from tests.atlasc.remote.hostile import forged, inner_text
 from tests.atlasc.remote.test_hostile_service import EMBED, INTERFACE
 
 pytestmark = pytest.mark.filterwarnings("ignore:the target sim is a simulation")
@@ -98,7 +98,7 @@ def test_each_attribute(
     honest = load_bundle(text_bundle, "client").client.query(IDS)
     size = len(atlasc.Client(text_bundle, keys).encrypt(IDS))
     path, refusals = text_bundle / name, list[str]()
-    text = interface_text(path) if name == INTERFACE else path.read_text()
+    text = inner_text(path) if name == INTERFACE else path.read_text()
     for at, (where, edited) in enumerate(edits(text)):
         if edited == text:
             continue
