@@ -322,9 +322,7 @@ class Server:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted.
         ``progress(op, done, 100)`` is called before each op.
         """
-        from atlasc.run.session import require_no_state
-
-        require_no_state(self.bundle)
+        self.bundle.require_no_state()
         results, timing = self.compute(*query.ciphertexts(self.engine), progress)
         count, name = query.count, query.query
         answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)

@@ -22,7 +22,6 @@ folders of their own (``atlasc keygen``).
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +33,6 @@ from atlasc.bundle.manifest import (
     MANIFEST,
     PROGRAM_FILE,
     ROLES,
-    SIGNATURE,
     Manifest,
     Role,
     read_manifest,
@@ -43,7 +41,6 @@ from atlasc.bundle.manifest import (
 from atlasc.bundle.program_file import StoredProgram
 from atlasc.client.in_clear import require_closed
 from atlasc.client.program import ClientProgram
-from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import read_json
 from atlasc.ir.module import Module
@@ -255,6 +252,21 @@ class Bundle:
         _require_part(self.folder, "client")
         return self.folder / "client" / "model"
 
+    def require_no_state(self) -> None:
+        """Refuse a program whose server keeps ciphertexts from run to run.
+
+        Raises:
+            AtlasError: it is the step or the prefill of a decoder.
+        """
+        interface = self.server.interface
+        if any(one.state for one in (*interface.inputs, *interface.outputs)):
+            raise AtlasError(
+                f"{self.folder} is the step or the prefill of a decoder",
+                why="the keys and values of its tokens stay with the server",
+                remedy="use atlasc generate, or atlasc answer with the roles apart: these keep "
+                "them",
+            )
+
     def load_inputs(self, data: object, long: str = LONG[0], **options: Any) -> Inputs:
         """Inputs in the shape that the program was compiled for.
 
@@ -363,25 +375,6 @@ def held_role(folder: Path) -> Role | None:
             return role
     here = [role for role in ROLES if (folder / role).is_dir()]
     return here[0] if len(here) == 1 else None
-
-
-def copy_part(folder: Path, role: Role, place: Path) -> None:
-    """Copy a role's part of a bundle into a new folder: its files, the manifest and the signature,
-    and the same of a step and of a prefill.
-
-    Raises:
-        AtlasError: as :func:`load_bundle`; the place exists or cannot be written.
-    """
-    bundle = load_bundle(folder, role)
-    parts = {Path(): bundle}
-    parts |= {Path(STEP): bundle.step} if bundle.has_step else {}
-    parts |= {Path(PREFILL): bundle.prefill} if bundle.has_prefill else {}
-    with new_folder(place) as draft:
-        for name, part in parts.items():
-            shutil.copytree(part.folder / role, draft / name / role)
-            for file in (MANIFEST, SIGNATURE):
-                if (part.folder / file).is_file():
-                    shutil.copyfile(part.folder / file, draft / name / file)
 
 
 def _located(folder: Path, role: Role | None) -> Path:

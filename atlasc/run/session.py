@@ -137,21 +137,6 @@ class RunResult(Answers):
         return [np.abs(values[answered] - expected[answered]) for values, expected in pairs]
 
 
-def require_no_state(bundle: Bundle) -> None:
-    """Refuse a program whose server keeps ciphertexts from run to run.
-
-    Raises:
-        AtlasError: it is the step or the prefill of a decoder.
-    """
-    interface = bundle.server.interface
-    if any(one.state for one in (*interface.inputs, *interface.outputs)):
-        raise AtlasError(
-            f"{bundle.folder} is the step or the prefill of a decoder",
-            why="the keys and values of its tokens stay with the server",
-            remedy="use atlasc generate, or atlasc answer with the roles apart: these keep them",
-        )
-
-
 def run(
     bundle: Bundle,
     arrays: Mapping[str, np.ndarray],

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interfaces import give, with_rows
 from tiny_model import Tiny
 
 from atlasc.api.roles import Client
@@ -22,6 +21,7 @@ from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
+from tests.atlasc.client.interfaces import give, with_rows
 from tests.sealed_files import Array, opened, sealed
 
 SLOTS = 2**14

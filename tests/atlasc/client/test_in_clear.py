@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interfaces import rows_of, with_rows
 from tiny_model import Tiny
 
 import atlasc
@@ -15,6 +14,7 @@ from atlasc.client.in_clear import PUBLIC, in_clear, told
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.runtime.native import load_library
+from tests.atlasc.client.interfaces import rows_of, with_rows
 from tests.atlasc.remote.conftest import text_bundle
 
 __all__ = ["text_bundle"]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interfaces import change
 from tiny_model import Tiny
 from typer.testing import CliRunner
 
@@ -20,6 +19,7 @@ from atlasc.cli import app
 from atlasc.client.sharing import BITS, floods, require_digits, safe_digits
 from atlasc.ir.errors import AtlasError
 from atlasc.runtime.native import load_library
+from tests.atlasc.client.interfaces import change
 
 
 @pytest.fixture

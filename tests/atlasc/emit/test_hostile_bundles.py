@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from interfaces import rows_of, with_rows
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.manifest import PROGRAM_FILE
 from atlasc.client.in_clear import require_listed
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import Outcome
+from tests.atlasc.client.interfaces import rows_of, with_rows
 from tests.atlasc.remote.hostile import forged
 from tests.atlasc.remote.test_hostile_service import BUNDLES, INTERFACE
 

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from interfaces import rows_of
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.kept import KEPT, kept_of, write_kept
@@ -21,6 +20,7 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
 from atlasc.program.function import EngineParameters
 from atlasc.runtime.interface import Interface, keys_of, read_interface
+from tests.atlasc.client.interfaces import rows_of
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import compiled
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from interfaces import rows_of
 
 from atlasc.bundle.folder import PREFIX, Bundle, load_bundle
 from atlasc.generation.client import TextClient
@@ -22,6 +21,7 @@ from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import TextBundles, name_of, public_at
 from atlasc.ir.text.storage import print_module
 from atlasc.loading.texts.public_prefix import PublicPrefix, read_public_prefix
+from tests.atlasc.client.interfaces import rows_of
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers.messages import ENGINE, message
 from tests.fuzz.seeds import compiled
