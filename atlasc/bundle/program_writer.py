@@ -61,7 +61,7 @@ def program_content(
     public = [op for op in program.ops if op.name == "ckks.public_input"]
     for ops in ([*program.inputs, *public], program.outputs):
         _require_names([op.attributes["name"] for op in ops])
-    text, whole = program_text(program, parameters, arrays)
+    text, whole = _text_of(program, parameters, arrays)
     for name in arrays:
         if name == PROGRAM or name in RECORD or not is_printable(name):
             raise AtlasError(f"an array cannot be called {name!r}")
@@ -127,13 +127,13 @@ def stored_program(program: Module, parameters: ParameterSet, identity: str) -> 
     )
 
 
-def program_text(
-    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray] | None = None
+def _text_of(
+    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
 ) -> tuple[bytes, dict[str, np.ndarray]]:
     """The JSON text of a program, and all arrays of its file: its record and ``arrays``."""
     functions = _functions(program, parameters)
     calls, values = _calls(program, parameters, functions)
-    whole = {**(arrays or {}), **_record(functions, parameters)}
+    whole = {**arrays, **_record(functions, parameters)}
     facts = _interface_facts(program, parameters, key_plan(program))
     for op, told in zip(program.outputs, facts["outputs"], strict=True):
         told["value"] = values[op.operands[0]]
