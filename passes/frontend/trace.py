@@ -30,6 +30,7 @@ from atlasc.passes.frontend.exported.decompose import (
     without_changes_in_place,
 )
 from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
+from atlasc.passes.frontend.exported.locations import fill_lines
 from atlasc.passes.frontend.exported.states import refuse_states, returned, untouched, writes
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
@@ -292,6 +293,7 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
     for name, (function, node) in ends.items():
         attributes = {"name": name} | ({} if function is None else {"function": function})
         module.add("nn.output", [importer.on_server(importer.values[node])], attributes)
+    fill_lines(module)
     return module
 
 
