@@ -21,6 +21,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
+from atlasc.passes.framework.rewritings import REWRITINGS
 from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend.exported import graph as fx
 from atlasc.passes.frontend.exported.decompose import (
@@ -38,7 +39,6 @@ from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
-from atlasc.passes.frontend.rules.rewritings import REWRITINGS
 from atlasc.passes.frontend.widths import with_equal_widths
 from atlasc.passes.frontend.zeroed import without_zeros
 
