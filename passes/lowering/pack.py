@@ -242,6 +242,8 @@ def _mean(packer: Packer, op: Op) -> Value:
 
 
 def _select(packer: Packer, op: Op) -> Value:
+    if packer.forms[op.operands[0]] is Form.VECTOR:
+        return packer.operand(op)
     chosen = packer.emit(
         op, "ckks.select", packer.operand(op), layout_axis="t", index=op.attributes["index"]
     )

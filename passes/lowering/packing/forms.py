@@ -116,6 +116,8 @@ def _shifted(op: Op, forms: list[Form]) -> Form | None:
 
 
 def _over_tokens(op: Op, forms: list[Form]) -> Form | None:
+    if op.name == "poly.select" and forms[0] is Form.VECTOR and len(_shape(op.operands[0])) == 3:
+        return Form.VECTOR if op.attributes["axis"] == 1 else None  # the only token
     return Form.VECTOR if forms[0] is Form.HIDDEN and op.attributes["axis"] == 1 else None
 
 

@@ -44,7 +44,7 @@ _EACH_HEAD = ("ckks.add", "ckks.sub", "ckks.mul", "ckks.square", "ckks.double", 
 
 FROM_LINEAR = (
     "let a linear layer, or a sum of linear layers of one input, make the queries and keys "
-    "directly, before the heads are split; it may be the identity, q @ torch.eye(q.shape[-1])"
+    "directly, before the heads are split; it may be the identity, F.linear(q, torch.eye(features))"
 )
 """Remedy if the operand of attention comes from elsewhere."""
 

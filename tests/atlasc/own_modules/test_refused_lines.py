@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import atlasc
 from atlasc.compilation.prepare import trace_model
@@ -76,14 +77,15 @@ REFUSED = {
 """Code of a forward -> a part of the reason."""
 
 
-def users_module(code: str, folder: Path, text: str = MODULE) -> object:
+def users_module(code: str, folder: Path, text: str = MODULE) -> torch.nn.Module:
     file = folder / "users_module.py"
     file.write_text(text.format(code=code))
     spec = importlib.util.spec_from_file_location("users_module", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.Model().eval()
+    model: torch.nn.Module = module.Model().eval()
+    return model
 
 
 @pytest.mark.parametrize(("code", "why"), REFUSED.items(), ids=list(REFUSED))
@@ -110,3 +112,37 @@ def test_an_input_of_other_axes_is_refused(data: np.ndarray, tmp_path: Path) -> 
     with pytest.raises(AtlasError, match="neither .batch, tokens, features. nor") as caught:
         atlasc.compile(model, {"x": data}, recipe="is", target="sim")
     assert f"users_module.py:{LINE - 1}" in caught.value.where and caught.value.remedy
+
+
+def test_the_users_folder_may_be_named_as_torch_is(tmp_path: Path) -> None:
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    with pytest.raises(AtlasError) as caught:
+        atlasc.compile(users_module("h = x.cumsum(1)", folder), {"x": X}, recipe="is", target="sim")
+    assert f"torch/users_module.py:{LINE}" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "q = F.linear(self.attend(q, q, q), torch.eye(6))",
+        "q = F.linear(r[:, :1] * r[:, 1:2], torch.eye(6))",
+    ],
+)
+def test_a_query_may_come_from_the_identity(code: str, tmp_path: Path) -> None:
+    """As the refusal of a query that comes from no linear layer says."""
+    made = "r = self.six(x); q = self.three(r); F = nn.functional"
+    attended = "k = self.three(r); h = self.attend(self.three(q), k, k)"
+    _equal(users_module(f"{made}; {code}; {attended}", tmp_path))
+
+
+def test_the_only_token_is_chosen_of_a_token(tmp_path: Path) -> None:
+    _equal(users_module("h = (h[:, :1] * self.b(x)[:, 1:2]) @ torch.eye(8)", tmp_path))
+
+
+def _equal(model: torch.nn.Module) -> None:
+    answer = atlasc.compile(model, {"x": X}, recipe="is", target="sim").run({"x": X[:4]})
+    (found,) = answer.outputs.values()
+    with torch.no_grad():
+        wanted = model(torch.tensor(X[:4])).numpy()
+    assert np.abs(found - wanted).max() < 1e-4 * wanted.std()
