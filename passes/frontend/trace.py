@@ -21,6 +21,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
+from atlasc.passes.framework.rewritings import REWRITINGS
 from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend.exported import graph as fx
 from atlasc.passes.frontend.exported.decompose import (
@@ -30,6 +31,7 @@ from atlasc.passes.frontend.exported.decompose import (
     without_changes_in_place,
 )
 from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
+from atlasc.passes.frontend.exported.locations import fill_lines
 from atlasc.passes.frontend.exported.states import refuse_states, returned, untouched, writes
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
@@ -37,7 +39,6 @@ from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
-from atlasc.passes.frontend.rules.rewritings import REWRITINGS
 from atlasc.passes.frontend.widths import with_equal_widths
 from atlasc.passes.frontend.zeroed import without_zeros
 
@@ -292,6 +293,7 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
     for name, (function, node) in ends.items():
         attributes = {"name": name} | ({} if function is None else {"function": function})
         module.add("nn.output", [importer.on_server(importer.values[node])], attributes)
+    fill_lines(module)
     return module
 
 

@@ -18,6 +18,7 @@ from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.rewriting import without_dead_ops
 from atlasc.passes.framework.pass_base import Goal, Pass, Report
+from atlasc.passes.framework.rewritings import GAINS, written
 from atlasc.passes.lowering.packing.forms import Form
 from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 from atlasc.program.kernels.linear import choose_plan
@@ -169,10 +170,10 @@ def _scale(packer: Packer, op: Op) -> Value:
         array = packer.module.symbols[factor.name]
         if array.size != array.shape[-1]:
             raise AtlasError(
-                "a product of attention heads with a constant cannot be compiled yet",
+                f"{GAINS} cannot be compiled yet",
                 where=op.location,
                 why=f"the constant, of shape {array.shape}, differs by head or token",
-                remedy="use a model without it, or write this part of the model in another way",
+                remedy=written(GAINS),
             )
         heads = packer.layout(op).extent("g")
         factor = packer.module.constant(f"{factor.name}.heads", np.tile(array.ravel(), heads))
@@ -241,6 +242,8 @@ def _mean(packer: Packer, op: Op) -> Value:
 
 
 def _select(packer: Packer, op: Op) -> Value:
+    if packer.forms[op.operands[0]] is Form.VECTOR:
+        return packer.operand(op)
     chosen = packer.emit(
         op, "ckks.select", packer.operand(op), layout_axis="t", index=op.attributes["index"]
     )
@@ -252,9 +255,10 @@ def _same_slots(packer: Packer, op: Op) -> Value:
     shape, width = op.value.tensor.shape, packer.packing.width
     if packer.forms[op.value] is Form.SPLIT and shape[-1] != width:
         raise AtlasError(
-            f"{op.name} to {shape} would move data between slots",
+            f"heads of {shape[-1]} features cannot be split off beside heads of {width}",
             where=op.location,
-            why=f"blocks of {shape[-1]} features, where the packing has blocks of {width}",
+            why="the slots of a ciphertext hold blocks of features, each as wide as a head",
+            remedy="give all heads one width; a sum or a mean of other blocks is a linear layer",
         )
     return packer.operand(op)
 

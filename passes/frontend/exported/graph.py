@@ -132,7 +132,13 @@ def raised_at(error: BaseException) -> str:
 
 
 def _is_torch(file: str) -> bool:
-    return "/torch/" in file.replace("\\", "/")
+    """Whether a file is one of torch, here or where a program was exported; a user's folder may
+    have that name too.
+    """
+    import torch
+
+    here = Path(torch.__file__).parent in Path(file).parents
+    return here or "-packages/torch/" in file.replace("\\", "/")
 
 
 def _innermost(frames: Sequence[tuple[str, str]]) -> str:
