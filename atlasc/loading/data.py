@@ -179,8 +179,9 @@ def _from_file(
     else:
         have, needed = "images", "pixel_values"
     if main != needed:
+        holds = "is a folder, which is read as" if source.is_dir() and not dataset else "holds"
         raise AtlasError(
-            f"data {source} holds {have}, but the model reads {main}",
+            f"data {source} {holds} {have}, but the model reads {main}",
             remedy=f"give data of the right kind, or an .npz with an array named {main}",
         )
     if have == "images":
@@ -273,7 +274,7 @@ def _required(model: LoadedModel) -> str:
     """Which inputs data must have, and which it may have, in words."""
     required = [name for name in model.input_names if name not in MADE]
     optional = [*(n for n in model.input_names if n in MADE), *model.optional_names]
-    more = f", {', '.join(optional)} may be left out" if optional else ""
+    more = f"; {', '.join(optional)} may be left out" if optional else ""
     return f"required: {', '.join(required)}{more}"
 
 
