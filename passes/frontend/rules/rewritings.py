@@ -43,6 +43,7 @@ _ASSIGNED = Rewriting(
     "h = h * kept + k * (1 - kept)",
     "a buffer kept of zeros and ones, here 0 from 2 to 3",
 )
+_MEAN, _SUM = (f"of mode {mode}, of texts of one length" for mode in ("mean", "sum"))
 _CLIENT = "which the client computes"
 REWRITINGS = {
     "index_put": (
@@ -52,7 +53,8 @@ REWRITINGS = {
     ),
     **dict.fromkeys(("slice_scatter", "select_scatter"), (_ASSIGNED,)),
     "embedding_bag": (
-        Rewriting("h = bag(ids)", "h = table(ids).mean(1)", "nn.Embedding; of texts of one length"),
+        Rewriting("h = means(ids)", "h = table(ids).mean(1)", f"nn.Embedding; {_MEAN}"),
+        Rewriting("h = sums(ids)", "h = table(ids).sum(1)", f"nn.Embedding; {_SUM}"),
     ),
     "cos": (
         Rewriting("h = h + torch.cos(x)", "h = h + turn", f"the input turn, cos(x), {_CLIENT}"),
