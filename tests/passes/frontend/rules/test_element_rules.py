@@ -135,9 +135,16 @@ LAYERS: dict[str, Form] = {
     "padded features": lambda m, h: F.pad(h, (1, 2)),
     "cut features": lambda m, h: F.pad(h, (-1, 2)),
 }  # fmt: skip
-ENDS: dict[str, Form] = {
+SQUEEZED: dict[str, Form] = {
     "a final squeeze": lambda m, h: m.head(h)[..., :1].squeeze(-1),
     "a final choice of one": lambda m, h: m.head(h)[..., :1][..., 0],
+    "the last of one": lambda m, h: m.head(h)[..., :1][..., -1],
+    "a view of one": lambda m, h: m.head(h)[..., :1].view(h.shape[:2]),
+    "a function of a squeeze": lambda m, h: torch.sigmoid(m.head(h)[..., :1].squeeze(-1)),
+    "a line of a squeeze": lambda m, h: 2 + m.weight[0] * m.head(h)[..., :1].squeeze(-1),
+    "a square of a choice": lambda m, h: (z := m.head(h)[..., :1][..., 0]) * z,
+}  # fmt: skip
+ENDS: dict[str, Form] = SQUEEZED | {
     "a final view": lambda m, h: m.head(h)[..., 2:].view(h.shape[0], -1),
 }
 REFUSED: dict[str, tuple[Form, str]] = {
@@ -185,6 +192,12 @@ ALL = ELEMENTS | LAYERS | ENDS
 @pytest.mark.parametrize("name", ALL)
 def test_a_form_equals_torch(name: str) -> None:
     _compared(name, ALL[name])
+
+
+@pytest.mark.parametrize("name", SQUEEZED)
+def test_a_last_axis_of_one_element_is_removed_by_the_client(name: str) -> None:
+    (op,) = _compared(name, SQUEEZED[name]).outputs
+    assert op.attributes["function"] == "squeeze"
 
 
 @pytest.mark.parametrize("name", REFUSED)
