@@ -162,6 +162,9 @@ REFUSED: dict[str, tuple[Form, str]] = {
     "conv1d of width 3": (
         lambda m, h: F.conv1d(h.mT, torch.ones(1, h.shape[-1], 3)).mT, "no rule on encrypted"
     ),
+    "a softmax of features": (
+        lambda m, h: torch.softmax(m.b(torch.tanh(h)), -1) * h, "only the softmax over the keys"
+    ),
     "tokens around others": (lambda m, h: F.pad(h, (0, 0, 1, 0)), "only on the client"),
 }  # fmt: skip
 
