@@ -202,3 +202,24 @@ def test_the_reason_is_that_of_the_line(name: str) -> None:
         trace(Model().eval(), {"x": X, "kinds": np.ones((2, 4), np.int64)}, name="m")
     assert "test_reasons.py:" in caught.value.where and remedy in caught.value.remedy
     assert "built-in" not in str(caught.value) and "aten_rules" not in caught.value.remedy
+
+
+def test_data_that_cannot_be_read_has_a_remedy() -> None:
+    class Words(nn.Module):
+        def forward(self, words):
+            return words
+
+    class Choice(nn.Module):
+        def forward(self, input_ids):
+            return input_ids
+
+    model, ids = model_of(Words()), np.ones((4, 3), np.int64)
+    with pytest.raises(AtlasError, match="cannot be turned into an array") as caught:
+        inputs_of([[1, 2], [1, 2, 3]], model)
+    assert "token ids where forward takes input_ids" in caught.value.remedy
+    with pytest.raises(AtlasError, match="does not have the model's inputs") as caught:
+        inputs_of({"words": ids, "attention_mask": ids}, model)
+    assert "leave attention_mask out" in caught.value.remedy
+    with pytest.raises(AtlasError, match="list of 64-bit integers") as caught:
+        inputs_of({"input_ids": ids[:, None].tolist()}, model_of(Choice()))
+    assert "an input is one text" in caught.value.why and "reads one" in caught.value.remedy
