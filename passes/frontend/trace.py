@@ -330,7 +330,7 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
     if "getitem" in str(node.target):
         return cuts.part(importer, *node.args)
     # Of what is refused: a cast of a comparison, or what Python computes from a number.
-    if fx.packet(node) in fx.COPIES or not hasattr(node.meta.get("val"), "shape"):
+    if fx.packet(node) in fx.COPIES or not hasattr(node.target, "_schema"):
         for operand in node.all_input_nodes:
             importer.value(operand)
     refuse_random(node)
