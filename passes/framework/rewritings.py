@@ -27,7 +27,6 @@ class Rewriting(NamedTuple):
         return f"{self.instead} is {self.write}" + (f", with {self.where}" if self.where else "")
 
 
-GAINS = "a product of attention heads with a constant"
 RESHAPE = "a reshape that is not the splitting or merging of attention heads"
 TRANSPOSITION = "a transposition that is not the splitting or merging of attention heads"
 _COMPARED = (
@@ -73,6 +72,7 @@ _SPLIT = (
         "a buffer gains [heads, width]",
     ),
 )
+_MEAN, _SUM = (f"of mode {mode}, of texts of one length" for mode in ("mean", "sum"))
 _CLIENT = "which the client computes"
 REWRITINGS = {
     "expand_as": (EQUAL_SCORES,),
@@ -91,7 +91,8 @@ REWRITINGS = {
     ),
     **dict.fromkeys(("slice_scatter", "select_scatter"), (_ASSIGNED,)),
     "embedding_bag": (
-        Rewriting("h = bag(ids)", "h = table(ids).mean(1)", "nn.Embedding; of texts of one length"),
+        Rewriting("h = means(ids)", "h = table(ids).mean(1)", f"nn.Embedding; {_MEAN}"),
+        Rewriting("h = sums(ids)", "h = table(ids).sum(1)", f"nn.Embedding; {_SUM}"),
     ),
     "cos": (
         Rewriting("h = h + torch.cos(x)", "h = h + turn", f"the input turn, cos(x), {_CLIENT}"),
@@ -139,13 +140,6 @@ PACKED = {
             "a sum with a constant of single attention heads",
         ),
         _SPLIT,
-    ),
-    GAINS: (
-        Rewriting(
-            "h = (h.unflatten(-1, (2, 4)) * gains).flatten(-2)",
-            "h = h * gains.flatten()",
-            "a buffer gains [heads, width]",
-        ),
     ),
     "a mean along another axis than the tokens": (
         Rewriting(

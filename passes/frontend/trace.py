@@ -24,6 +24,7 @@ from atlasc.ir.verifier import verify
 from atlasc.passes.framework.rewritings import REWRITINGS
 from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.constants import refuse_random
 from atlasc.passes.frontend.exported.decompose import (
     Unsupported,
     in_simpler_ops,
@@ -32,7 +33,13 @@ from atlasc.passes.frontend.exported.decompose import (
 )
 from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
 from atlasc.passes.frontend.exported.locations import fill_lines
-from atlasc.passes.frontend.exported.states import refuse_states, returned, untouched, writes
+from atlasc.passes.frontend.exported.states import (
+    refuse_states,
+    returned,
+    untouched,
+    without_grown_buffers,
+    writes,
+)
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
@@ -56,6 +63,7 @@ class ShapeSpec:
 
 
 Example = np.ndarray | ShapeSpec
+NUMBER = "a number of Python is read from private data; let it stay a tensor"
 
 
 class _Wanted(NamedTuple):
@@ -200,6 +208,7 @@ def _import(
     Ops without a rule are replaced by simpler ops, if torch has a decomposition and these have
     rules.
     """
+    without_grown_buffers(program, wanted.note)
     program = without_changes_in_place(program)
     try:
         return _import_once(program, example_inputs, name, wanted)
@@ -322,9 +331,12 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
         return cuts.part(importer, *node.args)
-    if fx.packet(node) in fx.COPIES:  # of what is refused: a cast of a comparison
-        importer.value(node.all_input_nodes[0])
-    raise Refusal("")
+    # Of what is refused: a cast of a comparison, or what Python computes from a number.
+    if fx.packet(node) in fx.COPIES or not hasattr(node.target, "_schema"):
+        for operand in node.all_input_nodes:
+            importer.value(operand)
+    refuse_random(node)
+    raise Refusal(NUMBER if fx.packet(node) == "item" else "")
 
 
 def _rewriting(faults: Sequence[tuple[fx.Node, str]]) -> str:

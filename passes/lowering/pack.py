@@ -18,7 +18,6 @@ from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.rewriting import without_dead_ops
 from atlasc.passes.framework.pass_base import Goal, Pass, Report
-from atlasc.passes.framework.rewritings import GAINS, written
 from atlasc.passes.lowering.packing.forms import Form
 from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 from atlasc.program.kernels.linear import choose_plan
@@ -164,19 +163,15 @@ def _add_constant(packer: Packer, op: Op) -> Value:
 
 
 def _scale(packer: Packer, op: Op) -> Value:
-    """A product with a constant; one of the width of a head is the same for all heads."""
+    """A product with a constant; that of heads is put in the order of the features."""
     factor, form = op.attributes["factor"], packer.forms[op.operands[0]]
     if isinstance(factor, Symbol) and form in (Form.SPLIT, Form.HEADS):
-        array = packer.module.symbols[factor.name]
-        if array.size != array.shape[-1]:
-            raise AtlasError(
-                f"{GAINS} cannot be compiled yet",
-                where=op.location,
-                why=f"the constant, of shape {array.shape}, differs by head or token",
-                remedy=written(GAINS),
-            )
-        heads = packer.layout(op).extent("g")
-        factor = packer.module.constant(f"{factor.name}.heads", np.tile(array.ravel(), heads))
+        array = np.broadcast_to(packer.module.symbols[factor.name], op.value.tensor.shape)
+        rows = array.swapaxes(1, 2) if form is Form.HEADS else array
+        rows = rows.reshape(*rows.shape[:2], -1)
+        while rows.ndim > 1 and (rows == rows[0]).all():
+            rows = rows[0]
+        factor = packer.module.constant(f"{factor.name}.heads", rows)
     return packer.emit(op, "ckks.mul_plain", packer.operand(op), value=factor)
 
 

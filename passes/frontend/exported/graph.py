@@ -215,9 +215,10 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
             operand = node.args[1]
         if is_active_dropout(node):
             raise AtlasError(
-                "the model is in training mode: a dropout is active",
+                "a dropout is active, as in training mode",
                 where=place(node),
-                remedy="call model.eval() before exporting it",
+                remedy="write F.dropout(x, p, self.training), and no train() in forward; call "
+                "model.eval() before exporting it",
             )
         view = name in (*VIEWS, "cat", "copy") and shape(node) == shape(operand)
         view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))

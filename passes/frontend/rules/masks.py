@@ -119,14 +119,17 @@ def emit_softmax(
     value = importer.value(scores)
     _require_scores(value)
     extents = value.tensor.shape
+    source = value.op
+    while source.name not in ("nn.linear", "nn.matmul") and source.operands:
+        source = source.operands[0].op
+    if len(extents) not in (3, 4) or (len(extents) == 3 and source.name == "nn.linear"):
+        raise Refusal(SOFTMAX_ELSEWHERE)  # of features, or of scores that pool no tokens
     if len(extents) == 3:  # batch and heads share one axis
         batch = importer.batch
         apart = [batch, extents[0] // batch, *extents[1:]]
         value = importer.add("nn.reshape", value, shape=apart)
         weights = _emit(importer, value, mask, inverted, causal, zero)
         return importer.add("nn.reshape", weights, shape=list(extents))
-    if len(extents) != 4:
-        raise Refusal(SOFTMAX_ELSEWHERE)
     return _emit(importer, value, mask, inverted, causal, zero)
 
 

@@ -36,7 +36,8 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         weight = torch.randn(40, 8)
-        self.bag = nn.EmbeddingBag.from_pretrained(weight)
+        self.means = nn.EmbeddingBag.from_pretrained(weight)
+        self.sums = nn.EmbeddingBag.from_pretrained(weight, mode="sum")
         self.table = nn.Embedding.from_pretrained(weight)
         self.a, self.b, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
         kept = torch.ones(8).index_fill(0, torch.tensor([2, 3]), 0.0)
@@ -61,7 +62,7 @@ class Model(nn.Module):
         self.register_buffer("logs", mix.mT.log())
 
     def forward(self, {inputs}):
-        bag, table = self.bag, self.table
+        means, sums, table = self.means, self.sums, self.table
         kept, places, upper = self.kept, self.places, self.upper
         zero, flat, layers, one, wide = self.zero, self.flat, self.layers, self.one, self.wide
         norm, rms, first, gains = self.norm, self.rms, self.first, self.gains
