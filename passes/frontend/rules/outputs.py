@@ -29,6 +29,7 @@ PREFERRED = (("logits",), ("start_logits", "end_logits"), ("sentence_embedding",
 ALL = "all"
 LAST = ("squeeze", "select", "flatten", *RESHAPES)
 """Ops that may remove a last axis of one element."""
+POOLS = {"avg_pool1d", "adaptive_avg_pool1d", "mean", "sum"}
 ELEMENTWISE = {"add", "sub", "rsub", "mul", "div", "neg", "tanh", "sigmoid", "relu", "softplus"}
 SQUEEZED = "squeezed"
 """Member of the facts of a node whose last axis, of one element, the client removes."""
@@ -135,6 +136,8 @@ def _squeezes(node: Node) -> bool:
     """Whether a node removes a last axis of one element."""
     if packet(node) not in LAST or not shape(node) or (*shape(node), 1) != shape(node.args[0]):
         return False
+    if packet(node) != "squeeze" and packet(node.args[0]) in POOLS:
+        return False  # the axis is that of the tokens, and features lie before it
     return packet(node) != "select" or node.args[1] in (-1, len(shape(node)))
 
 
