@@ -63,7 +63,6 @@ REFUSED = {
     "h = self.norm(q).transpose(1, 2).flatten(2)": "poly.center has no packed form",
     "h = ((q @ k.mT + self.gate(q) * self.bias).softmax(-1) @ v)": "one element is copied",
     "h = ((q @ k.mT + q @ v.mT).softmax(-1) @ v)": "this bias is computed from private values",
-    "h = self.attend(q * self.bias[:, :, :4], k, v)": "differs by head or token",
     "h = ((q @ k.mT).softmax(-1) @ v)[:, 0]": "only a token (axis 1) can be selected",
     "h = self.attend(q, k[:, :1], v)": "only a token (axis 1) can be selected",
     "h = self.attend(q, self.single(x)[:, None], v)": "merging of attention heads",
