@@ -162,7 +162,7 @@ void Ring::check_transforms() const {
     const std::vector<Word> values = downloaded(limb.get(), degree());
     backward(limb.get(), limb.get(), 1);
     const Prime& q = host_primes_[0];
-    const Word root = transforms_->root();
+    const Word root = root_of(q, degree());
     const Word square = multiply(root, root, q);
     std::vector<Word> expected(degree());
     Word power = root;

@@ -1,12 +1,10 @@
 // Phantom's functions by what they have to compute, on the host.
 #include <fft.h>
-#include <host/ntt.h>
 #include <ntt.cuh>
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <map>
 #include <stdexcept>
 
 namespace {
@@ -14,40 +12,6 @@ namespace {
 using Word = std::uint64_t;
 __extension__ typedef unsigned __int128 Wide;
 using Complex = std::complex<double>;
-
-Word times(Word a, Word b, Word q) { return static_cast<Word>(static_cast<Wide>(a) * b % q); }
-
-Word power(Word base, Word exponent, Word q) {
-    Word result = 1;
-    for (; exponent != 0; exponent >>= 1, base = times(base, base, q)) {
-        result = (exponent & 1) != 0 ? times(result, base, q) : result;
-    }
-    return result;
-}
-
-/// Miller and Rabin's test; these bases decide all numbers of 64 bits.
-bool is_prime(Word q) {
-    for (const Word small : {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37}) {
-        if (q % small == 0) {
-            return q == small;
-        }
-        Word odd = q - 1;
-        int twos = 0;
-        for (; odd % 2 == 0; odd /= 2) {
-            ++twos;
-        }
-        Word x = power(small, odd, q);
-        bool witness = x != 1 && x != q - 1;
-        for (int at = 1; witness && at < twos; ++at) {
-            x = times(x, x, q);
-            witness = x != q - 1;
-        }
-        if (witness) {
-            return false;
-        }
-    }
-    return true;
-}
 
 std::size_t reversed(std::size_t x, int bits) {
     std::size_t result = 0;
@@ -115,8 +79,9 @@ void backward(Word* a, const DNTTTable& tables, std::size_t index) {
         }
         t *= 2;
     }
+    // Phantom's tables have the factor of the other half in the last stage's power.
     const Factor scale(table.n_inverse, q);
-    for (std::size_t j = 0; j < tables.n; ++j) {
+    for (std::size_t j = 0; j < tables.n / 2; ++j) {
         a[j] = scale * a[j];
     }
 }
@@ -156,61 +121,6 @@ std::vector<Complex> reversed_values(DCKKSEncoderInfo& info, std::size_t n, int 
 
 }  // namespace
 
-namespace phantom::arith {
-
-Modulus::Modulus(std::uint64_t value) : value_(value) {
-    const Wide all = ~static_cast<Wide>(0);  // 2^128 - 1; value is no power of two
-    const Wide ratio = value == 0 ? 0 : all / value;
-    ratio_ = {static_cast<Word>(ratio), static_cast<Word>(ratio >> 64), 0};
-}
-
-std::vector<Modulus> CoeffModulus::Create(std::size_t degree, const std::vector<int>& bit_sizes) {
-    std::map<int, std::vector<Word>> found;
-    for (const int bits : bit_sizes) {
-        std::vector<Word>& primes = found[bits];
-        const auto wanted = std::count(bit_sizes.begin(), bit_sizes.end(), bits);
-        Word q = (Word{1} << bits) + 1;
-        while (static_cast<std::ptrdiff_t>(primes.size()) < wanted) {
-            q -= 2 * degree;
-            if (q >> (bits - 1) == 0) {
-                throw std::logic_error("not enough primes");
-            }
-            if (is_prime(q)) {
-                primes.push_back(q);
-            }
-        }
-    }
-    std::vector<Modulus> result;
-    for (const int bits : bit_sizes) {
-        result.emplace_back(found[bits].back());
-        found[bits].pop_back();
-    }
-    return result;
-}
-
-NTT::NTT(int log_degree, const Modulus& modulus) {
-    const std::size_t n = std::size_t{1} << log_degree;
-    const Word q = modulus.value();
-    Word generator = 2;
-    do {
-        root_ = power(generator++, (q - 1) / (2 * n), q);
-    } while (power(root_, n, q) != q - 1);
-    const Word inverse = power(root_, q - 2, q);
-    inverse_degree_ = power(n, q - 2, q);
-    powers_.resize(n);
-    inverse_powers_.resize(n);
-    Word up = 1;
-    Word down = 1;
-    for (std::size_t at = 0; at < n; ++at) {
-        powers_[reversed(at, log_degree)] = up;
-        inverse_powers_[reversed(at, log_degree)] = down;
-        up = times(up, root_, q);
-        down = times(down, inverse, q);
-    }
-}
-
-}  // namespace phantom::arith
-
 DModulus::DModulus(std::uint64_t value, std::uint64_t, std::uint64_t) : value(value) {}
 
 void DNTTTable::init(std::uint64_t degree, std::uint64_t size, const cudaStream_t&) {
@@ -218,11 +128,23 @@ void DNTTTable::init(std::uint64_t degree, std::uint64_t size, const cudaStream_
     tables.resize(size);
 }
 
-void DNTTTable::set(const DModulus* modulus, const std::uint64_t* twiddle, const std::uint64_t*,
-                    const std::uint64_t* itwiddle, const std::uint64_t*, std::uint64_t n_inverse,
-                    std::uint64_t, std::uint64_t index, const cudaStream_t&) const {
-    tables.at(index) = {modulus->value, n_inverse, {twiddle, twiddle + n},
-                        {itwiddle, itwiddle + n}};
+void DNTTTable::set(const DModulus* modulus, const std::uint64_t* twiddle,
+                    const std::uint64_t* twiddle_shoup, const std::uint64_t* itwiddle,
+                    const std::uint64_t* itwiddle_shoup, std::uint64_t n_inverse,
+                    std::uint64_t n_inverse_shoup, std::uint64_t index,
+                    const cudaStream_t&) const {
+    const Word q = modulus->value;
+    const auto require = [q](const Word* factors, const Word* quotients, std::size_t count) {
+        for (std::size_t at = 0; at < count; ++at) {
+            if (Factor(factors[at], q).quotient != quotients[at]) {
+                throw std::logic_error("another quotient than the kernels multiply by");
+            }
+        }
+    };
+    require(twiddle, twiddle_shoup, n);
+    require(itwiddle, itwiddle_shoup, n);
+    require(&n_inverse, &n_inverse_shoup, 1);
+    tables.at(index) = {q, n_inverse, {twiddle, twiddle + n}, {itwiddle, itwiddle + n}};
 }
 
 /// Counts a transform of some limbs, by two kernels that read and write each number.
