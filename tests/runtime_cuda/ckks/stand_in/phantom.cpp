@@ -6,6 +6,8 @@
 #include <cmath>
 #include <complex>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -43,12 +45,50 @@ void require_reduced(const Word* values, std::size_t n, Word q) {
     }
 }
 
+/// Stages of a transform that run, as powers of two: with "halfway" the first six.
+std::size_t blocks(std::size_t n) { return stand_in::asked("halfway") ? 64 : n; }
+
+/// What ATLASC_STAND_IN makes of a right transform.
+void spoil(Word* a, std::size_t n, Word q, std::size_t index, bool forwards) {
+    int bits = 0;
+    while (std::size_t{1} << bits < n) {
+        ++bits;
+    }
+    const auto reorder = [&](const auto& place) {
+        const std::vector<Word> right(a, a + n);
+        for (std::size_t at = 0; at < n; ++at) {
+            a[at] = right[place(at)];
+        }
+    };
+    if (stand_in::asked("unreduced")) {
+        for (std::size_t at = 0; at < n; at += 4) {
+            a[at] += q;
+        }
+    } else if (stand_in::asked("reversed")) {
+        reorder([&](std::size_t at) { return reversed(at, bits); });
+    } else if (stand_in::asked("another root") && forwards) {
+        reorder([&](std::size_t at) {
+            return reversed(5 * (2 * reversed(at, bits) + 1) % (2 * n) / 2, bits);
+        });
+    } else if (stand_in::asked("another order")) {
+        std::swap(a[2], a[3]);
+    } else if (stand_in::asked("wrong") && index % 2 == 1) {
+        a[9] = (a[9] + 1) % q;
+    } else if (stand_in::asked("wrong and unreduced")) {
+        a[9] += q + 1;
+    } else if (stand_in::asked("not launched")) {
+        stand_in::launched = cudaErrorNoKernelImageForDevice;
+    } else if (stand_in::asked("a fault")) {
+        stand_in::ran = cudaErrorIllegalAddress;
+    }
+}
+
 void forward(Word* a, const DNTTTable& tables, std::size_t index) {
     const DNTTTable::Table& table = tables.tables.at(index);
     const Word q = table.modulus;
     require_reduced(a, tables.n, q);
     std::size_t t = tables.n;
-    for (std::size_t m = 1; m < tables.n; m *= 2) {
+    for (std::size_t m = 1; m < blocks(tables.n); m *= 2) {
         t /= 2;
         for (std::size_t i = 0; i < m; ++i) {
             const Factor w(table.powers[m + i], q);
@@ -60,14 +100,16 @@ void forward(Word* a, const DNTTTable& tables, std::size_t index) {
             }
         }
     }
+    spoil(a, tables.n, q, index, true);
 }
 
 void backward(Word* a, const DNTTTable& tables, std::size_t index) {
     const DNTTTable::Table& table = tables.tables.at(index);
     const Word q = table.modulus;
     require_reduced(a, tables.n, q);
+    const std::size_t last = tables.n / blocks(tables.n);
     std::size_t t = 1;
-    for (std::size_t m = tables.n / 2; m >= 1; m /= 2) {
+    for (std::size_t m = tables.n / 2; m >= last; m /= 2) {
         for (std::size_t i = 0; i < m; ++i) {
             const Factor w(table.inverse_powers[m + i], q);
             for (std::size_t j = 2 * i * t; j < (2 * i + 1) * t; ++j) {
@@ -81,9 +123,10 @@ void backward(Word* a, const DNTTTable& tables, std::size_t index) {
     }
     // Phantom's tables have the factor of the other half in the last stage's power.
     const Factor scale(table.n_inverse, q);
-    for (std::size_t j = 0; j < tables.n / 2; ++j) {
+    for (std::size_t j = 0; last == 1 && j < tables.n / 2; ++j) {
         a[j] = scale * a[j];
     }
+    spoil(a, tables.n, q, index, false);
 }
 
 /// One butterfly after another, as Cheon, Kim, Kim and Song's library has them.
@@ -147,28 +190,29 @@ void DNTTTable::set(const DModulus* modulus, const std::uint64_t* twiddle,
     tables.at(index) = {q, n_inverse, {twiddle, twiddle + n}, {itwiddle, itwiddle + n}};
 }
 
-/// Counts a transform of some limbs, by two kernels that read and write each number.
-bool counted(const DNTTTable& tables, std::size_t limbs) {
+/// Whether nothing is computed: a transform of some limbs is counted, by two kernels that read and
+/// write each number, or ATLASC_STAND_IN asks for it.
+bool left_out(const DNTTTable& tables, std::size_t limbs) {
     if (stand_in::tally().begun) {
         const double bytes = 4.0 * sizeof(Word) * static_cast<double>(limbs * tables.n);
         stand_in::tally().add("transforms of residues", 2, bytes, limbs);
     }
-    return stand_in::tally().begun;
+    return stand_in::tally().begun || stand_in::asked("nothing");
 }
 
-/// Counts a Fourier transform: a kernel for its large steps, one for its small ones, and one that
+/// The same of a Fourier transform: a kernel for its large steps, one for its small ones, and one that
 /// scales or reorders.
-bool counted(std::size_t log_n) {
+bool left_out(std::size_t log_n) {
     if (stand_in::tally().begun) {
         const double bytes = 6.0 * sizeof(Complex) * static_cast<double>(std::size_t{1} << log_n);
         stand_in::tally().add("transforms of slots", 3, bytes);
     }
-    return stand_in::tally().begun;
+    return stand_in::tally().begun || stand_in::asked("no slots");
 }
 
 void nwt_2d_radix8_forward_inplace(std::uint64_t* inout, const DNTTTable& tables,
                                    std::size_t count, std::size_t start, const cudaStream_t&) {
-    if (counted(tables, count)) {
+    if (left_out(tables, count)) {
         return;
     }
     for (std::size_t index = start; index < start + count; ++index) {
@@ -180,7 +224,7 @@ void nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
     std::uint64_t* inout, const DNTTTable& tables, std::size_t count, std::size_t start,
     std::size_t size_qp, std::size_t size_p, std::size_t begin, std::size_t end,
     const cudaStream_t&) {
-    if (counted(tables, count - (end - begin))) {
+    if (left_out(tables, count - (end - begin))) {
         return;
     }
     for (std::size_t limb = start; limb < start + count; ++limb) {
@@ -194,7 +238,7 @@ void nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
 
 void nwt_2d_radix8_backward_inplace(std::uint64_t* inout, const DNTTTable& tables,
                                     std::size_t count, std::size_t start, const cudaStream_t&) {
-    if (counted(tables, count)) {
+    if (left_out(tables, count)) {
         return;
     }
     for (std::size_t index = start; index < start + count; ++index) {
@@ -226,7 +270,7 @@ cuDoubleComplex* DCKKSEncoderInfo::twiddle() { return twiddle_; }
 std::uint32_t* DCKKSEncoderInfo::mul_group() { return mul_group_; }
 
 void special_fft_forward(DCKKSEncoderInfo& info, std::size_t log_n, const cudaStream_t&) {
-    if (counted(log_n)) {
+    if (left_out(log_n)) {
         return;
     }
     const std::size_t n = std::size_t{1} << log_n;
@@ -247,7 +291,7 @@ void special_fft_forward(DCKKSEncoderInfo& info, std::size_t log_n, const cudaSt
 
 void special_fft_backward(DCKKSEncoderInfo& info, std::size_t log_n, double scalar,
                           const cudaStream_t&) {
-    if (counted(log_n)) {
+    if (left_out(log_n)) {
         return;
     }
     const std::size_t n = std::size_t{1} << log_n;
