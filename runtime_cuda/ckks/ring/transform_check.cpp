@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "atlasc/base/error.hpp"
+#include "atlasc/base/threads.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -160,17 +162,20 @@ std::string differences(const std::vector<Prime>& primes, int log_degree,
 
 void check_transforms(const Ring& ring, const std::vector<Prime>& primes) {
     const std::size_t degree = ring.degree();
-    std::vector<Word> coefficients;
-    std::vector<Word> values;
-    for (const Prime& q : primes) {
-        Limb limb(degree);
-        for (std::size_t at = 0; at < degree; ++at) {
-            limb[at] = at % 3 == 0 ? q.value - 1 : reduce(at * 0x9e3779b97f4a7c15ULL, q);
+    std::vector<Word> coefficients(primes.size() * degree);
+    std::vector<Word> values(coefficients.size());
+    parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t prime = begin; prime < end; ++prime) {
+            const Prime& q = primes[prime];
+            Limb limb(degree);
+            for (std::size_t at = 0; at < degree; ++at) {
+                limb[at] = at % 3 == 0 ? q.value - 1 : reduce(at * 0x9e3779b97f4a7c15ULL, q);
+            }
+            std::copy(limb.begin(), limb.end(), &coefficients[prime * degree]);
+            limb = Reference(q, ring.log_degree()).after(ring.log_degree(), std::move(limb));
+            std::copy(limb.begin(), limb.end(), &values[prime * degree]);
         }
-        coefficients.insert(coefficients.end(), limb.begin(), limb.end());
-        limb = Reference(q, ring.log_degree()).after(ring.log_degree(), std::move(limb));
-        values.insert(values.end(), limb.begin(), limb.end());
-    }
+    });
     std::map<std::string, std::string> ways;  // by what differs
     const auto check = [&](const std::string& way, bool forwards, const auto& transform) {
         const std::vector<Word>& before = forwards ? coefficients : values;
