@@ -208,7 +208,7 @@ def test_a_query_of_another_program_is_refused(machines: Machines, tmp_path: Pat
     assert other.program.attributes[EMBEDDING] == identity_of(other.client.embed)
     made = Path(shutil.copytree(machines.server / "bundle", tmp_path / "bundle"))
     manifest = json.loads((made / "manifest.json").read_text())
-    changed = with_embedding(other.program, other.client.interface)
+    changed = with_embedding(other.program, other.poly)
     manifest["program"] = identity_of(changed)
     program = made / PROGRAM_FILE
     arrays = load_file(program)
