@@ -258,8 +258,7 @@ class Bundle:
         Raises:
             AtlasError: it is the step or the prefill of a decoder.
         """
-        interface = self.server.interface
-        if any(one.state for one in (*interface.inputs, *interface.outputs)):
+        if self.server.interface.keeps_state:
             raise AtlasError(
                 f"{self.folder} is the step or the prefill of a decoder",
                 why="the keys and values of its tokens stay with the server",

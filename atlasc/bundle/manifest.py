@@ -28,16 +28,16 @@ ROLES: tuple[Role, ...] = ("client", "server")
 FORMAT = 5
 MANIFEST = "manifest.json"
 SIGNATURE = f"{MANIFEST}.minisig"
+INTERFACE_FILE, INTERFACE_TEXT = "client/interface.safetensors", "client/interface.air"
 REQUIRED = (
     "client/embed.air",
     "client/embed.safetensors",
-    "client/interface.safetensors",
+    INTERFACE_FILE,
     "server/poly.air",
     "server/program.air",
 )
 """Files of every format that decide what a bundle computes."""
 PROGRAM_FILE = "server/program.safetensors"
-INTERFACE_FILE, INTERFACE_TEXT = "client/interface.safetensors", "client/interface.air"
 _ARRAYS = {3: "server/weights.safetensors", FORMAT: PROGRAM_FILE}
 """Format -> the server's file of arrays. In format 3 roles read IR, which it has the arrays of."""
 MAX_MANIFEST, MAX_VALUES, MAX_TYPED = 64 * MIB, 2**23, 200_000

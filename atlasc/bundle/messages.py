@@ -34,14 +34,17 @@ class Message:
     """A query or an answer of a program.
 
     Attributes:
-        program: identity of the program.
         interface: what the program's messages have.
         native: ``Message`` of the library.
     """
 
-    program: str
     interface: Interface
     native: Any
+
+    @property
+    def program(self) -> str:
+        """Identity of the program."""
+        return self.interface.identity
 
     @property
     def query(self) -> str:
@@ -93,7 +96,7 @@ class Message:
             values={name: list(map(engine.serialize, parts)) for name, parts in values.items()},
             publics=dict(public or {}),
         )
-        return cls(bundle.manifest.program, bundle.interface, native)
+        return cls(bundle.interface, native)
 
     @classmethod
     def read(cls, source: Path | bytes, kind: Kind, bundle: Bundle) -> Message:
@@ -109,7 +112,7 @@ class Message:
         place = str(source) if isinstance(source, Path) else source
         with translated():
             native = load_library().Message.read(place, kind, interface, most)
-        return cls(bundle.manifest.program, interface, native)
+        return cls(interface, native)
 
     @classmethod
     def largest(cls, kind: Kind, bundle: Bundle) -> int:

@@ -88,6 +88,7 @@ class Interface(Protocol):
         inputs, publics, outputs: of the program.
         rotations, relinearization_level, conjugation_level: see :func:`keys_of`.
         batch: number of inputs that one run answers.
+        keeps_state: whether a server keeps ciphertexts from run to run.
     """
 
     model: str
@@ -99,6 +100,7 @@ class Interface(Protocol):
     relinearization_level: int | None
     conjugation_level: int | None
     batch: int
+    keeps_state: bool
 
     def of_messages(self) -> Interface:
         """The same without the state that a server keeps."""
@@ -175,11 +177,13 @@ def interface_of(program: Module, keys: KeyPlan | None = None, identity: str = "
 
 def input_facts(op: Op) -> dict[str, Any]:
     """The attributes of :class:`EncryptedInput` by name."""
-    defaults = {"factor": 1.0, "centred": False, "state": False, "prefix": None}
-    facts = _packed(op, op.value) | {
-        name: op.attributes.get(name, other) for name, other in defaults.items()
+    known = op.attributes
+    return _packed(op, op.value) | {
+        "factor": known.get("factor", 1.0),
+        "centred": known.get("centred", False),
+        "state": known.get("state", False),
+        "prefix": known["prefix"].name if "prefix" in known else "",
     }
-    return facts | {"prefix": facts["prefix"].name if facts["prefix"] else ""}
 
 
 def states_of(program: Module) -> set[str]:

@@ -21,14 +21,19 @@ std::optional<int> level_of(int level) {
     return level < 0 ? std::nullopt : std::optional<int>(level);
 }
 
+/// A class with what an input and an output have both.
 template <typename Packed>
-std::string layout_of(const Packed& one) {
-    return one.layout.text();
-}
-
-template <typename Packed>
-std::size_t ciphertexts_of(const Packed& one) {
-    return one.layout.ciphertexts();
+py::class_<Packed> packed(py::module_& module, const char* name) {
+    py::class_<Packed> kind(module, name);
+    kind.def_readonly("name", &Packed::name)
+        .def_readonly("shape", &Packed::shape)
+        .def_property_readonly("layout", [](const Packed& one) { return one.layout.text(); })
+        .def_property_readonly("ciphertexts",
+                               [](const Packed& one) { return one.layout.ciphertexts(); })
+        .def_readonly("level", &Packed::level)
+        .def_readonly("magnitude", &Packed::magnitude)
+        .def_readonly("state", &Packed::state);
+    return kind;
 }
 
 }  // namespace
@@ -36,7 +41,7 @@ std::size_t ciphertexts_of(const Packed& one) {
 void define_interface(py::module_& module) {
     using Shape = std::vector<std::size_t>;
     using Magnitude = std::optional<double>;
-    py::class_<EncryptedInput>(module, "EncryptedInput")
+    packed<EncryptedInput>(module, "EncryptedInput")
         .def(py::init([](std::string name, Shape shape, const std::string& layout, int level,
                          double factor, bool centred, Magnitude magnitude, bool state,
                          std::string prefix) {
@@ -47,15 +52,8 @@ void define_interface(py::module_& module) {
              py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
              py::arg("level"), py::arg("factor"), py::arg("centred"), py::arg("magnitude"),
              py::arg("state"), py::arg("prefix"))
-        .def_readonly("name", &EncryptedInput::name)
-        .def_readonly("shape", &EncryptedInput::shape)
-        .def_property_readonly("layout", layout_of<EncryptedInput>)
-        .def_property_readonly("ciphertexts", ciphertexts_of<EncryptedInput>)
-        .def_readonly("level", &EncryptedInput::level)
         .def_readonly("factor", &EncryptedInput::factor)
         .def_readonly("centred", &EncryptedInput::centred)
-        .def_readonly("magnitude", &EncryptedInput::magnitude)
-        .def_readonly("state", &EncryptedInput::state)
         .def_readonly("prefix", &EncryptedInput::prefix);
     py::class_<PublicInput>(module, "PublicInput")
         .def(py::init([](std::string name, Shape shape) {
@@ -64,7 +62,7 @@ void define_interface(py::module_& module) {
              py::kw_only(), py::arg("name"), py::arg("shape"))
         .def_readonly("name", &PublicInput::name)
         .def_readonly("shape", &PublicInput::shape);
-    py::class_<Output>(module, "Output")
+    packed<Output>(module, "Output")
         .def(py::init([](std::string name, Shape shape, const std::string& layout, Vector factor,
                          Vector shift, int level, Magnitude magnitude, std::optional<double> noise,
                          bool state, std::string function) {
@@ -75,16 +73,9 @@ void define_interface(py::module_& module) {
              py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
              py::arg("factor"), py::arg("shift"), py::arg("level"), py::arg("magnitude"),
              py::arg("noise"), py::arg("state"), py::arg("function"))
-        .def_readonly("name", &Output::name)
-        .def_readonly("shape", &Output::shape)
-        .def_property_readonly("layout", layout_of<Output>)
-        .def_property_readonly("ciphertexts", ciphertexts_of<Output>)
         .def_readonly("factor", &Output::factor)
         .def_readonly("shift", &Output::shift)
-        .def_readonly("level", &Output::level)
-        .def_readonly("magnitude", &Output::magnitude)
         .def_readonly("noise", &Output::noise)
-        .def_readonly("state", &Output::state)
         .def_readonly("function", &Output::function);
     py::class_<Interface>(module, "Interface", "What client and server agree on.")
         .def(py::init([](std::string model, std::string identity,
@@ -117,6 +108,7 @@ void define_interface(py::module_& module) {
             "conjugation_level",
             [](const Interface& one) { return level_of(one.plan.conjugation_level); })
         .def("of_messages", &Interface::of_messages, "Without the state that a server keeps.")
+        .def_property_readonly("keeps_state", &Interface::keeps_state)
         .def(py::init([](std::size_t slots, int max_level, std::optional<int> bootstrap_level,
                          int bootstrap_batch, std::vector<int> primes, std::vector<int> special,
                          int scale, std::vector<double> log_scales,

@@ -12,15 +12,13 @@
 #include "atlasc/base/json.hpp"
 #include "atlasc/base/sha256.hpp"
 #include "src/program_checks.hpp"
+#include "src/program_facts.hpp"
 
 namespace atlasc {
 namespace {
 
 constexpr std::size_t program_format = 2;
 constexpr std::size_t kept = std::numeric_limits<std::size_t>::max();
-/// Of counts in the text: extents, levels, numbers of values.
-constexpr std::uint64_t most_count = std::uint64_t{1} << 40;
-constexpr int most_level = 4096;
 constexpr std::size_t most_text = std::size_t{64} << 20;
 
 /// Refuses (Error) whatever names something that is not in the file.
@@ -46,89 +44,6 @@ std::set<std::string> functions_in(const TensorFile& file) {
     }
     return names;
 }
-
-/// Members of an object; a member that is missing has no value.
-class Facts {
-public:
-    Facts(const TensorFile& file, const Json& json) : file_(file), members_(json.object()) {}
-
-    /// The same, if it has no other members than these.
-    const Facts& only(const std::set<std::string>& names) const {
-        for (const auto& member : members_) {
-            if (names.count(member.first) == 0) {
-                refuse_program(file_, "its text has the member '" + member.first + "', which is none");
-            }
-        }
-        return *this;
-    }
-
-    bool has(const std::string& name) const { return members_.count(name) != 0; }
-
-    const Json& operator[](const std::string& name) const {
-        const auto found = members_.find(name);
-        if (found == members_.end()) {
-            refuse_program(file_, "its text lacks " + name);
-        }
-        return found->second;
-    }
-
-    Facts facts(const std::string& name) const { return {file_, (*this)[name]}; }
-
-    std::size_t count(const std::string& name) const { return counted((*this)[name]); }
-
-    std::size_t counted(const Json& json) const {
-        const std::uint64_t found = json.integer();
-        if (found > most_count) {
-            refuse_program(file_, "a number in its text is too large");
-        }
-        return static_cast<std::size_t>(found);
-    }
-
-    std::vector<std::size_t> counts(const std::string& name) const {
-        std::vector<std::size_t> found;
-        for (const Json& one : (*this)[name].array()) {
-            found.push_back(counted(one));
-        }
-        return found;
-    }
-
-    int level(const std::string& name) const { return leveled((*this)[name]); }
-
-    int leveled(const Json& json) const {
-        const std::uint64_t found = json.integer();
-        if (found > most_level) {
-            refuse_program(file_, "a number in its text is too large");
-        }
-        return static_cast<int>(found);
-    }
-
-    std::vector<int> levels(const std::string& name) const {
-        std::vector<int> found;
-        for (const Json& one : (*this)[name].array()) {
-            found.push_back(leveled(one));
-        }
-        return found;
-    }
-
-    /// A level; -1 for one that is missing.
-    int level_if_any(const std::string& name) const { return has(name) ? level(name) : -1; }
-
-    std::optional<double> real_if_any(const std::string& name) const {
-        return has(name) ? std::optional<double>((*this)[name].real()) : std::nullopt;
-    }
-
-    bool flag(const std::string& name) const { return has(name) && count(name) != 0; }
-
-    std::string text_if_any(const std::string& name) const {
-        return has(name) ? (*this)[name].string() : std::string();
-    }
-
-    Layout layout() const { return Layout((*this)["layout"].string()); }
-
-private:
-    const TensorFile& file_;
-    const Json::Object& members_;
-};
 
 /// What `read` gives; what no JSON text of a program says is damage of the file.
 template <typename Read>
@@ -269,12 +184,18 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
 
 Interface Interface::of_messages() const {
     Interface found = *this;
-    const auto kept = [](const auto& one) { return one.state; };
-    found.inputs.erase(std::remove_if(found.inputs.begin(), found.inputs.end(), kept),
-                       found.inputs.end());
-    found.outputs.erase(std::remove_if(found.outputs.begin(), found.outputs.end(), kept),
-                        found.outputs.end());
+    const auto drop = [](auto& all) {
+        all.erase(std::remove_if(all.begin(), all.end(), [](const auto& one) { return one.state; }),
+                  all.end());
+    };
+    drop(found.inputs);
+    drop(found.outputs);
     return found;
+}
+
+bool Interface::keeps_state() const {
+    const Interface sent = of_messages();
+    return sent.inputs.size() < inputs.size() || sent.outputs.size() < outputs.size();
 }
 
 std::string part_of(const std::string& bundle, const std::string& file) {
@@ -360,12 +281,10 @@ void StoredProgram::read(const TensorFile& file) {
 }
 
 void StoredProgram::require_no_state() const {
-    for (const EncryptedInput& input : interface_.inputs) {
-        if (input.state) {
-            throw Error(file_ + " is the step or the prefill of a decoder",
-                        "the keys and values of its tokens stay with the server",
-                        "use atlasc answer, which keeps them");
-        }
+    if (interface_.keeps_state()) {
+        throw Error(file_ + " is the step or the prefill of a decoder",
+                    "the keys and values of its tokens stay with the server",
+                    "use atlasc answer, which keeps them");
     }
 }
 

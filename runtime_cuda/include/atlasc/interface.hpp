@@ -95,6 +95,9 @@ struct Interface {
     /// The same for clients: without state.
     Interface of_messages() const;
 
+    /// Whether a server keeps something from run to run: the step or the prefill of a decoder.
+    bool keeps_state() const;
+
     /// Number of inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }
 };
