@@ -54,13 +54,14 @@ def main() -> None:
     inputs = bundle.load_inputs(arguments.input).take([arguments.index])
     print(f"the text: {arguments.input.read_text(encoding='utf-8').splitlines()[arguments.index]}")
     expected = simulate(bundle.client, bundle.poly, inputs.arrays)
+    (polynomials,) = expected.values()
     found: dict[str, Any] = {}
     if arguments.answer is None:
         hidden, found = measure(bundle, inputs.arrays, arguments.target, expected)
     else:
         with np.load(arguments.answer) as answers:
             (hidden,) = answers.values()
-    found = {**accuracy(hidden, *expected.values(), inputs.arrays), **found}
+    found = {**accuracy(hidden, polynomials, inputs.arrays), **found}
     rows = [(name, value) for name, value in found.items() if not isinstance(value, dict)]
     print_table(("figure", "value"), rows)
     if arguments.json is not None:

@@ -25,10 +25,11 @@ from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
 from atlasc.cli.results import show_timing
+from atlasc.client.program import encrypt_all
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.program.counting_engine import Counted, CountingEngine
-from atlasc.run import session
+from atlasc.program.execute import execute
 from atlasc.run.timing import Course, Pace
 from atlasc.targets import find_target
 from atlasc.targets.cost_table import VARIABLE
@@ -151,8 +152,8 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
             Course.of(bundle.program, bundle.parameters), find_target("desilo"), runs, step.report
         )
         for _ in range(runs):
-            encrypted = session.encrypt_all(timed, packed)  # type: ignore[arg-type]
-            session.execute(timed, bundle.program, encrypted, packed.public, pace)  # type: ignore[arg-type]
+            encrypted = encrypt_all(timed, packed)  # type: ignore[arg-type]
+            execute(timed, bundle.program, encrypted, packed.public, pace)  # type: ignore[arg-type]
             pace.finish()
     timing = pace.timing()
     assert timing is not None

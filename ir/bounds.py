@@ -73,8 +73,13 @@ def as_location(text: str, line: str = "") -> Location:
 
 def shown_location(text: str) -> str:
     """A location for a message, with the line of the user's code where it is known."""
-    line = getattr(text, "line", "")
+    line = line_of(text)
     return f"{text} ({line})" if text and line else line or text
+
+
+def line_of(location: str) -> str:
+    """The line of the user's code that made an op, or an empty string."""
+    return location.line if isinstance(location, Location) else ""
 
 
 def is_name(text: str) -> bool:

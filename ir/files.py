@@ -116,10 +116,17 @@ def read_text(path: Path, limit: int, *, links: bool = True) -> str:
     """The content of a plain UTF-8 file, without a byte order mark; errors as for
     :func:`open_plain`.
     """
+    content = read_bytes(path, limit, links=links)
     try:
-        return read_bytes(path, limit, links=links).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise AtlasError(f"{path} is not UTF-8 text", why=str(error)) from None
+        line = 1 + content.count(b"\n", 0, error.start)
+        raise AtlasError(
+            f"{path} is not UTF-8 text",
+            where=f"line {line}",
+            why=str(error),
+            remedy="write the file in UTF-8: iconv -f ENCODING -t UTF-8 FILE",
+        ) from None
 
 
 def require_private(path: Path) -> None:

@@ -311,6 +311,15 @@ class Layout:
         fields = self.fields if self.features_low else self.fields[:1]
         return next((n for n, field in enumerate(fields) if field.axis == REPLICATED), None)
 
+    @property
+    def unused_beside_copies(self) -> bool:
+        """Whether slots are unused in another field than the one that makes room for ciphertexts
+        when unused slots count as copies.
+        """
+        at = self.without((UNUSED,), REPLICATED).copied
+        fields = (field for n, field in enumerate(self.fields) if n != at)
+        return any(field.axis == UNUSED and field.bits for field in fields)
+
     @cached_property
     def one_row(self) -> Layout:
         """The layout of one token's value, where one field is that of the tokens.

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
+from atlasc.ir.bounds import MAX_PATH, Location, is_location, is_symbol, line_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, require, symbols_in
 from atlasc.ir.ops import (  # noqa: F401  (the registry)
@@ -91,6 +91,11 @@ class Op:
         """Path of the Transformer block: the location up to its index; None outside of blocks."""
         match = _LAYER.search(self.location)
         return self.location[: match.end()] if match else None
+
+    @property
+    def place(self) -> Location:
+        """Location and name, ``encoder.0: nn.gelu``, with the line of the user's code."""
+        return Location(f"{self.location}: {self.name}", line_of(self.location))
 
     @property
     def value(self) -> Value:

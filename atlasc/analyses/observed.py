@@ -204,8 +204,10 @@ def _unbroadcast(derivative: Array, like: Array) -> Array:
 def _matmul(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
     a, b = x
     if site.attributes["transpose_b"]:
-        return d @ b, np.swapaxes(d, -1, -2) @ a
-    return d @ np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2) @ d
+        found = d @ b, np.swapaxes(d, -1, -2) @ a
+    else:
+        found = d @ np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2) @ d
+    return _unbroadcast(found[0], a), _unbroadcast(found[1], b)  # one head beside several
 
 
 def _select(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:

@@ -22,13 +22,13 @@ from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
-from atlasc.client.program import decrypt_all, encrypt_all
+from atlasc.client.program import decrypt_all, encrypt_all, finished
 from atlasc.client.sharing import BITS, SharedAnswers, named_floods
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import LONG
-from atlasc.program.key_plan import key_plan
 from atlasc.progress import Note, ProgressCallback, Steps, silent
+from atlasc.runtime.interface import keys_of
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets import find_target
 from atlasc.targets.base import Target, no_progress
@@ -85,7 +85,7 @@ def make_keys(
     """As :func:`keygen`, with progress in steps."""
     bundle, chosen = _opened(program, "client", target)
     forbid_core_dumps()
-    plan = key_plan(bundle.client.interface)
+    plan = keys_of(bundle.client.interface)  # of a client that sends nothing else in the clear
     with new_folder(folder, private=True) as draft:
         for role in ("client", "server"):
             (draft / role).mkdir(mode=0o700)
@@ -208,7 +208,7 @@ class Client:
             given = self._received(answer)
             with translated():
                 outputs, refused = load_library().decrypt_answer(*given)
-            return self.bundle.client.finished(outputs, refused)
+            return finished(self.bundle.interface, self.bundle.head, outputs, refused)
 
     def share(
         self, answer: bytes | Path | Message, *, bits: int = BITS, shares: int = 1
@@ -294,7 +294,7 @@ class Server:
     ) -> None:
         with atlas_errors():
             self.bundle, self.target = _opened(program, "server", target)
-            parameters, plan = self.bundle.parameters, key_plan(self.bundle.server.interface)
+            parameters, plan = self.bundle.parameters, keys_of(self.bundle.interface)
             if isinstance(keys, (str, Path)):
                 folder = _key_folder(Path(keys), "server")
                 self.engine = self.target.role_engine("server", folder, parameters, plan)
@@ -322,9 +322,7 @@ class Server:
         """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted.
         ``progress(op, done, 100)`` is called before each op.
         """
-        from atlasc.run.session import require_no_state
-
-        require_no_state(self.bundle)
+        self.bundle.require_no_state()
         results, timing = self.compute(*query.ciphertexts(self.engine), progress)
         count, name = query.count, query.query
         answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)

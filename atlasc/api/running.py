@@ -39,7 +39,7 @@ def run_inputs(
     Raises:
         AtlasError: as :meth:`Program.run`.
     """
-    session.require_no_state(bundle)
+    bundle.require_no_state()
     built = _built(bundle, project, target)
     target = target or bundle.target
     if built is None:

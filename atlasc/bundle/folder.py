@@ -8,9 +8,9 @@ evaluations.jsonl        all evaluations and trials of a search
 step/                    the bundle of a decoder's step (``compile --generate``); the client's part
                          has the plan of the keys of a text: of the step and the prefill
 prefill/                 the bundle of the prefill of a prompt, if there is one
-client/                  embed.air, interface.air (+ arrays), model/ (config, tokenizer, mask); of a
-                         step whose head the client computes also head.air, and of one with a
-                         public prefix prefix.json
+client/                  interface.safetensors, embed.air (+ arrays), model/ (config, tokenizer,
+                         mask); of a step whose head the client computes also head.air, and of one
+                         with a public prefix prefix.json
 server/                  program.safetensors; program.air and poly.air, for people and passes
 ```
 
@@ -22,17 +22,17 @@ folders of their own (``atlasc keygen``).
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.bundle.manifest import (
+    INTERFACE_FILE,
+    INTERFACE_TEXT,
     MANIFEST,
     PROGRAM_FILE,
     ROLES,
-    SIGNATURE,
     Manifest,
     Role,
     read_manifest,
@@ -40,13 +40,14 @@ from atlasc.bundle.manifest import (
 )
 from atlasc.bundle.program_file import StoredProgram
 from atlasc.client.in_clear import require_closed
-from atlasc.client.program import ClientProgram, interface_of
-from atlasc.files import new_folder
+from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import read_json
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.loading import LONG
+from atlasc.program.function import EngineParameters
+from atlasc.runtime.interface import Interface, interface_of, read_interface
 from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
@@ -87,17 +88,28 @@ class Bundle:
             AtlasError: it answers another number of inputs than the manifest says, or asks for an
                 input in the clear that is private.
         """
-        embed, head = self._module("client/embed"), None
-        if HEAD in self.manifest.files:
-            head = self._module(HEAD.removesuffix(".air"), "client/embed.safetensors")
-        client = ClientProgram(embed, self._module("client/interface"), head)
-        require_closed(embed, client.interface)
-        if client.batch != self.batch:
+        embed = self._module("client/embed")
+        require_closed(embed, self._clients)
+        return ClientProgram(embed, self._clients, self.head)
+
+    @cached_property
+    def head(self) -> Module | None:
+        """The head that the client computes, if there is one."""
+        listed = HEAD in self.manifest.files
+        name = HEAD.removesuffix(".air")
+        return self._module(name, "client/embed.safetensors") if listed else None
+
+    @cached_property
+    def _clients(self) -> Interface:
+        """The interface in the client's part."""
+        _require_part(self.folder, "client")
+        found = client_interface(self.folder, self.manifest)
+        if found.batch != self.batch:
             raise AtlasError(
-                f"{self.folder} answers {client.batch} inputs a run, but its manifest says "
+                f"{self.folder} answers {found.batch} inputs a run, but its manifest says "
                 f"{self.batch}"
             )
-        return client
+        return found
 
     @cached_property
     def program(self) -> Module:
@@ -112,11 +124,12 @@ class Bundle:
             AtlasError: the file is damaged; see :meth:`StoredProgram.read`.
         """
         _require_part(self.folder, "server")
-        if self.manifest.arrays == PROGRAM_FILE:
-            return StoredProgram.read(self.folder / PROGRAM_FILE, self.manifest.program)
+        if self.manifest.stored:
+            shape = EngineParameters.of(self.parameters)
+            return StoredProgram.read(self.folder / PROGRAM_FILE, self.manifest.program, shape)
         from atlasc.bundle.program_writer import stored_program
 
-        return stored_program(self.program, self.parameters)
+        return stored_program(self.program, self.parameters, self.manifest.program)
 
     @cached_property
     def poly(self) -> Module:
@@ -207,11 +220,9 @@ class Bundle:
         return self.manifest.parameter_set()
 
     @cached_property
-    def interface(self) -> Module:
-        """A module with the program's inputs and outputs, from the role's own part."""
-        return (
-            interface_of(self.server.interface) if self.role == "server" else self.client.interface
-        )
+    def interface(self) -> Interface:
+        """The program's inputs and outputs, from the role's own part."""
+        return self.server.interface.of_messages() if self.role == "server" else self._clients
 
     @property
     def has_server(self) -> bool:
@@ -227,8 +238,33 @@ class Bundle:
 
         public = set(self.client.public)
         private = [op for op in self.client.embed.inputs if op.attributes["name"] not in public]
-        inputs = *private, *self.client.public_inputs
-        return client_model(inputs, self.folder / "client" / "model")
+        return client_model(private, self._model_files, self.interface.publics)
+
+    @property
+    def config(self) -> Any:
+        """The original model's config."""
+        from atlasc.loading.client import client_config
+
+        return client_config(self._model_files)
+
+    @property
+    def _model_files(self) -> Path:
+        _require_part(self.folder, "client")
+        return self.folder / "client" / "model"
+
+    def require_no_state(self) -> None:
+        """Refuse a program whose server keeps ciphertexts from run to run.
+
+        Raises:
+            AtlasError: it is the step or the prefill of a decoder.
+        """
+        if self.server.interface.keeps_state:
+            raise AtlasError(
+                f"{self.folder} is the step or the prefill of a decoder",
+                why="the keys and values of its tokens stay with the server",
+                remedy="use atlasc generate, or atlasc answer with the roles apart: these keep "
+                "them",
+            )
 
     def load_inputs(self, data: object, long: str = LONG[0], **options: Any) -> Inputs:
         """Inputs in the shape that the program was compiled for.
@@ -287,6 +323,19 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     return Bundle(folder, manifest, identity, role)
 
 
+def client_interface(folder: Path, manifest: Manifest) -> Interface:
+    """The interface in the client's part of a bundle.
+
+    Raises:
+        AtlasError: it is damaged, or of another program.
+    """
+    place = folder / INTERFACE_FILE
+    if manifest.stored:
+        return read_interface(place, manifest.program)
+    module = load_module(folder / INTERFACE_TEXT, place)
+    return interface_of(module, identity=manifest.program)
+
+
 def _check_part(folder: Path, manifest: Manifest, part: str) -> None:
     """Check the files of a role's part against the manifest."""
     for name, expected in manifest.files.items():
@@ -325,25 +374,6 @@ def held_role(folder: Path) -> Role | None:
             return role
     here = [role for role in ROLES if (folder / role).is_dir()]
     return here[0] if len(here) == 1 else None
-
-
-def copy_part(folder: Path, role: Role, place: Path) -> None:
-    """Copy a role's part of a bundle into a new folder: its files, the manifest and the signature,
-    and the same of a step and of a prefill.
-
-    Raises:
-        AtlasError: as :func:`load_bundle`; the place exists or cannot be written.
-    """
-    bundle = load_bundle(folder, role)
-    parts = {Path(): bundle}
-    parts |= {Path(STEP): bundle.step} if bundle.has_step else {}
-    parts |= {Path(PREFILL): bundle.prefill} if bundle.has_prefill else {}
-    with new_folder(place) as draft:
-        for name, part in parts.items():
-            shutil.copytree(part.folder / role, draft / name / role)
-            for file in (MANIFEST, SIGNATURE):
-                if (part.folder / file).is_file():
-                    shutil.copyfile(part.folder / file, draft / name / file)
 
 
 def _located(folder: Path, role: Role | None) -> Path:

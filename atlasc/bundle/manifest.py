@@ -25,21 +25,21 @@ from atlasc.targets.security import check_security
 
 Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
-FORMAT = 4
+FORMAT = 5
 MANIFEST = "manifest.json"
 SIGNATURE = f"{MANIFEST}.minisig"
+INTERFACE_FILE, INTERFACE_TEXT = "client/interface.safetensors", "client/interface.air"
 REQUIRED = (
     "client/embed.air",
     "client/embed.safetensors",
-    "client/interface.air",
-    "client/interface.safetensors",
+    INTERFACE_FILE,
     "server/poly.air",
     "server/program.air",
 )
 """Files of every format that decide what a bundle computes."""
 PROGRAM_FILE = "server/program.safetensors"
 _ARRAYS = {3: "server/weights.safetensors", FORMAT: PROGRAM_FILE}
-"""Format -> the server's file of arrays. In format 4 it is the whole program as servers play it."""
+"""Format -> the server's file of arrays. In format 3 roles read IR, which it has the arrays of."""
 MAX_MANIFEST, MAX_VALUES, MAX_TYPED = 64 * MIB, 2**23, 200_000
 """Bytes, values, and values outside of the calibration, each of which may be wrong in its own way.
 That of a small model has 4,000 values; ranges of channels take 22 for each channel."""
@@ -100,7 +100,7 @@ class Manifest(Schema):
         files: path -> SHA-256 of every other file.
     """
 
-    format: Literal[3, 4]
+    format: Literal[3, 5]
     atlasc: str
     model: ModelFacts
     program: Sha256
@@ -125,7 +125,12 @@ class Manifest(Schema):
     @property
     def required(self) -> tuple[str, ...]:
         """Files that decide what the bundle computes."""
-        return *REQUIRED, self.arrays
+        return *REQUIRED, self.arrays, *(() if self.stored else (INTERFACE_TEXT,))
+
+    @property
+    def stored(self) -> bool:
+        """Whether roles read the program and its interface from files of their own, and no IR."""
+        return self.arrays == PROGRAM_FILE
 
     def parameter_set(self) -> ParameterSet:
         """The parameters. Their security is computed here; the manifest's own number is only

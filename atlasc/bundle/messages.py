@@ -20,9 +20,8 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import Entry
 from atlasc.files import write_with
 from atlasc.ir.files import MIB
-from atlasc.ir.module import Module
 from atlasc.runtime.engine import RoleEngine
-from atlasc.runtime.interface import message_interface
+from atlasc.runtime.interface import Interface
 from atlasc.runtime.native import load_library, translated
 
 Kind = Literal["query", "answer"]
@@ -35,14 +34,17 @@ class Message:
     """A query or an answer of a program.
 
     Attributes:
-        program: identity of the program.
-        interface: ``Interface`` of the library: what the program's messages have.
+        interface: what the program's messages have.
         native: ``Message`` of the library.
     """
 
-    program: str
-    interface: Any
+    interface: Interface
     native: Any
+
+    @property
+    def program(self) -> str:
+        """Identity of the program."""
+        return self.interface.identity
 
     @property
     def query(self) -> str:
@@ -94,7 +96,7 @@ class Message:
             values={name: list(map(engine.serialize, parts)) for name, parts in values.items()},
             publics=dict(public or {}),
         )
-        return cls(bundle.manifest.program, _interface(bundle), native)
+        return cls(bundle.interface, native)
 
     @classmethod
     def read(cls, source: Path | bytes, kind: Kind, bundle: Bundle) -> Message:
@@ -104,27 +106,23 @@ class Message:
             AtlasError: not such a message; of another format, kind or program; too many inputs; an
                 array is missing, too large or damaged, or there is one too many.
         """
-        interface, parameters = _interface(bundle), bundle.parameters
-        levels = _levels(bundle.interface)
+        interface, parameters = bundle.interface, bundle.parameters
+        levels = {one.level for one in [*interface.inputs, *interface.outputs]}
         most = {level: parameters.ciphertext_bytes(level) + _HEADER for level in levels}
         place = str(source) if isinstance(source, Path) else source
         with translated():
             native = load_library().Message.read(place, kind, interface, most)
-        return cls(bundle.manifest.program, interface, native)
+        return cls(interface, native)
 
     @classmethod
     def largest(cls, kind: Kind, bundle: Bundle) -> int:
         """Most bytes of a message of this kind: its ciphertexts, public inputs and header."""
-        module, parameters, size = bundle.interface, bundle.parameters, 2 * _HEADER
+        interface, size = bundle.interface, 2 * _HEADER
         if kind == "query":
-            values = [op.value for op in module.inputs if op.name == "ckks.input"]
-            shapes = [o.attributes["shape"] for o in module.ops if o.name == "ckks.public_input"]
-            size += sum(8 * math.prod(shape) for shape in shapes)
-        else:
-            values = [op.operands[0] for op in module.outputs]
-        for value in values:
-            one = parameters.ciphertext_bytes(value.ciphertext.level or 0) + _HEADER
-            size += value.ciphertext.ciphertexts * one
+            size += sum(8 * math.prod(one.shape) for one in interface.publics)
+        for one in interface.inputs if kind == "query" else interface.outputs:
+            each = bundle.parameters.ciphertext_bytes(one.level) + _HEADER
+            size += one.ciphertexts * each
         return size
 
     def ciphertexts(
@@ -158,14 +156,3 @@ class Message:
         """The message as one byte string: the content of the file."""
         with translated():
             return bytes(self.native.sealed(self.interface))
-
-
-def _interface(bundle: Bundle) -> Any:
-    return message_interface(bundle.interface, bundle.manifest.program)
-
-
-def _levels(interface: Module) -> set[int]:
-    """Levels of the ciphertexts of all messages."""
-    carried = [op.value for op in interface.inputs]
-    carried += [op.operands[0] for op in interface.outputs]
-    return {value.ciphertext.level or 0 for value in carried}

@@ -6,45 +6,28 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from pydantic import JsonValue
 
-from atlasc.bundle.program_file import (
-    FORMAT,
-    INTERFACE,
-    PROGRAM,
-    ArrayFacts,
-    CallFacts,
-    InterfaceFacts,
-    KeyFacts,
-    OutputFacts,
-    ProgramFacts,
-    StoredProgram,
-    stored_attribute,
-)
-from atlasc.client.program import stand_in
+from atlasc.bundle.program_file import FORMAT, INTERFACE, PROGRAM, Call, StoredProgram
 from atlasc.ir.arrays.tensor_files import TYPES, write_safetensors
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import is_printable
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module, Op, Value
 from atlasc.program.costs import program_costs
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters, Function
-from atlasc.program.key_plan import KeyPlan, key_plan
+from atlasc.program.key_plan import KEYS, KeyPlan, key_plan
 from atlasc.program.kinds import kind_of
-from atlasc.program.record_arrays import record_arrays
+from atlasc.program.record_arrays import RECORD, Recorded, record_arrays
 from atlasc.program.rotation_plan import RotationPlan, rotation_reach
 from atlasc.report.summary import memory_parts
-from atlasc.runtime.interface import output_facts
+from atlasc.runtime.interface import input_facts, interface_of, maps_of, output_facts
 from atlasc.targets.costs import costs_of, measured_costs
 from atlasc.targets.parameters import ParameterSet
-
-_ATTRIBUTES = ("slots",)
-"""Attributes of the program that its server reads, beside the plan of its keys."""
 
 
 def write_program(
@@ -78,22 +61,10 @@ def program_content(
     public = [op for op in program.ops if op.name == "ckks.public_input"]
     for ops in ([*program.inputs, *public], program.outputs):
         _require_names([op.attributes["name"] for op in ops])
-    facts, recorded = facts_of(program, parameters)
-    whole = {**arrays, **recorded}
+    text, whole = _text_of(program, parameters, arrays)
     for name in arrays:
-        if name == PROGRAM or name in recorded or not is_printable(name):
+        if name == PROGRAM or name in RECORD or not is_printable(name):
             raise AtlasError(f"an array cannot be called {name!r}")
-    names = {np.dtype(dtype): name for name, dtype in TYPES.items()}
-    listed = tuple(
-        ArrayFacts(
-            name=name,
-            type=names[array.dtype],
-            shape=array.shape,
-            sha256=hashlib.sha256(cast(Any, np.ascontiguousarray(array))).hexdigest(),
-        )
-        for name, array in whole.items()
-    )
-    text = _text(facts.model_copy(update={"arrays": listed}))
     return _content(PROGRAM, text, whole, identity)
 
 
@@ -109,34 +80,28 @@ def _require_names(names: Sequence[str]) -> None:
 
 
 def write_interface(
-    path: Path,
-    interface: Module,
-    identity: str,
-    parameters: ParameterSet,
-    arrays: Mapping[str, np.ndarray],
+    path: Path, program: Module, identity: str, parameters: ParameterSet, keys: KeyPlan
 ) -> None:
-    """Write the client's file: the interface, as the C++ client reads it.
+    """Write the client's file: the interface without the state that the server keeps.
 
     Args:
         path: the file.
-        interface: module of the program's inputs and outputs.
-        identity: identity of the program.
+        program: its module.
+        identity: its identity.
         parameters: the set that it was lowered for.
-        arrays: others that the file is to hold.
+        keys: those that the client makes.
     """
-    whole, outputs = dict(arrays), []
-    facts = output_facts(interface)
-    for number, (op, told) in enumerate(zip(interface.outputs, facts, strict=True)):
-        found: dict[str, JsonValue] = {}
-        for name in ("factor", "shift"):
-            values = np.ravel(np.asarray(told[name], np.float64))
-            found[name] = float(values[0])
+    arrays: dict[str, np.ndarray] = {}
+    facts = _interface_facts(program, parameters, keys)
+    for number, (op, told) in enumerate(zip(program.outputs, facts["outputs"], strict=True)):
+        for name, values in maps_of(op, program).items():
+            told[name] = float(values[0])
             if values.size > 1:
                 place = f"{INTERFACE}/{number}/{name}"
-                whole[place], found[name] = values, {"array": place}
-        outputs.append(_output(op).model_copy(update=found))
-    text = _text(_interface_facts(interface, parameters, outputs))
-    write_safetensors(path, *_content(INTERFACE, text, whole, identity))
+                arrays[place], told[name] = values, {"array": place}
+    for part in ("inputs", "outputs"):
+        facts[part] = [told for told in facts[part] if not told.get("state")]
+    write_safetensors(path, *_content(INTERFACE, _text(facts), arrays, identity))
 
 
 def _content(
@@ -147,16 +112,40 @@ def _content(
     return {**arrays, name: np.frombuffer(text, np.uint8)}, told
 
 
-def stored_program(program: Module, parameters: ParameterSet) -> StoredProgram:
+def stored_program(program: Module, parameters: ParameterSet, identity: str) -> StoredProgram:
     """The program as its file would have it, in memory."""
-    facts, recorded = facts_of(program, parameters)
-    return StoredProgram.of(facts, {**program.arrays_used(), **recorded})
+    functions = _functions(program, parameters)
+    calls, values = _calls(program, parameters, functions)
+    arrays = {**program.arrays_used(), **_record(functions, parameters)}
+    return StoredProgram(
+        interface_of(program, identity=identity),
+        calls,
+        {op.attributes["name"]: values[op.operands[0]] for op in program.outputs},
+        measured_costs(parameters) is not None,
+        Recorded(arrays, EngineParameters.of(parameters)),
+        arrays,
+    )
 
 
-def facts_of(
-    program: Module, parameters: ParameterSet
-) -> tuple[ProgramFacts, dict[str, np.ndarray]]:
-    """What the file tells of a program, without its arrays; and the arrays of its record.
+def _text_of(
+    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
+) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The JSON text of a program, and all arrays of its file: its record and ``arrays``."""
+    functions = _functions(program, parameters)
+    calls, values = _calls(program, parameters, functions)
+    whole = {**arrays, **_record(functions, parameters)}
+    facts = _interface_facts(program, parameters, key_plan(program))
+    for op, told in zip(program.outputs, facts["outputs"], strict=True):
+        told["value"] = values[op.operands[0]]
+    facts["calls"] = [_known(asdict(call)) for call in calls]
+    facts["measured"] = int(measured_costs(parameters) is not None)
+    facts["memory"] = memory_of(program, parameters)
+    facts["arrays"] = [_array(name, array) for name, array in whole.items()]
+    return _text(facts), whole
+
+
+def _functions(program: Module, parameters: ParameterSet) -> dict[Op, Function]:
+    """The named function of each op that computes.
 
     Raises:
         AtlasError: the program has no plan of rotations.
@@ -166,53 +155,53 @@ def facts_of(
             f"the rotations of @{program.name} are not planned",
             remedy="run the pass rotation-keys on the program, or compile the model",
         )
-    shape = EngineParameters.of(parameters)
-    calls = Functions(program, shape).named()
-    functions = list(dict.fromkeys(calls.values()))
+    return Functions(program, EngineParameters.of(parameters)).named()
+
+
+def _calls(
+    program: Module, parameters: ParameterSet, functions: Mapping[Op, Function]
+) -> tuple[tuple[Call, ...], dict[Value, int]]:
+    """The calls, and the numbers of the values."""
     costs, table = program_costs(program), costs_of(parameters)
-    numbers = {op.value: at for at, op in enumerate([*program.inputs, *calls])}
-    outputs = [
-        _output(op).model_copy(update={"value": numbers[op.operands[0]]}) for op in program.outputs
-    ]
-    facts = ProgramFacts(
-        **vars(_interface_facts(program, parameters, outputs)),
-        calls=tuple(
-            CallFacts(
-                op=op.name,
-                kind=kind_of(op),
-                location=op.location,
-                layer=op.layer,
-                function=function.name,
-                arrays=tuple(function.arrays(op)),
-                operands=tuple(numbers[one] for one in op.operands if one.encrypted),
-                seconds=costs.per_op[op].seconds(table),
-            )
-            for op, function in calls.items()
-        ),
-        measured=int(measured_costs(parameters) is not None),
-        memory=memory_of(program, parameters),
-        arrays=(),
+    numbers = {op.value: at for at, op in enumerate([*program.inputs, *functions])}
+    calls = tuple(
+        Call(
+            name=op.name,
+            kind=kind_of(op),
+            location=op.location,
+            layer=op.layer,
+            seconds=costs.per_op[op].seconds(table),
+            function=function.name,
+            arrays=tuple(function.arrays(op)),
+            operands=tuple(numbers[one] for one in op.operands if one.encrypted),
+        )
+        for op, function in functions.items()
     )
-    return facts, record_arrays([*functions, *bootstraps_of(functions, parameters)])
+    return calls, numbers
 
 
-def _interface_facts(
-    program: Module, parameters: ParameterSet, outputs: Sequence[OutputFacts]
-) -> InterfaceFacts:
-    plan = key_plan(program)
+def _record(functions: Mapping[Op, Function], parameters: ParameterSet) -> dict[str, np.ndarray]:
+    """The arrays of the functions, and of those that bootstrap."""
+    own = list(dict.fromkeys(functions.values()))
+    return record_arrays([*own, *bootstraps_of(own, parameters)])
+
+
+def _interface_facts(program: Module, parameters: ParameterSet, keys: KeyPlan) -> dict[str, Any]:
+    """The members that the texts of both roles have."""
     # An engine of the runtime has a key of its own for what the bootstrap key rotates elsewhere.
-    every = replace(plan, rotations=rotation_reach(program, parameters.max_level))
-    return InterfaceFacts(
-        format=FORMAT,
-        model=program.name,
-        parameters=_parameters(parameters),
-        attributes={name: program.attributes[name] for name in _ATTRIBUTES},
-        keys=_keys(plan),
-        needs=_keys(keys_of_engine(every, parameters)),
-        inputs=tuple(map(_attributes, program.inputs)),
-        publics=tuple(_attributes(op) for op in program.ops if op.name == "ckks.public_input"),
-        outputs=tuple(outputs),
-    )
+    reach = rotation_reach(program, parameters.max_level)
+    every = keys.union(KeyPlan(reach))
+    public = (op.attributes for op in program.ops if op.name == "ckks.public_input")
+    return {
+        "format": FORMAT,
+        "model": program.name,
+        "parameters": _parameters(parameters),
+        "keys": _keys(keys),
+        "needs": _keys(keys_of_engine(every, parameters)),
+        "inputs": [_told(input_facts(op)) for op in program.inputs],
+        "publics": [{"name": of["name"], "shape": of["shape"]} for of in public],
+        "outputs": [_told(facts) for facts in output_facts(program)],
+    }
 
 
 def memory_of(program: Module, parameters: ParameterSet) -> int:
@@ -253,35 +242,35 @@ def _parameters(parameters: ParameterSet) -> dict[str, Any]:
     return facts
 
 
-def _keys(plan: KeyPlan) -> KeyFacts:
-    return KeyFacts(
-        rotations=tuple(sorted(plan.rotations.items())),
-        relinearization_level=plan.relinearization_level,
-        conjugation_level=plan.conjugation_level,
-    )
+def _keys(plan: KeyPlan) -> dict[str, Any]:
+    """A level that is missing means no key."""
+    rotations = sorted(plan.rotations.items())
+    return _known({"rotations": rotations} | {n: getattr(plan, n) for n in KEYS[1:]})
 
 
-def _attributes(op: Op) -> dict[str, JsonValue]:
-    return {name: stored_attribute(value) for name, value in op.attributes.items()}
+def _array(name: str, array: np.ndarray) -> dict[str, Any]:
+    """An array of the file, as the library checks it."""
+    digest = hashlib.sha256(cast(Any, np.ascontiguousarray(array))).hexdigest()
+    kind = next(name for name, dtype in TYPES.items() if np.dtype(dtype) == array.dtype)
+    return {"name": name, "type": kind, "shape": array.shape, "sha256": digest}
 
 
-def _output(op: Op) -> OutputFacts:
-    result = {name: stored_attribute(part) for name, part in stand_in(op).items()}
-    return OutputFacts(result=result, output=_attributes(op))
+def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts that differ from what a reader takes where they are missing."""
+    return {name: fact for name, fact in facts.items() if fact or type(fact) in (int, float)}
 
 
 def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _text(facts: InterfaceFacts) -> bytes:
-    """The JSON text, one member a line and one call a line, without what is not known."""
-    members = facts.model_dump(mode="json", exclude_none=True).items()
-    lines = (f"{json.dumps(name)}: {_value(value)}" for name, value in members)
+def _text(facts: Mapping[str, Any]) -> bytes:
+    """The JSON text, one member a line and one call a line."""
+    lines = (f"{json.dumps(name)}: {_value(value)}" for name, value in facts.items())
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def _value(value: JsonValue) -> str:
+def _value(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, dict) for one in value):
         return "[\n " + ",\n ".join(map(json.dumps, value)) + "]"
     return json.dumps(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.bundle.folder import HEAD, PREFIX
-from atlasc.bundle.manifest import FORMAT, MANIFEST, PROGRAM_FILE
+from atlasc.bundle.manifest import FORMAT, INTERFACE_FILE, MANIFEST, PROGRAM_FILE
 from atlasc.bundle.program_writer import write_interface, write_program
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
@@ -23,6 +23,7 @@ from atlasc.loading.mask_argument import own_mask
 from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.texts.public_prefix import PublicPrefix
 from atlasc.loading.texts.tokenizer import write_tokenizer
+from atlasc.runtime.interface import keys_of
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 
@@ -44,9 +45,9 @@ def write_bundle(
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
     identity = identity_of(program)
-    arrays = save_texts({draft / "client" / "interface.air": client.interface})
-    place = draft / "client" / "interface.safetensors"
-    write_interface(place, client.interface, identity, parameters, arrays)
+    write_interface(
+        draft / INTERFACE_FILE, program, identity, parameters, keys_of(client.interface)
+    )
     texts = {draft / "client" / "embed.air": client.embed}
     if client.head is not None:
         texts[draft / HEAD] = client.head  # a matrix that is tied to the embedding lies there once

@@ -30,12 +30,13 @@ class Streams:
 
 
 def token_norms(module: Module) -> list[Op]:
-    """Norms of whole tokens on encrypted data: [batch, tokens, features]."""
-    return [
-        op
-        for op in nonlinear_ops(module)
-        if family_of(op.name) == "norm" and len(op.value.tensor.shape) == 3
-    ]
+    """Norms of whole tokens on encrypted data: [batch, tokens, features].
+
+    A model with two sequences of other lengths has norms of both; these are those of the first.
+    """
+    norms = [op for op in nonlinear_ops(module) if family_of(op.name) == "norm"]
+    whole = [op for op in norms if len(op.value.tensor.shape) == 3]
+    return [op for op in whole if op.value.tensor.shape[1] == whole[0].value.tensor.shape[1]]
 
 
 def streams_of(

@@ -58,7 +58,7 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     which a prompt is computed at once; None without a prefill, and ``no_prefill`` then says why.
     """
     from atlasc.generation.steps import TextBundles, seconds_of
-    from atlasc.program.key_plan import key_plan
+    from atlasc.runtime.interface import keys_of
 
     programs = TextBundles.of(bundle)
     step, prefill = programs.step, programs.prefill
@@ -69,8 +69,8 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     if prefill is not None:
         facts["prefill_seconds"] = seconds_of(prefill)
         facts["least_prompt"] = int(seconds_of(prefill) / seconds_of(step)) + 1
-    for of, program in (("", step.client.interface), ("step_", step.program)):
-        plan = key_plan(program)
+    for of, interface in (("", step.interface), ("step_", step.server.interface)):
+        plan = keys_of(interface)
         parts = step.parameters.plan_memory(plan).items()
         facts[f"{of}rotation_keys"] = len(plan.rotations)
         facts[f"{of}key_bytes"] = sum(size for name, size in parts if name.endswith("keys"))

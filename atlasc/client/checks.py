@@ -15,7 +15,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.final_functions import finished
-from atlasc.ir.module import Module
+from atlasc.runtime.interface import Interface
 from atlasc.runtime.native import load_library
 
 MASK = "attention_mask"
@@ -145,7 +145,6 @@ class Answers:
         return {name: finished(self.functions.get(name), y) for name, y in outputs.items()}
 
 
-def functions_of(interface: Module) -> dict[str, str]:
+def functions_of(interface: Interface) -> dict[str, str]:
     """The function that ends an output, by the output's name."""
-    known = (op.attributes for op in interface.outputs)
-    return {of["name"]: of["function"] for of in known if "function" in of}
+    return {one.name: one.function for one in interface.outputs if one.function}

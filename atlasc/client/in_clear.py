@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from atlasc.client.checks import MASK
 from atlasc.ir.errors import AtlasError, printable
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module
 from atlasc.ir.ops.tensors import POSITION
+from atlasc.runtime.interface import Interface
 
 PUBLIC = {
     MASK: "which places of a text are tokens, and so its length",
@@ -23,12 +24,7 @@ TEXT_RANKS = (2, 3)
 """Ranks of texts: ids [batch, tokens], or vectors [batch, tokens, features]."""
 
 
-def public_inputs(interface: Module) -> list[Op]:
-    """The inputs that the server sees."""
-    return [op for op in interface.ops if op.name == "ckks.public_input"]
-
-
-def require_closed(embed: Module, interface: Module) -> None:
+def require_closed(embed: Module, interface: Interface) -> None:
     """Refuse a program whose public inputs are not the mask of a text and the place of a token.
 
     Args:
@@ -36,19 +32,16 @@ def require_closed(embed: Module, interface: Module) -> None:
         interface: the inputs and outputs of the server's program.
 
     Raises:
-        AtlasError: another input is public, or one is embedded and public; or these are not the
-            modules of a client.
+        AtlasError: another input is public, or one is embedded and public; or the embedding is not
+            the module of a client.
     """
-    if (embed.level, interface.level) != ("nn", "ckks"):
+    if embed.level != "nn":
         raise AtlasError(
             "the program has no client's part",
-            why=f"its embedding is a module of {embed.level}, its interface one of "
-            f"{interface.level}",
+            why=f"its embedding is a module of {embed.level}",
             remedy="do not use this bundle, and ask whoever made it",
         )
-    public = {
-        op.attributes["name"]: list(op.attributes["shape"]) for op in public_inputs(interface)
-    }
+    public = {one.name: list(one.shape) for one in interface.publics}
     private = [op for op in embed.inputs if op.attributes["side"] != "public"]
     texts = [list(op.attributes["shape"]) for op in private]
     texts = [shape[:2] for shape in texts if len(shape) in TEXT_RANKS]
@@ -66,15 +59,15 @@ def require_closed(embed: Module, interface: Module) -> None:
         raise _refusal(why)
 
 
-def require_listed(program: Module) -> None:
+def require_listed(interface: Interface) -> None:
     """As :func:`require_closed`, of a program without the client's embedding, which an emitted
     client leaves to ``atlasc embed``. The runtime library looks at the same.
 
     Raises:
         AtlasError: another input is public, or one is encrypted and public.
     """
-    encrypted = [op.attributes["name"] for op in program.ops if op.name == "ckks.input"]
-    public = {op.attributes["name"]: list(op.attributes["shape"]) for op in public_inputs(program)}
+    encrypted = [one.name for one in interface.inputs]
+    public = {one.name: list(one.shape) for one in interface.publics}
     for name, shape in public.items():
         what = f"it says that the server sees {printable(name)} {shape}"
         if name not in PUBLIC:
@@ -94,17 +87,15 @@ def _refusal(why: str) -> AtlasError:
     )
 
 
-def in_clear(interface: Module) -> dict[str, str]:
+def in_clear(interface: Interface) -> dict[str, str]:
     """Each input that leaves in the clear, and what it tells."""
+    other = "an input that must not leave so"
     return {
-        f"{op.attributes['name']} {list(op.attributes['shape'])}": PUBLIC.get(
-            op.attributes["name"], "an input that must not leave so"
-        )
-        for op in public_inputs(interface)
+        f"{one.name} {list(one.shape)}": PUBLIC.get(one.name, other) for one in interface.publics
     }
 
 
-def told(interface: Module) -> str:
+def told(interface: Interface) -> str:
     """The same as a sentence, for whoever makes keys or meets a service."""
     known = [f"{name}: {what}" for name, what in in_clear(interface).items()]
     return "the server sees in the clear: " + "; ".join([*known, "the number and time of inputs"])

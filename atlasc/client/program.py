@@ -11,17 +11,13 @@ from typing import Any
 import numpy as np
 
 from atlasc.client.checks import Answers, Reach, faults, functions_of, require_finite
-from atlasc.client.in_clear import public_inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
-from atlasc.ir.module import Module, Op
-from atlasc.ir.rewriting import Rewriter
-from atlasc.program.key_plan import KEYS, KeyPlan
-from atlasc.runtime.interface import message_interface
+from atlasc.ir.module import Module
+from atlasc.program.key_plan import KeyPlan
+from atlasc.runtime.interface import Interface, interface_of
 from atlasc.runtime.native import load_library, translated
 
-KEPT = ("slots", "bootstrap_rotations", *KEYS)
-"""Attributes of the program that the client also needs, because it makes the keys."""
 EMBEDDED_BYTES = 2**28
 """Bytes of embedded inputs that are kept in memory."""
 TOGETHER = 8
@@ -77,12 +73,12 @@ class ClientProgram:
 
     Attributes:
         embed: nn module that computes the tensors to encrypt from raw inputs.
-        interface: ckks module with only the program's inputs and outputs: layouts, levels, factors.
+        interface: the program's inputs and outputs: layouts, levels, factors.
         head: nn module from the program's outputs to those of the model; None if they are the same.
     """
 
     embed: Module
-    interface: Module
+    interface: Interface
     head: Module | None = None
     _kept: dict[bytes, dict[str, np.ndarray]] = field(
         default_factory=dict, repr=False, compare=False
@@ -92,17 +88,12 @@ class ClientProgram:
     @property
     def batch(self) -> int:
         """Number of inputs that one run answers."""
-        return self.interface.inputs[0].attributes["shape"][0]
+        return self.interface.batch
 
     @property
     def public(self) -> list[str]:
         """Names of the inputs that go to the server in the clear (attention masks)."""
-        return [op.attributes["name"] for op in self.public_inputs]
-
-    @property
-    def public_inputs(self) -> list[Op]:
-        """The ops of these inputs."""
-        return public_inputs(self.interface)
+        return [one.name for one in self.interface.publics]
 
     @property
     def padding(self) -> dict[str, int]:
@@ -167,10 +158,10 @@ class ClientProgram:
         Raises:
             AtlasError: as :meth:`prepare`; or an input is far too large.
         """
-        prepared, interface = self.prepare(arrays), message_interface(self.interface)
+        prepared = self.prepare(arrays)
         with translated():
-            found = load_library().packed(interface, prepared, unchecked)
-        levels = {op.attributes["name"]: op.attributes["level"] for op in self.interface.inputs}
+            found = load_library().packed(self.interface, prepared, unchecked)
+        levels = {one.name: one.level for one in self.interface.inputs}
         slots, public, count, doubt = found
         return Packed(slots, levels, public, count, doubt)
 
@@ -178,10 +169,9 @@ class ClientProgram:
         """The magnitude of each raw input; any number of inputs."""
         unfit, reached = faults(arrays, self.padding), np.full(rows_of(arrays), np.inf)
         finite = [row for row, fault in enumerate(unfit) if not fault]
-        interface = message_interface(self.interface)
         for start, part in batches({n: array[finite] for n, array in arrays.items()}, TOGETHER):
             rows = finite[start : start + TOGETHER]
-            reached[rows] = load_library().reaches(interface, self.embedded(part))
+            reached[rows] = load_library().reaches(self.interface, self.embedded(part))
         return [Reach(float(ratio), fault) for ratio, fault in zip(reached, unfit, strict=True)]
 
     def answers(self, slots: Arrays, count: int) -> Answers:
@@ -189,16 +179,26 @@ class ClientProgram:
 
         ``slots`` maps output names to decrypted slots ``[ciphertexts, slots]``.
         """
-        interface = message_interface(self.interface)
         with translated():
-            outputs, refused = load_library().answers(interface, dict(slots), count)
-        return self.finished(outputs, refused)
+            outputs, refused = load_library().answers(self.interface, dict(slots), count)
+        return finished(self.interface, self.head, outputs, refused)
 
-    def finished(self, outputs: Arrays, refused: Mapping[int, float]) -> Answers:
-        """The answers of the model, from the decrypted outputs of the program."""
-        last = self.interface if self.head is None else self.head
-        found = dict(outputs) if self.head is None else interpret(self.head, outputs)
-        return Answers(found, dict(refused), functions=functions_of(last))
+
+def finished(
+    interface: Interface, head: Module | None, outputs: Arrays, refused: Mapping[int, float]
+) -> Answers:
+    """The answers of the model, from the decrypted outputs of the program.
+
+    Args:
+        interface, head: of the :class:`ClientProgram`.
+        outputs: decrypted numbers by name.
+        refused: see :class:`Answers`.
+    """
+    if head is None:
+        return Answers(dict(outputs), dict(refused), functions=functions_of(interface))
+    known = (op.attributes for op in head.outputs)
+    functions = {of["name"]: of["function"] for of in known if "function" in of}
+    return Answers(interpret(head, outputs), dict(refused), functions=functions)
 
 
 def encrypt_all(engine: Any, packed: Packed) -> dict[str, list[Any]]:
@@ -221,42 +221,4 @@ def client_program(
 
     ``keys`` are those that the client makes, if other programs run with them, too.
     """
-    module = interface_of(program)
-    module.attributes = {n: program.attributes[n] for n in KEPT if n in program.attributes}
-    module.attributes |= {} if keys is None else keys.attributes()
-    return ClientProgram(embed, module, head)
-
-
-def states_of(program: Module) -> set[str]:
-    """Names of the ciphertexts that the server keeps from run to run: the step of a decoder reads
-    and writes them, the prefill before it writes them for the step.
-    """
-    read = {op.attributes["name"] for op in program.inputs if op.attributes.get("state")}
-    return read | {op.attributes["name"] for op in program.outputs if "level" in op.attributes}
-
-
-def interface_of(program: Module) -> Module:
-    """The inputs and outputs of a lowered program, without the server's state."""
-    rewriter, states = Rewriter(program), states_of(program)
-    for op in program.ops:
-        own = op.attributes.get("name") not in states
-        if op.name in ("ckks.input", "ckks.public_input") and own:
-            rewriter.copy(op)
-    for op in program.outputs:
-        if op.attributes["name"] in states:
-            continue
-        rewriter.copy(op, [rewriter.module.add("ckks.result", [], stand_in(op))])
-    module = rewriter.module
-    module.symbols = module.arrays_used()
-    return module
-
-
-def stand_in(output: Op) -> dict[str, Any]:
-    """The attributes of the op ``ckks.result`` that stands for the value of an output."""
-    value = output.operands[0].ciphertext
-    return {
-        "name": f"result.{output.attributes['name']}",
-        "layout": value.layout,
-        "shape": output.attributes["shape"],
-        "level": value.level or 0,
-    }
+    return ClientProgram(embed, interface_of(program, keys).of_messages(), head)

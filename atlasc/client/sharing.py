@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from atlasc.client.checks import Answers
-from atlasc.ir.module import Module
-from atlasc.runtime.interface import message_interface
+from atlasc.runtime.interface import Interface
 from atlasc.runtime.native import load_library, translated
 
 BITS = 30
@@ -47,24 +46,22 @@ class SharedAnswers(Answers):
     number: int
 
 
-def floods(module: Module, count: int, bits: int = BITS, shares: int = 1) -> dict[str, Flood]:
-    """By output name of a program, or of its interface; empty where it has no bound.
+def floods(interface: Interface, count: int, bits: int = BITS, shares: int = 1) -> dict[str, Flood]:
+    """By output name of a program; empty where it has no bound.
 
     The answers to ``count`` inputs are passed on together, at kappa ``bits``, as one of tau
     ``shares`` under one key.
     """
-    return named_floods(load_library().floods(message_interface(module), count, bits, shares))
+    return named_floods(load_library().floods(interface, count, bits, shares))
 
 
-def safe_digits(module: Module) -> int | None:
+def safe_digits(interface: Interface) -> int | None:
     """Digits of one input's answer that may be passed on; None where the program has no bound."""
-    if any("noise" not in op.attributes for op in module.outputs):
-        return None  # a program before it is whole has no interface, either
-    return min((flood.digits for flood in floods(module, 1).values()), default=None)
+    return min((flood.digits for flood in floods(interface, 1).values()), default=None)
 
 
 def require_digits(
-    module: Module, count: int, bits: int = BITS, shares: int = 1
+    interface: Interface, count: int, bits: int = BITS, shares: int = 1
 ) -> dict[str, Flood]:
     """``floods``, checked before anything is decrypted.
 
@@ -72,7 +69,7 @@ def require_digits(
         AtlasError: too few bits, no bound, or an output of which no digit is left.
     """
     with translated():
-        found = load_library().require_digits(message_interface(module), count, bits, shares)
+        found = load_library().require_digits(interface, count, bits, shares)
     return named_floods(found)
 
 

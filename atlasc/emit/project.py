@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from atlasc.bundle.ledger import noted
 from atlasc.bundle.program_writer import program_content, write_interface, write_program
 from atlasc.client.in_clear import require_listed
-from atlasc.client.program import ClientProgram, states_of
+from atlasc.client.program import ClientProgram
 from atlasc.emit import text
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_private
@@ -24,7 +23,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters
-from atlasc.program.kinds import OUTSIDE
+from atlasc.program.key_plan import key_plan
+from atlasc.runtime.interface import interface_of, states_of
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 from atlasc.templates import templates
@@ -132,7 +132,7 @@ def write_project(
             for an input in the clear that is neither a mask nor a position.
     """
     _require_engine(engine, program, parameters)
-    require_listed(program)
+    require_listed(interface_of(program))
     with new_folder(folder) as draft:
         place = draft / PROGRAM
         if file is None:
@@ -141,9 +141,7 @@ def write_project(
         else:
             shutil.copyfile(file, place)
         known = TensorFile(place).metadata  # has the identity, for which all weights are read
-        shown = [op for op in program.ops if op.name in OUTSIDE]
-        arrays = replace(program, ops=shown).arrays_used()
-        write_interface(draft / INTERFACE, program, known["program"], parameters, arrays)
+        write_interface(draft / INTERFACE, program, known["program"], parameters, key_plan(program))
         files = _sources(program, parameters, engine, known["sha256"])
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)

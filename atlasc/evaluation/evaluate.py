@@ -233,7 +233,7 @@ def evaluate(
 
 def _without_promise(bundle: Bundle) -> Promise:
     """How answers are compared, for a program without a promise."""
-    shape = bundle.client.interface.outputs[0].attributes["shape"]
+    shape = bundle.interface.outputs[0].shape
     return replace(UNKNOWN, measure="class") if len(shape) == 2 and shape[-1] > 1 else UNKNOWN
 
 
@@ -245,6 +245,8 @@ def _labels(bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, tell
     """
     found = labels_of(inputs, bundle.model.config, promise.measure, model.answers.shape[-1])
     remedy = "use names or numbers of the model's classes, or numbers for a model of values"
+    if promise.measure == "values" and model.answers.shape[-1] > 1:
+        remedy = "leave the labels out: answers of several numbers are compared with the model's"
     if inputs.labels is None or (not found.known and not found.faults):
         tell(
             "the inputs have no labels, so only agreement with the model is measured",

@@ -17,13 +17,14 @@ from atlasc.files import write_private_arrays
 from atlasc.generation.steps import TextBundles, name_of, public_at, public_tokens, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, arrays_digest, read_npz
+from atlasc.ir.layout import Layout
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.ops.tensors import POSITION
-from atlasc.ir.types import CiphertextType
 from atlasc.program.engine import Ct, Engine
 from atlasc.progress import ProgressCallback
 from atlasc.run.timing import Timing
 from atlasc.runtime.engine import RoleEngine
+from atlasc.runtime.interface import Packed
 
 CACHE = "cache.npz"
 LARGEST = 256 * GIB
@@ -57,7 +58,7 @@ class Server(Protocol):
 
 def first_states(
     engine: Engine[Ct],
-    states: Mapping[str, CiphertextType],
+    states: Mapping[str, Packed],
     row: Ct,
     public: Mapping[str, np.ndarray],
 ) -> dict[str, list[Ct]]:
@@ -72,10 +73,10 @@ def first_states(
     """
     zero, found = engine.sub(row, row), dict[str, list[Ct]]()
     for name, kept in states.items():
-        dropped = engine.drop_to(zero, kept.level or 0)
+        dropped = engine.drop_to(zero, kept.level)
         found[name] = [dropped] * kept.ciphertexts
         if name in public:
-            slots = Cache.of(kept.layout).pack(public[name])
+            slots = Cache.of(Layout.parse(kept.layout)).pack(public[name])
             found[name] = [engine.add_plain(dropped, one) for one in slots]
     return found
 
@@ -123,16 +124,9 @@ class StepServer:
         self._place = None if folder is None else folder / CACHE
         self._capacity = window_of(self._step)
         inputs = self._step.server.interface.inputs
-        self._kinds = {
-            op.attributes["name"]: op.value.ciphertext
-            for op in inputs
-            if op.attributes.get("state")
-        }  # fmt: skip
-        self._public = {
-            op.attributes["name"]: self._step.server.arrays[op.attributes["prefix"].name]
-            for op in inputs
-            if "prefix" in op.attributes
-        }
+        self._kinds = {one.name: one for one in inputs if one.state}
+        arrays = self._step.server.arrays
+        self._public = {one.name: arrays[one.prefix] for one in inputs if one.prefix}
         self._first = public_tokens(self._step)
         self._states: dict[str, list[Any]] = {}
         """Keys and values, as ciphertexts of the open role; empty if they are bytes alone."""

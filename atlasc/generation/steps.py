@@ -42,7 +42,7 @@ class TextBundles:
                 is a prefill.
         """
         if not bundle.has_step and POSITION in publics_of(bundle):
-            if any(len(op.attributes["shape"]) > 2 for op in bundle.interface.inputs):
+            if any(len(one.shape) > 2 for one in bundle.interface.inputs):
                 raise AtlasError(
                     f"{bundle.folder} is the prefill of a prompt",
                     why="it reads all tokens of a prompt, and computes no token after them",
@@ -95,8 +95,7 @@ def seconds_of(program: Bundle) -> float:
 
 def publics_of(bundle: Bundle) -> dict[str, list[int]]:
     """Name of a public input -> its shape."""
-    ops = (op for op in bundle.interface.ops if op.name == "ckks.public_input")
-    return {op.attributes["name"]: op.attributes["shape"] for op in ops}
+    return {one.name: list(one.shape) for one in bundle.interface.publics}
 
 
 def window_of(program: Bundle) -> int:
@@ -106,7 +105,7 @@ def window_of(program: Bundle) -> int:
         AtlasError: it does not compute one answer for one token after others.
     """
     publics = publics_of(program)
-    outputs = [op.attributes["name"] for op in program.interface.outputs]
+    outputs = [one.name for one in program.interface.outputs]
     if len(publics) != 2 or POSITION not in publics or len(outputs) != 1:
         raise AtlasError(
             f"{program.folder} cannot generate text",
@@ -135,9 +134,8 @@ def public_tokens(step: Bundle) -> int:
     """
     if step.role != "server":
         return 0 if step.public_prefix is None else len(step.public_prefix.ids)
-    program = step.server.interface
-    begun = (op for op in program.inputs if "prefix" in op.attributes)
-    return max((program.symbols[op.attributes["prefix"].name].shape[2] for op in begun), default=0)
+    begun = (one for one in step.server.interface.inputs if one.prefix)
+    return max((step.server.arrays[one.prefix].shape[2] for one in begun), default=0)
 
 
 def name_of(session: str, number: int) -> str:

@@ -36,6 +36,11 @@ MAX_ARRAYS = 4 * GIB
 FORMATS = (*tables.READERS, ".npz")
 KNOWN = (*FORMATS, *SUFFIXES, *recordings.SUFFIXES)
 """Suffixes of files of data."""
+NO_MASK = (
+    f"leave {MASK} out, because forward takes none; a mask that forward computes from ids is read "
+    "off the data"
+)
+OTHER_LENGTHS = f"lists of several lengths are read as token ids where forward takes {IDS}"
 SHOWN = 80
 """Greatest number of characters of a path that a message shows."""
 Choice: TypeAlias = Callable[[int], Sequence[int]]
@@ -108,7 +113,8 @@ def inputs_of(
         with explained("the data cannot be turned into arrays"):
             known = memory.stacked(known, main) or known
     given = known if isinstance(known, Mapping) else {main: known}
-    with explained("the data cannot be turned into an array"):
+    remedy = f"give {main} as one array of equal rows; {OTHER_LENGTHS}"
+    with explained("the data cannot be turned into an array", remedy=remedy):
         arrays = {
             str(name): np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
             for name, value in given.items()
@@ -179,8 +185,9 @@ def _from_file(
     else:
         have, needed = "images", "pixel_values"
     if main != needed:
+        holds = "is a folder, which is read as" if source.is_dir() and not dataset else "holds"
         raise AtlasError(
-            f"data {source} holds {have}, but the model reads {main}",
+            f"data {source} {holds} {have}, but the model reads {main}",
             remedy=f"give data of the right kind, or an .npz with an array named {main}",
         )
     if have == "images":
@@ -226,10 +233,11 @@ def _from_arrays(
     arrays = {name: arrays[name] for name in read}
     main, known = model.input_names[0], (*model.input_names, *model.optional_names)
     if main not in arrays or not arrays.keys() <= set(known):
+        alone = main in arrays and arrays.keys() - {*known} == {MASK}
         raise AtlasError(
             f"{source} does not have the model's inputs",
             why=f"the data has {sorted(arrays) or 'nothing'}; the model reads {', '.join(known)}",
-            remedy=f"name the arrays like the inputs; {_required(model)}",
+            remedy=NO_MASK if alone else f"name the arrays like the inputs; {_required(model)}",
         )
     if arrays[main].ndim == 0:
         raise AtlasError(
@@ -273,7 +281,7 @@ def _required(model: LoadedModel) -> str:
     """Which inputs data must have, and which it may have, in words."""
     required = [name for name in model.input_names if name not in MADE]
     optional = [*(n for n in model.input_names if n in MADE), *model.optional_names]
-    more = f", {', '.join(optional)} may be left out" if optional else ""
+    more = f"; {', '.join(optional)} may be left out" if optional else ""
     return f"required: {', '.join(required)}{more}"
 
 

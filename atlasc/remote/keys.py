@@ -10,10 +10,10 @@ from atlasc.api.roles import check_target, make_keys
 from atlasc.bundle.folder import Bundle
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, open_plain
-from atlasc.program.key_plan import key_plan
 from atlasc.progress import Steps
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.wire import CHUNK, Config, KeyStatus, NewKey, ProgramFacts
+from atlasc.runtime.interface import keys_of
 from atlasc.targets.key_folders import LARGEST, configuration_of, read_index
 
 EVALUATION = "evaluation.key"
@@ -30,9 +30,7 @@ def own_keys(bundle: Bundle, facts: ProgramFacts, folder: Path, steps: Steps) ->
         AtlasError: client and service disagree on the keys of the program; or as ``make_keys``.
     """
     target = check_target(bundle)
-    configuration = configuration_of(
-        target.name, bundle.parameters, key_plan(bundle.client.interface)
-    )
+    configuration = configuration_of(target.name, bundle.parameters, keys_of(bundle.interface))
     if configuration != facts.configuration:
         raise AtlasError(
             "client and service disagree on the keys of the program",

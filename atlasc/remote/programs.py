@@ -12,13 +12,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from atlasc.bundle import signing
-from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, Manifest, read_manifest
+from atlasc.bundle.folder import Bundle, client_interface, load_bundle
+from atlasc.bundle.manifest import (
+    INTERFACE_FILE,
+    INTERFACE_TEXT,
+    MANIFEST,
+    MAX_MANIFEST,
+    SIGNATURE,
+    Manifest,
+    read_manifest,
+)
 from atlasc.client.in_clear import in_clear
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.files import GIB, KIB, read_json
-from atlasc.ir.text.storage import load_module
 from atlasc.progress import Steps
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.trust import RECORD, Record, Trust, require_encrypted, require_pinned
@@ -33,9 +40,6 @@ _COMPARED = (
     "security_bits", "settings", "data",
 )  # fmt: skip
 """Members of the manifest that a person compares."""
-
-
-INTERFACE = "client/interface"
 
 
 def chosen_program(
@@ -167,10 +171,12 @@ def _changed(link: Link, facts: ProgramFacts, old: Path) -> AtlasError:
         new = Path(scratch)
         link.download(_file(facts, MANIFEST), new / MANIFEST, MAX_MANIFEST)
         (new / "client").mkdir()
-        for name in (f"{INTERFACE}.air", f"{INTERFACE}.safetensors"):
+        manifests = [read_manifest(folder)[0] for folder in (old, new)]
+        for name in (INTERFACE_FILE, *(() if manifests[1].stored else (INTERFACE_TEXT,))):
             link.download(_file(facts, name), new / name, LARGEST)
-        found = [*differences(read_manifest(old)[0], read_manifest(new)[0])]
-        here, there = _in_clear(old), _in_clear(new)
+        found = [*differences(*manifests)]
+        read = zip((old, new), manifests, strict=True)
+        here, there = (", ".join(in_clear(client_interface(*one))) or "nothing" for one in read)
     if here != there:
         found.insert(0, ("in the clear", here, there))
     lines = [f"{name}: here {one}, there {other}" for name, one, other in found]
@@ -180,12 +186,6 @@ def _changed(link: Link, facts: ProgramFacts, old: Path) -> AtlasError:
         remedy="if you expect a new version, accept it with --update; otherwise ask whoever runs "
         "the service",
     )
-
-
-def _in_clear(folder: Path) -> str:
-    """What a program's client sends in the clear."""
-    module = load_module(folder / f"{INTERFACE}.air", folder / f"{INTERFACE}.safetensors")
-    return ", ".join(in_clear(module)) or "nothing"
 
 
 def differences(before: Manifest, new: Manifest) -> Iterator[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.program.counting_engine import Counts
 from atlasc.program.kinds import kind_of
 from atlasc.program.rotation_plan import RotationPlan
+from atlasc.runtime.interface import interface_of
 from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
@@ -99,10 +100,16 @@ def costs_summary(
         "composed_rotations": len(plan.composed),
         "bootstrap_rotations": len(plan.bootstrap),
         **summary.of_parameters(),
-        "safe_digits": safe_digits(costs.module),
+        "safe_digits": _safe_digits(costs.module),
         "per_kind": summary.kinds(),
         "per_layer": rows,
     }
+
+
+def _safe_digits(module: Module) -> int | None:
+    """See :func:`safe_digits`; None where the bounds are still to come."""
+    whole = all("noise" in op.attributes for op in module.outputs)
+    return safe_digits(interface_of(module)) if whole else None
 
 
 def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[dict[str, Any]]:

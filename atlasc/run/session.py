@@ -20,7 +20,6 @@ from atlasc.client.program import (
     decrypt_all,
     encrypt_all,
     rows_of,
-    states_of,
 )
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -136,20 +135,6 @@ class RunResult(Answers):
             return [np.array([np.nan])]
         pairs = ((values, others[name]) for name, values in self.outputs.items())
         return [np.abs(values[answered] - expected[answered]) for values, expected in pairs]
-
-
-def require_no_state(bundle: Bundle) -> None:
-    """Refuse a program whose server keeps ciphertexts from run to run.
-
-    Raises:
-        AtlasError: it is the step or the prefill of a decoder.
-    """
-    if states_of(bundle.server.interface):
-        raise AtlasError(
-            f"{bundle.folder} is the step or the prefill of a decoder",
-            why="the keys and values of its tokens stay with the server",
-            remedy="use atlasc generate, or atlasc answer with the roles apart: these keep them",
-        )
 
 
 def run(

@@ -14,8 +14,8 @@ from atlasc.bundle.messages import Message
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
-from atlasc.program.key_plan import key_plan
 from atlasc.remote.wire import ProgramFacts
+from atlasc.runtime.interface import keys_of
 from atlasc.service.faults import Refusal
 from atlasc.service.workers.base import Loadable
 from atlasc.targets.key_folders import configuration_of
@@ -155,7 +155,7 @@ def _opened(folder: Path, alone: bool) -> Served:
         )
     require_no_secret(bundle.folder)
     target = check_target(bundle)
-    plan = key_plan(bundle.server.interface)
+    plan = keys_of(bundle.server.interface)
     parts = bundle.parameters.plan_memory(plan)
     keys = sum(size for name, size in parts.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")

@@ -224,7 +224,7 @@ class PolynomialSimulator(Simulator):
                 outputs += (map if pool is None else pool.map)(work, parts)
                 if (stop := _first_stop(parts)) < end:
                     op = self.segments[stop].ops[0]
-                    return Simulation({}, f"{op.location}: {op.name}")
+                    return Simulation({}, op.place)
                 if progress is not None:
                     progress(sum(len(next(iter(part.values()))) for part in outputs))
         joined = {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}

@@ -315,7 +315,7 @@ class TorchSimulator(Simulator):
         for index, row in enumerate(batch.rows):
             if row >= 0 and not bounded[row]:
                 batch.rows[index] = -1
-                batch.exploded[index] = f"{op.location}: {op.name}"
+                batch.exploded[index] = op.place
         batch.values[op.value] = y.flatten(0, 1)
 
     def _evaluate(

@@ -61,7 +61,6 @@ def predicted(bundle: Bundle) -> dict[str, Any]:
     parameters = require_set(bundle.parameters, CpuParameters)
     costs = fitted_costs(parameters)
     assert costs is not None  # a table of cpu comes with atlasc
-    sent = [op.value.ciphertext for op in bundle.interface.inputs]
     return {
         "machine": summary["machine"],
         "threads": costs.table.machine.threads,
@@ -74,7 +73,8 @@ def predicted(bundle: Bundle) -> dict[str, Any]:
         "bytes": {
             "keys": key_bytes(parameters, plan) // 2,
             "query": sum(
-                one.ciphertexts * parameters.ciphertext_bytes(one.level or 0) for one in sent
+                one.ciphertexts * parameters.ciphertext_bytes(one.level)
+                for one in bundle.interface.inputs
             ),
         },
         "bootstraps": summary["bootstraps"],

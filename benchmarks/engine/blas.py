@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from atlasc.cli.output import print_table
 from atlasc.program.bootstrap.sets import SETS
-from atlasc.program.bootstrap.stages import baby_giant, slots_to_coeffs
+from atlasc.program.bootstrap.stages import baby_giant, slots_to_coeffs, whole_groups
 from atlasc.program.counting_engine import counts_of
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.kernels.context import blocked
@@ -212,7 +212,7 @@ def stc_function(shape: EngineParameters, level: int) -> Function:
     """SlotsToCoeffs of one ciphertext, in three stages from this level."""
     engine = Recorder(shape)
     x = engine.register(level)
-    for stage in slots_to_coeffs(shape.slots, 3, 1.0, shape.slots):
+    for stage in slots_to_coeffs(shape.slots, whole_groups(shape.slots, 3), 1.0):
         assert not isinstance(stage, float)
         [x] = engine.transform([x], baby_giant(stage))
     return Function("stc", shape, ((level,),), tuple(engine.code), (x.number,), (x.level,))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.program import Packed, states_of
+from atlasc.client.program import Packed
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import CompileOptions
@@ -37,6 +37,7 @@ from atlasc.program.execute import execute
 from atlasc.program.function import EngineParameters
 from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.run.session import decrypt_all, encrypt_all
+from atlasc.runtime.interface import states_of
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.sim import SimEngine
 
@@ -184,7 +185,7 @@ def bound_of(bundle: Bundle) -> float:
     """The bound that a program states for its answers; of a step or a prefill, what it would."""
     shape = EngineParameters.of(bundle.parameters)
     program = with_noise(bundle.program, bundle.parameters.noise_model(), shape)
-    stated = [op.attributes.get("noise") for op in bundle.client.interface.outputs]
+    stated = [one.noise for one in bundle.client.interface.outputs]
     found = [op.attributes["noise"] for op in program.outputs if "noise" in op.attributes]
     assert stated in (found, [None]), "the bundle states another bound"
     return float(max(found))
@@ -211,7 +212,7 @@ def answer(engine: Engine[Any], query: Query, kept: dict[str, list[Any]]) -> dic
     given = encrypt_all(engine, query.packed)
     given |= {name: kept[name] for name in states_of(program) if name in kept}
     results = execute(engine, program, given, query.packed.public)
-    answered = {op.attributes["name"] for op in query.bundle.client.interface.outputs}
+    answered = {one.name for one in query.bundle.client.interface.outputs}
     kept.update({name: results.pop(name) for name in results.keys() - answered})
     slots = decrypt_all(engine, results)
     return query.bundle.client.answers(slots, query.packed.count).outputs

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from atlasc.client.program import client_program
+from atlasc.client.program import client_program, decrypt_all, encrypt_all
 from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.options import TargetOptions
 from atlasc.ir.interpreter import interpret
@@ -17,8 +17,8 @@ from atlasc.ir.module import Op
 from atlasc.program.costs import program_costs
 from atlasc.program.counting_engine import CountingEngine, Counts
 from atlasc.program.engine import Engine
+from atlasc.program.execute import execute
 from atlasc.program.key_plan import KeyPlan, key_plan
-from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet, require_set
@@ -116,9 +116,9 @@ class OurProgram(Program):
         """See ``Program``."""
         assert self.layer.inputs is not None
         query = self.client.query({n: array[:1] for n, array in self.layer.inputs.items()})
-        encrypted = session.encrypt_all(engine, query)
-        outputs = session.execute(engine, self.program, encrypted, query.public, before)
-        slots = session.decrypt_all(engine, outputs)
+        encrypted = encrypt_all(engine, query)
+        outputs = execute(engine, self.program, encrypted, query.public, before)
+        slots = decrypt_all(engine, outputs)
         (hidden,) = self.client.answers(slots, 1).outputs.values()
         return hidden[0]
 

@@ -3,7 +3,8 @@
     python -m benchmarks.service.roles BUNDLE INPUTS --runs 5
 
 No real ciphertexts: what is left is what a role takes to start, to read its part of the bundle and
-its keys, and to record the program. Prints the median of each role, and what importing takes.
+its keys, and to play the program. Prints the median of each role, what importing takes, and how
+many files of atlasc a server and a client enter.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.service.entered import entered
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the roles in turn, and print their seconds."""
@@ -26,12 +29,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args(arguments)
     rows: dict[str, list[float]] = {}
+    files: dict[str, int] = {}
     for _ in range(options.runs):
         with tempfile.TemporaryDirectory() as place:
             for name, seconds in one_run(options.bundle, options.inputs, Path(place)).items():
                 rows.setdefault(name, []).append(seconds)
+            if not files:
+                files = files_of(options.bundle, Path(place))
     for name, seconds in rows.items():
-        print(f"{name:8} {statistics.median(seconds):6.2f} s")
+        told = f", enters {files[name]} files of atlasc" if name in files else ""
+        print(f"{name:8} {statistics.median(seconds):6.2f} s{told}")
 
 
 def one_run(bundle: Path, inputs: Path, place: Path) -> dict[str, float]:
@@ -54,6 +61,15 @@ def one_run(bundle: Path, inputs: Path, place: Path) -> dict[str, float]:
     for name, words in commands.items():
         found[name] = processor_seconds("-m", "atlasc", name, bundle, "--target", "sim", *words)
     return found
+
+
+def files_of(bundle: Path, place: Path) -> dict[str, int]:
+    """The files that server and client enter, from Python, where :func:`one_run` was."""
+    query, answer = place / "query", place / "answer"
+    return {
+        "execute": len(entered("execute", bundle, place / "keys", query, place / "another answer")),
+        "decrypt": len(entered("decrypt", bundle, place / "keys", query, answer)),
+    }
 
 
 def processor_seconds(*words: object) -> float:

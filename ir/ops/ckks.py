@@ -276,12 +276,14 @@ def _gather(site: Site) -> Layout:
     gathered = layout.without((UNUSED,), REPLICATED).gathered
     if gathered is None:
         raise RuleError(f"the copies in the layout {layout} have no room for its ciphertexts")
+    if layout.unused_beside_copies:
+        raise RuleError(f"the layout {layout} has unused slots that are not room for ciphertexts")
     return gathered
 
 
 declare_ckks("ckks.gather",
              "Moves all ciphertexts of a replicated value into one, in the slots of some copies; "
-             "unused slots count as copies of their index 0.",
+             "where those are unused, index 0 is copied. No other slots may be unused.",
              "x", _gather, levels=1)  # fmt: skip
 
 

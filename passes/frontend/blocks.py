@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from atlasc.ir.bounds import Location
+from atlasc.ir.bounds import Location, line_of
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend.exported.graph import holding
@@ -127,4 +127,4 @@ def _moved(op: Op, old: str, new: str) -> tuple[dict[str, Any], str]:
 def _rebased(path: str, old: str, new: str) -> str:
     if not old or not f"{path}.".startswith(f"{old}."):
         return path
-    return Location(new + path[len(old) :], getattr(path, "line", ""))
+    return Location(new + path[len(old) :], line_of(path))

@@ -197,6 +197,11 @@ class Importer:
             return self.values[operand]
         if self.kinds.get(operand) == "data":
             raise Missing
+        if self.kinds.get(operand) == "index":
+            raise Refusal(
+                "it computes with integers of an input; look them up in an nn.Embedding, or give "
+                "floats"
+            )
         raise Refusal(f"its operand {operand.name} is not private data")
 
     def add(

@@ -103,14 +103,22 @@ def _mixes(op: Op) -> bool:
 
 def _batch_first(module: Module) -> Module:
     """The module, if the batch stays its first axis."""
+    for op in module.ops:
+        if op.name == "nn.encrypt" and len(op.value.tensor.shape) not in (2, 3):
+            raise AtlasError(
+                "what is encrypted is neither [batch, tokens, features] nor [batch, features]",
+                where=op.location,
+                why=f"it is {list(op.value.tensor.shape)}",
+                remedy="let forward take x so, and give such data: x.reshape(len(x), tokens, -1)",
+            )
     for op in filter(_mixes, module.ops):
         raise AtlasError(
             f"{op.name} mixes the inputs of a batch, or moves their axis",
             where=op.location,
             why=f"from {list(op.operands[0].tensor.shape)} to {list(op.value.tensor.shape)}, where "
             "the first axis counts inputs",
-            remedy="keep the batch as the first axis: x.flatten(1), x.mean(1), "
-            "nn.MultiheadAttention(..., batch_first=True)",
+            remedy="keep the batch as the first axis: x.flatten(1), x.mean(1), q @ k.mT of [batch, "
+            "heads, tokens, width], nn.MultiheadAttention(..., batch_first=True)",
         )
     return module
 

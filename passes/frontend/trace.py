@@ -21,8 +21,10 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
+from atlasc.passes.framework.rewritings import REWRITINGS
 from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend.exported import graph as fx
+from atlasc.passes.frontend.exported.constants import refuse_random
 from atlasc.passes.frontend.exported.decompose import (
     Unsupported,
     in_simpler_ops,
@@ -30,14 +32,20 @@ from atlasc.passes.frontend.exported.decompose import (
     without_changes_in_place,
 )
 from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
-from atlasc.passes.frontend.exported.states import refuse_states, returned, untouched, writes
+from atlasc.passes.frontend.exported.locations import fill_lines
+from atlasc.passes.frontend.exported.states import (
+    refuse_states,
+    returned,
+    untouched,
+    without_grown_buffers,
+    writes,
+)
 from atlasc.passes.frontend.heads import without_common_maps
 from atlasc.passes.frontend.importer import Emit, Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.rules import aten_rules, cuts
 from atlasc.passes.frontend.rules.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.rules.patterns import find
-from atlasc.passes.frontend.rules.rewritings import REWRITINGS
 from atlasc.passes.frontend.widths import with_equal_widths
 from atlasc.passes.frontend.zeroed import without_zeros
 
@@ -55,6 +63,7 @@ class ShapeSpec:
 
 
 Example = np.ndarray | ShapeSpec
+NUMBER = "a number of Python is read from private data; let it stay a tensor"
 
 
 class _Wanted(NamedTuple):
@@ -199,6 +208,7 @@ def _import(
     Ops without a rule are replaced by simpler ops, if torch has a decomposition and these have
     rules.
     """
+    without_grown_buffers(program, wanted.note)
     program = without_changes_in_place(program)
     try:
         return _import_once(program, example_inputs, name, wanted)
@@ -292,6 +302,7 @@ def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
     for name, (function, node) in ends.items():
         attributes = {"name": name} | ({} if function is None else {"function": function})
         module.add("nn.output", [importer.on_server(importer.values[node])], attributes)
+    fill_lines(module)
     return module
 
 
@@ -320,9 +331,12 @@ def _emit(importer: Importer, node: fx.Node) -> Value:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
         return cuts.part(importer, *node.args)
-    if fx.packet(node) in fx.COPIES:  # of what is refused: a cast of a comparison
-        importer.value(node.all_input_nodes[0])
-    raise Refusal("")
+    # Of what is refused: a cast of a comparison, or what Python computes from a number.
+    if fx.packet(node) in fx.COPIES or not hasattr(node.target, "_schema"):
+        for operand in node.all_input_nodes:
+            importer.value(operand)
+    refuse_random(node)
+    raise Refusal(NUMBER if fx.packet(node) == "item" else "")
 
 
 def _rewriting(faults: Sequence[tuple[fx.Node, str]]) -> str:

@@ -91,12 +91,13 @@ def _gathered(module: Module) -> Module:
 
 def _sum_of(op: Op) -> Value | None:
     """The sum that an op makes, in all of its slots or, before it is copied, in index 0 alone; None
-    if it makes no sum.
+    if it makes no sum. Index 0 alone is enough where its slots are the room for other ciphertexts.
     """
     if op.name == "ckks.replicate":
         alone = op.operands[0].op
         kept = alone.name == "ckks.mul_plain" and alone.attributes["value"] == 1.0
-        return _sum_of(alone.operands[0].op) if kept else None
+        summed = _sum_of(alone.operands[0].op) if kept else None
+        return op.value if summed and layout_of(summed).unused_beside_copies else summed
     return op.value if op.name == "ckks.rotate_sum" else None
 
 

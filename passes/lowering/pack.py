@@ -163,19 +163,15 @@ def _add_constant(packer: Packer, op: Op) -> Value:
 
 
 def _scale(packer: Packer, op: Op) -> Value:
-    """A product with a constant; one of the width of a head is the same for all heads."""
+    """A product with a constant; that of heads is put in the order of the features."""
     factor, form = op.attributes["factor"], packer.forms[op.operands[0]]
     if isinstance(factor, Symbol) and form in (Form.SPLIT, Form.HEADS):
-        array = packer.module.symbols[factor.name]
-        if array.size != array.shape[-1]:
-            raise AtlasError(
-                "a product of attention heads with a constant cannot be compiled yet",
-                where=op.location,
-                why=f"the constant, of shape {array.shape}, differs by head or token",
-                remedy="use a model without it, or write this part of the model in another way",
-            )
-        heads = packer.layout(op).extent("g")
-        factor = packer.module.constant(f"{factor.name}.heads", np.tile(array.ravel(), heads))
+        array = np.broadcast_to(packer.module.symbols[factor.name], op.value.tensor.shape)
+        rows = array.swapaxes(1, 2) if form is Form.HEADS else array
+        rows = rows.reshape(*rows.shape[:2], -1)
+        while rows.ndim > 1 and (rows == rows[0]).all():
+            rows = rows[0]
+        factor = packer.module.constant(f"{factor.name}.heads", rows)
     return packer.emit(op, "ckks.mul_plain", packer.operand(op), value=factor)
 
 
@@ -241,6 +237,8 @@ def _mean(packer: Packer, op: Op) -> Value:
 
 
 def _select(packer: Packer, op: Op) -> Value:
+    if packer.forms[op.operands[0]] is Form.VECTOR:
+        return packer.operand(op)
     chosen = packer.emit(
         op, "ckks.select", packer.operand(op), layout_axis="t", index=op.attributes["index"]
     )
@@ -252,9 +250,10 @@ def _same_slots(packer: Packer, op: Op) -> Value:
     shape, width = op.value.tensor.shape, packer.packing.width
     if packer.forms[op.value] is Form.SPLIT and shape[-1] != width:
         raise AtlasError(
-            f"{op.name} to {shape} would move data between slots",
+            f"heads of {shape[-1]} features cannot be split off beside heads of {width}",
             where=op.location,
-            why=f"blocks of {shape[-1]} features, where the packing has blocks of {width}",
+            why="the slots of a ciphertext hold blocks of features, each as wide as a head",
+            remedy="give all heads one width; a sum or a mean of other blocks is a linear layer",
         )
     return packer.operand(op)
 

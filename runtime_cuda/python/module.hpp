@@ -74,6 +74,7 @@ inline void fill(py::module_& module, Program execute, const std::string& text) 
                  const py::gil_scoped_release released;
                  const StoredProgram stored(TensorFile(program, TensorFile::large_header));
                  stored.require_text(text);
+                 stored.require_no_state();
                  return std::make_unique<Server>(stored.interface(), execute, keys,
                                                  PlainFile(program));
              }),

@@ -72,65 +72,7 @@ std::vector<Handle> play(Engine& engine, const Record& record, const std::string
     });
 }
 
-/// What a client encrypts and decrypts, and what the server sees.
-void define_interface(py::module_& module) {
-    using Shape = std::vector<std::size_t>;
-    using Magnitude = std::optional<double>;
-    py::class_<EncryptedInput>(module, "EncryptedInput")
-        .def(py::init([](std::string name, Shape shape, const std::string& layout, int level,
-                         double factor, bool centred, Magnitude magnitude) {
-                 return EncryptedInput{std::move(name), std::move(shape), Layout(layout), level,
-                                       factor,          centred,          magnitude};
-             }),
-             py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
-             py::arg("level"), py::arg("factor"), py::arg("centred"), py::arg("magnitude"));
-    py::class_<PublicInput>(module, "PublicInput")
-        .def(py::init([](std::string name, Shape shape) {
-                 return PublicInput{std::move(name), std::move(shape)};
-             }),
-             py::kw_only(), py::arg("name"), py::arg("shape"));
-    py::class_<Output>(module, "Output")
-        .def(py::init([](std::string name, Shape shape, const std::string& layout, Vector factor,
-                         Vector shift, int level, Magnitude magnitude,
-                         std::optional<double> noise) {
-                 return Output{std::move(name),  std::move(shape), Layout(layout), std::move(factor),
-                               std::move(shift), level,            magnitude,      noise};
-             }),
-             py::kw_only(), py::arg("name"), py::arg("shape"), py::arg("layout"),
-             py::arg("factor"), py::arg("shift"), py::arg("level"), py::arg("magnitude"),
-             py::arg("noise"));
-}
-
 void define_facts(py::module_& module) {
-    py::class_<Interface>(module, "Interface", "What client and server agree on.")
-        .def(py::init([](std::string identity, std::vector<EncryptedInput> inputs,
-                         std::vector<PublicInput> publics, std::vector<Output> outputs) {
-                 Interface interface{};
-                 interface.identity = std::move(identity);
-                 interface.inputs = std::move(inputs);
-                 interface.publics = std::move(publics);
-                 interface.outputs = std::move(outputs);
-                 return interface;
-             }),
-             py::kw_only(), py::arg("identity"), py::arg("inputs"), py::arg("publics"),
-             py::arg("outputs"), "Of messages.")
-        .def(py::init([](std::size_t slots, int max_level, std::optional<int> bootstrap_level,
-                         int bootstrap_batch, std::vector<int> primes, std::vector<int> special,
-                         int scale, std::vector<double> log_scales,
-                         std::map<std::size_t, int> rotations, int relinearisation_level,
-                         int conjugation_level) {
-                 Interface interface;
-                 interface.parameters = {
-                     slots, max_level, bootstrap_level, bootstrap_batch,
-                     Moduli{std::move(primes), std::move(special), scale, std::move(log_scales)}};
-                 interface.keys = {std::move(rotations), relinearisation_level,
-                                   conjugation_level};
-                 return interface;
-             }),
-             "Of keys.", py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
-             py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
-             py::arg("scale"), py::arg("log_scales"), py::arg("rotations"),
-             py::arg("relinearisation_level"), py::arg("conjugation_level"));
     py::class_<sim::Noise>(module, "Noise", "Deviations of the simulation's errors.")
         .def(py::init<>())
         .def_static(
@@ -252,6 +194,7 @@ PYBIND11_MODULE(_native, module) {
     module.attr("engines") = py::make_tuple(built_backend().name, sim_backend.name);
     translate_errors(module);
     define_interface(module);
+    define_programs(module);
     define_facts(module);
     define_client(module);
     define_sharing(module);

@@ -5,6 +5,12 @@
 
 namespace atlasc::python {
 
+/// What client and server agree on: what is encrypted, what the server sees, and what comes back.
+void define_interface(pybind11::module_& module);
+
+/// The reader of programs in files.
+void define_programs(pybind11::module_& module);
+
 /// From inputs to slots, from slots to answers, and the checks on both.
 void define_client(pybind11::module_& module);
 

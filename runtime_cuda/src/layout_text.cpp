@@ -77,6 +77,7 @@ Layout::Layout(const std::string& text) {
         extents_.emplace_back(word[0], number(word, 2));
     }
     *this = Layout(fields_, outer_, extents_);
+    text_ = text;
 }
 
 }  // namespace atlasc

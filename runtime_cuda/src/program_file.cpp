@@ -1,5 +1,6 @@
 #include "atlasc/program_file.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -11,15 +12,14 @@
 #include "atlasc/base/json.hpp"
 #include "atlasc/base/sha256.hpp"
 #include "src/program_checks.hpp"
+#include "src/program_facts.hpp"
 
 namespace atlasc {
 namespace {
 
-constexpr std::size_t program_format = 1;
+constexpr std::size_t program_format = 2;
 constexpr std::size_t kept = std::numeric_limits<std::size_t>::max();
-/// Of counts in the text: extents, levels, numbers of values.
-constexpr std::uint64_t most_count = std::uint64_t{1} << 40;
-constexpr int most_level = 4096;
+constexpr std::size_t most_text = std::size_t{64} << 20;
 
 /// Refuses (Error) whatever names something that is not in the file.
 void require_there(const TensorFile& file, bool there, const std::string& user,
@@ -45,72 +45,18 @@ std::set<std::string> functions_in(const TensorFile& file) {
     return names;
 }
 
-/// Members of an object; a member that is missing has no value.
-class Facts {
-public:
-    Facts(const TensorFile& file, const Json& json) : file_(file), members_(json.object()) {}
-
-    bool has(const std::string& name) const { return members_.count(name) != 0; }
-
-    const Json& operator[](const std::string& name) const {
-        const auto found = members_.find(name);
-        if (found == members_.end()) {
-            refuse_program(file_, "its text lacks " + name);
+/// What `read` gives; what no JSON text of a program says is damage of the file.
+template <typename Read>
+auto undamaged(const TensorFile& file, const Read& read) {
+    try {
+        return read();
+    } catch (const Error& error) {
+        if (!error.remedy.empty()) {
+            throw;
         }
-        return found->second;
+        refuse_program(file, error.why.empty() ? error.what() : error.why);
     }
-
-    Facts facts(const std::string& name) const { return {file_, (*this)[name]}; }
-
-    std::size_t count(const std::string& name) const { return counted((*this)[name]); }
-
-    std::size_t counted(const Json& json) const {
-        const std::uint64_t found = json.integer();
-        if (found > most_count) {
-            refuse_program(file_, "a number in its text is too large");
-        }
-        return static_cast<std::size_t>(found);
-    }
-
-    std::vector<std::size_t> counts(const std::string& name) const {
-        std::vector<std::size_t> found;
-        for (const Json& one : (*this)[name].array()) {
-            found.push_back(counted(one));
-        }
-        return found;
-    }
-
-    int level(const std::string& name) const { return leveled((*this)[name]); }
-
-    int leveled(const Json& json) const {
-        const std::uint64_t found = json.integer();
-        if (found > most_level) {
-            refuse_program(file_, "a number in its text is too large");
-        }
-        return static_cast<int>(found);
-    }
-
-    std::vector<int> levels(const std::string& name) const {
-        std::vector<int> found;
-        for (const Json& one : (*this)[name].array()) {
-            found.push_back(leveled(one));
-        }
-        return found;
-    }
-
-    /// A level; -1 for one that is missing.
-    int level_if_any(const std::string& name) const { return has(name) ? level(name) : -1; }
-
-    std::optional<double> real_if_any(const std::string& name) const {
-        return has(name) ? std::optional<double>((*this)[name].real()) : std::nullopt;
-    }
-
-    Layout layout() const { return Layout(facts("layout")["layout"].string()); }
-
-private:
-    const TensorFile& file_;
-    const Json::Object& members_;
-};
+}
 
 /// The text of a file, which must be the one that was written.
 Json read_text(const TensorFile& file, const std::string& array) {
@@ -118,6 +64,10 @@ Json read_text(const TensorFile& file, const std::string& array) {
         throw Error(file.name() + " has no " + array,
                     "it is another file, or of another version of atlasc",
                     "compile the model with this version of atlasc, and give the bundle");
+    }
+    const std::vector<std::size_t>& shape = file.shape(array);
+    if (count_of(shape) > most_text) {
+        refuse_program(file, "its text is too large");
     }
     const Bytes bytes = file.bytes(array);
     const std::string text(bytes.begin(), bytes.end());
@@ -167,13 +117,16 @@ KeyPlan keys_of(const TensorFile& file, const Facts& facts) {
 }
 
 EncryptedInput input_of(const Facts& facts) {
+    facts.only({"name", "shape", "layout", "level", "factor", "centred", "magnitude", "state", "prefix"});
     return {facts["name"].string(),
             facts.counts("shape"),
             facts.layout(),
             facts.level("level"),
             facts.real_if_any("factor").value_or(1.0),
-            facts.has("centred") && facts.count("centred") != 0,
-            facts.real_if_any("magnitude")};
+            facts.flag("centred"),
+            facts.real_if_any("magnitude"),
+            facts.flag("state"),
+            facts.text_if_any("prefix")};
 }
 
 /// A number, or those of an array of the file, which only a client has.
@@ -189,19 +142,23 @@ Vector numbers_of(const TensorFile& file, const Facts& facts, const std::string&
 }
 
 Output output_of(const TensorFile& file, const Facts& facts) {
-    const Facts result = facts.facts("result");
-    const Facts output = facts.facts("output");
-    return {output["name"].string(),
-            output.counts("shape"),
-            result.layout(),
+    facts.only({"name", "shape", "layout", "level", "factor", "shift", "magnitude", "noise", "state",
+                "function", "value"});
+    return {facts["name"].string(),
+            facts.counts("shape"),
+            facts.layout(),
             numbers_of(file, facts, "factor", 1.0),
             numbers_of(file, facts, "shift", 0.0),
-            result.level("level"),
-            output.real_if_any("magnitude"),
-            output.real_if_any("noise")};
+            facts.level("level"),
+            facts.real_if_any("magnitude"),
+            facts.real_if_any("noise"),
+            facts.flag("state"),
+            facts.text_if_any("function")};
 }
 
 Interface interface_of(const TensorFile& file, const Facts& facts) {
+    facts.only({"format", "model", "parameters", "keys", "needs", "inputs", "publics", "outputs", "calls",
+                "measured", "memory", "arrays"});
     Interface found{facts["model"].string(), file.fact("program"),
                     parameters_of(facts.facts("parameters")), keys_of(file, facts.facts("needs")),
                     {}, {}, {}};
@@ -209,12 +166,13 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
         found.inputs.push_back(input_of({file, one}));
     }
     for (const Json& one : facts["publics"].array()) {
-        const Facts input(file, one);
+        const Facts input = Facts(file, one).only({"name", "shape"});
         found.publics.push_back({input["name"].string(), input.counts("shape")});
     }
     for (const Json& one : facts["outputs"].array()) {
         found.outputs.push_back(output_of(file, {file, one}));
     }
+    found.plan = keys_of(file, facts.facts("keys"));
     if (found.inputs.empty() || found.outputs.empty()) {
         refuse_program(file, "it has no inputs or no outputs");
     }
@@ -224,26 +182,41 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
 
 }  // namespace
 
+Interface Interface::of_messages() const {
+    Interface found = *this;
+    const auto drop = [](auto& all) {
+        all.erase(std::remove_if(all.begin(), all.end(), [](const auto& one) { return one.state; }),
+                  all.end());
+    };
+    drop(found.inputs);
+    drop(found.outputs);
+    return found;
+}
+
+bool Interface::keeps_state() const {
+    const Interface sent = of_messages();
+    return sent.inputs.size() < inputs.size() || sent.outputs.size() < outputs.size();
+}
+
 std::string part_of(const std::string& bundle, const std::string& file) {
     return std::filesystem::is_directory(bundle) ? bundle + "/" + file : bundle;
 }
 
 Interface read_interface(const TensorFile& file) {
-    const Json text = read_text(file, "interface");
-    return interface_of(file, {file, text});
+    return undamaged(file, [&] {
+        const Json text = read_text(file, "interface");
+        return interface_of(file, {file, text});
+    });
 }
 
 StoredProgram::StoredProgram(const TensorFile& file)
     : file_(file.name()), text_(file.fact("sha256")) {
+    undamaged(file, [&] { read(file); });
+}
+
+void StoredProgram::read(const TensorFile& file) {
     const Json text = read_text(file, "program");
     const Facts facts(file, text);
-    for (const Json& one : facts["inputs"].array()) {
-        if (one.object().count("state") != 0) {
-            throw Error(file.name() + " is the step or the prefill of a decoder",
-                        "the keys and values of its tokens stay with the server",
-                        "use atlasc answer, which keeps them");
-        }
-    }
     interface_ = interface_of(file, facts);
     for (const Json& one : facts["arrays"].array()) {
         const Facts array(file, one);
@@ -252,9 +225,13 @@ StoredProgram::StoredProgram(const TensorFile& file)
     }
     interface_.weights.push_back({"program", "U8", file.shape("program"), text_});
     interface_.memory = facts.count("memory");
+    measured_ = facts.count("measured") != 0;
     const std::set<std::string> functions = functions_in(file);
     std::set<std::string> publics;
     for (const PublicInput& input : interface_.publics) {
+        if (file.has(input.name)) {
+            refuse_program(file, "'" + input.name + "' is an array and a public input");
+        }
         publics.insert(input.name);
     }
     const auto require_value = [&](const std::string& user, std::size_t value) {
@@ -262,9 +239,17 @@ StoredProgram::StoredProgram(const TensorFile& file)
     };
     last_.assign(interface_.inputs.size(), kept);
     for (const Json& one : facts["calls"].array()) {
-        const Facts call(file, one);
+        const Facts call = Facts(file, one).only(
+            {"name", "kind", "location", "layer", "function", "arrays", "operands", "seconds"});
         const std::string user = "call " + std::to_string(calls_.size());
-        Call found{call["function"].string(), call["location"].string(), {}, {}};
+        Call found{call["name"].string(),
+                   call["kind"].string(),
+                   call["location"].string(),
+                   call.has("layer") ? std::optional<int>(call.level("layer")) : std::nullopt,
+                   call["function"].string(),
+                   {},
+                   {},
+                   call["seconds"].real()};
         require_there(file, functions.count(found.function) != 0, user,
                       "the function '" + found.function + "'");
         for (const Json& json : call["arrays"].array()) {
@@ -289,6 +274,18 @@ StoredProgram::StoredProgram(const TensorFile& file)
         last_[value] = kept;
     }
     interface_.ops = calls_.size();
+    for (const EncryptedInput& input : interface_.inputs) {
+        require_there(file, input.prefix.empty() || file.has(input.prefix),
+                      "the state '" + input.name + "'", "the array '" + input.prefix + "'");
+    }
+}
+
+void StoredProgram::require_no_state() const {
+    if (interface_.keeps_state()) {
+        throw Error(file_ + " is the step or the prefill of a decoder",
+                    "the keys and values of its tokens stay with the server",
+                    "use atlasc answer, which keeps them");
+    }
 }
 
 void StoredProgram::require_text(const std::string& sha256) const {

@@ -236,6 +236,9 @@ def test_an_embedding_is_compared_by_its_values() -> None:
     assert found.stage("simulation").least_cosine >= 0.995
     assert not found.unsafe and not found.undecided
     assert "how answers vary" in found.promise
+    labelled = [{"input_ids": text, "label": 1} for text in rows(4, seed=7)]
+    with pytest.raises(AtlasError, match="labels do not match(.|\n)*leave the labels out"):
+        program.evaluate(labelled)
 
 
 @pytest.mark.deep("search")

@@ -72,8 +72,31 @@ def attention(**options: Any) -> nn.MultiheadAttention:
     return nn.MultiheadAttention(FEATURES, HEADS, **options)
 
 
+def scaled_heads(which: str, *shape: int) -> Callable[[], Net]:
+    """Attention whose queries, keys or values are multiplied with a constant of a shape."""
+
+    def form(m: Net, x: Any) -> Any:
+        heads = {name: m.parts[n](x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+                 for n, name in enumerate("qkv")}  # fmt: skip
+        heads[which] = heads[which] * m.factor
+        weights = (heads["q"] @ heads["k"].mT / 3).softmax(-1)
+        return m.head((weights @ heads["v"]).transpose(1, 2).flatten(2).mean(1))
+
+    def made() -> Net:
+        net = Net(form, *(nn.Linear(FEATURES, FEATURES) for _ in range(3)))
+        even = shape == (HEADS, 1, 1)
+        net.factor = nn.Parameter(torch.full(shape, 1.5) if even else torch.rand(shape) + 0.5)
+        return net
+
+    return made
+
+
 LATER = torch.triu(torch.full((TOKENS, TOKENS), -torch.inf), 1)
 NETS: dict[str, Callable[[], Net]] = {
+    "queries of each head, multiplied evenly": scaled_heads("q", HEADS, 1, 1),
+    "keys of each token and feature, multiplied": scaled_heads("k", HEADS, TOKENS, 8),
+    "values of each head and feature, multiplied": scaled_heads("v", 1, HEADS, 1, 8),
+    "values of each token, multiplied": scaled_heads("v", TOKENS, 1),
     "mean at the end": lambda: Net(lambda m, x: m.head(x).mean(1)),
     "sum at the end": lambda: Net(lambda m, x: m.head(x).sum(1, keepdim=True)),
     "mean before": lambda: Net(lambda m, x: m.head(x.mean(dim=(1,)))),

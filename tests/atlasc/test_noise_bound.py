@@ -54,7 +54,7 @@ def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
 
 def bound(bundle: Bundle) -> float:
     (output,) = bundle.client.interface.outputs
-    found = output.attributes["noise"]
+    found = output.noise
     assert isinstance(found, float)
     return found
 

@@ -15,6 +15,7 @@ from torch import nn
 
 import atlasc
 from atlasc.bundle.kept import KEPT, OWNER, kept_of
+from atlasc.client.program import decrypt_all
 from atlasc.compilation.oracle.asking import ask
 from atlasc.compilation.prepare import trace_model
 from atlasc.ir.errors import AtlasError
@@ -118,6 +119,15 @@ def test_other_answers_than_the_module_are_refused(
         compiled(kind())
     assert place in caught.value.where and "test_oracle.py:" in caught.value.where
     assert caught.value.remedy
+
+
+def test_a_packed_program_with_other_answers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*given: Any) -> Any:
+        return {name: slots + 0.1 for name, slots in decrypt_all(*given).items()}
+
+    monkeypatch.setattr("atlasc.compilation.oracle.figures.decrypt_all", wrong)
+    with pytest.raises(AtlasError, match="packed program answers otherwise than its polynomials"):
+        compiled(Counts())
 
 
 def test_figures_and_answers_are_those_of_the_module(tmp_path: Path) -> None:

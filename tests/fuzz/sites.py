@@ -85,7 +85,7 @@ NOT_FUZZED = {
     "atlasc/service/workers/process.py:_listen": _OWN,
     "atlasc/targets/key_folders.py:read_key": "keys are read in C++, which has fuzzers of its own",
     "atlasc/targets/key_folders.py:require_digest": _BYTES,
-    "atlasc/targets/ckks/needs.py:_stored": HERE,
+    "atlasc/targets/ckks/parameters.py:_stored": HERE,
     "atlasc/targets/machine.py:OtherWork._now": HERE,
     "atlasc/targets/machine.py:_read": HERE,
     "atlasc/targets/security.py:archive": HERE,

@@ -14,7 +14,8 @@ from safetensors.numpy import load_file
 from tiny_model import Tiny
 
 import atlasc
-from atlasc.bundle.folder import copy_part, load_bundle
+from atlasc.bundle.folder import load_bundle
+from atlasc.bundle.split import copy_part
 from atlasc.emit.parameter_set import CARRIED, PLACE, parameter_set
 from atlasc.emit.project import save_inputs
 from atlasc.run.session import simulate

@@ -35,6 +35,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "ckks/keys/key_files.cpp:open": ("ckks secret", "ckks evaluation", "ckks public"),
     "ckks/keys/keys.cpp:number_by": ("ckks evaluation",),
     "python/module.hpp:fill": ("query", "weights"),
+    "python/programs.cpp:define_programs": ("program", "text"),
     "python/roles.cpp:define_messages": ("query", "answer"),
     "sim/sim_backend.cpp:open": ("secret", "evaluation", "public"),
     "sim/sim_files.cpp:SimEngine::load": ("ciphertext", "query", "answer"),

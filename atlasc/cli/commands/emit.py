@@ -40,6 +40,7 @@ def emit(
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.manifest import PROGRAM_FILE
+    from atlasc.client.in_clear import require_listed
     from atlasc.compilation.checks import check_target
     from atlasc.compilation.lowering import plan_keys
     from atlasc.emit.project import build_options, build_project, write_project
@@ -50,9 +51,10 @@ def emit(
     build_with = build_options(python) if build else []
     loaded = load_bundle(bundle, "server")
     program, parameters = loaded.program, loaded.parameters
+    require_listed(loaded.interface)
     check_target(TargetOptions(target=loaded.target, device_memory=options.device_memory))
     file: Path | None = None
-    if loaded.manifest.arrays == PROGRAM_FILE:
+    if loaded.manifest.stored:
         file = loaded.folder / PROGRAM_FILE
     if options.device_memory is not None:
         file = None  # other keys, and so other functions

@@ -217,7 +217,7 @@ def decrypt(
         )
     if share:
         # Refuse before the keys are loaded.
-        require_digits(loaded.client.interface, message.count, bits, shares)
+        require_digits(loaded.interface, message.count, bits, shares)
     with progress("decrypting"):
         client = roles.Client(loaded, keys, target)
         answers: Answers = (
@@ -238,7 +238,7 @@ def decrypt(
     elif asked is not None and spans is not None:
         print_spans(asked.names, spans)
     else:
-        _print_outputs(answers, unchecked, loaded.model.config, output is None)
+        _print_outputs(answers, unchecked, loaded.config, output is None)
     end_with(answers.refused, unchecked=unchecked)
 
 

@@ -224,12 +224,12 @@ def keys(
 
 def _configurations(bundles: list[Path]) -> frozenset[str]:
     from atlasc.bundle.folder import load_bundle
-    from atlasc.program.key_plan import key_plan
+    from atlasc.runtime.interface import keys_of
     from atlasc.targets.key_folders import configuration_of
 
     found = (load_bundle(folder, "server") for folder in bundles)
     return frozenset(
-        configuration_of(one.target, one.parameters, key_plan(one.program)) for one in found
+        configuration_of(one.target, one.parameters, keys_of(one.interface)) for one in found
     )
 
 

@@ -20,8 +20,9 @@ def split(
     folder in place of the bundle. If a text can be generated, each folder has its part of the step
     and of the prefill.
     """
-    from atlasc.bundle.folder import copy_part, load_bundle
+    from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.manifest import ROLES
+    from atlasc.bundle.split import copy_part
     from atlasc.files import new_folder
 
     with new_folder(output) as draft:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
+
+import numpy as np
 
 from atlasc.client.program import (
     batches,
@@ -12,7 +14,8 @@ from atlasc.client.program import (
     encrypt_all,
     rows_of,
 )
-from atlasc.compilation.oracle.asking import Arrays, Asked, apart, greatest_error
+from atlasc.compilation.oracle.asking import SPREAD, Apart, Arrays, Asked, apart, greatest_error
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.costs import program_costs
@@ -52,23 +55,26 @@ def figures(
         traced: its traced module.
         lowered: the program.
         searched: whether a search came before; then more time may be spent.
+
+    Raises:
+        AtlasError: the packed program answers otherwise than its polynomials.
     """
     program = with_embedding(lowered.program, lowered.client)
     client = client_program(lowered.client, program, lowered.head)
     arrays = asked.inputs.arrays
 
-    def far(found: Arrays) -> float:
+    def far(found: Arrays) -> list[Apart]:
         """How far answers to the first inputs are from the module's."""
         rows = rows_of(found)
         some, wanted = ({n: a[:rows] for n, a in one.items()} for one in (arrays, asked.answers))
-        return greatest_error(apart(traced, some, found, wanted))
+        return apart(traced, some, found, wanted)
 
     sums, functions = both_answers(lowered.poly, client.embedded(arrays))
     found = {
         "own_precision": asked.own,
         "traced": asked.traced,
-        "functions": far(functions) if knows_model(lowered.poly) else None,
-        "polynomials": far(sums),
+        "functions": greatest_error(far(functions)) if knows_model(lowered.poly) else None,
+        "polynomials": greatest_error(polynomials := far(sums)),
         "packed": None,
     }
     products = program_costs(program).by(lambda op: None)[None].plaintext_products
@@ -77,9 +83,26 @@ def figures(
         _, part = next(batches(arrays, client.batch))
         packed = client.query(part, unchecked=True)
         results = execute(engine, program, encrypt_all(engine, packed), packed.public)
-        found["packed"] = far(client.answers(decrypt_all(engine, results), packed.count).outputs)
+        answers = far(client.answers(decrypt_all(engine, results), packed.count).outputs)
+        _require_same(answers, polynomials)
+        found["packed"] = greatest_error(answers)
         found["packed_inputs"] = packed.count
     return found
+
+
+def _require_same(packed: Sequence[Apart], polynomials: Sequence[Apart]) -> None:
+    """Raise AtlasError if a packed program errs by more than its polynomials on the same inputs."""
+    for ours, sums in zip(packed, polynomials, strict=True):
+        most = sums.differences[: len(ours.differences)]
+        with np.errstate(invalid="ignore"):
+            beyond = ours.differences > (1 + SPREAD) * most + sums.rounding
+        if (beyond | np.isnan(ours.differences) & np.isfinite(most)).any():
+            raise AtlasError(
+                f"the packed program answers otherwise than its polynomials: {ours.largest:.3g} "
+                f"from the module in the output {ours.output}, where they are {most.max():.3g}",
+                why="both compute the same sums and products, so this is a fault of atlasc",
+                remedy="report this model",
+            )
 
 
 def far_words(found: Mapping[str, float | None]) -> str:

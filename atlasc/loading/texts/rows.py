@@ -167,7 +167,16 @@ def _tokens(row: Mapping[str, Any], name: str, channels: Sequence[str]) -> np.nd
     """The channels [k, m] of a row of token ids."""
     ids = row.get(IDS)
     if not is_integers(ids) or not ids:
-        raise AtlasError('"input_ids" must be a non-empty list of 64-bit integers', where=name)
+        nested = isinstance(ids, list) and any(isinstance(one, list) for one in ids)
+        raise AtlasError(
+            '"input_ids" must be a non-empty list of 64-bit integers',
+            where=name,
+            why="it holds lists, and an input is one text" if nested else "",
+            remedy="of a model that reads several texts at once, such as the choices of an answer, "
+            "compile the part that reads one"
+            if nested
+            else "",
+        )
     found = [ids]
     for channel in channels[1:]:
         values = row.get(channel, [int(channel == MASK)] * len(ids))

@@ -33,6 +33,9 @@ QUOTED = re.compile('"(?:[^"]|"")*"')
 LINE_END = re.compile("\r\n|\n|\r")
 """What ends a line, for Python's ``open`` too."""
 
+SEPARATORS = (";", "|", "\t", ",")
+"""What separates columns in files that call themselves .csv or .tsv."""
+
 Row = dict[str, Any]
 
 
@@ -155,7 +158,7 @@ def _read_csv(source: Path) -> Rows:
     """A table with quoting (RFC 4180). Its first line names the columns."""
     text = io.StringIO(_content(source).removeprefix("\ufeff"), newline="")
     reader, rows, blank, start = csv.reader(text, strict=True), {}, [], 1
-    with explained("the table cannot be read", source, "quote fields that hold quotes or commas"):
+    try:
         for fields in reader:
             name, start = f"{source.name}:{start}", reader.line_num + 1
             if not "".join(fields).strip() and len(fields) < 2:
@@ -163,6 +166,13 @@ def _read_csv(source: Path) -> Rows:
                 continue
             _require_short(sum(map(len, fields)), name)
             rows[name] = fields
+    except csv.Error as error:
+        raise AtlasError(
+            "the table cannot be read",
+            where=f"{source.name}:{start}",
+            why=f"{error}, in the row that begins there",
+            remedy="quote fields that hold quotes or commas, and double the quotes in them",
+        ) from None
     found, notes = _table(source, rows, "quote fields that hold the separator"), []
     if several := [name for name, row in rows.items() if any(map(LINE_END.search, row))]:
         count = counted(len(several), "row of", "rows of")
@@ -206,6 +216,14 @@ def _how(source: Path, rows: dict[str, Row], quoting: str) -> str:
 def _column_names(fields: list[str], where: str) -> list[str]:
     """The names of the columns. The first may be blank, because pandas writes the index so."""
     names = [field.strip() for field in fields]
+    other = next((mark for mark in SEPARATORS if len(names) == 1 and mark in names[0]), "")
+    if other:
+        raise AtlasError(
+            f"the columns are separated by {other!r}",
+            where=where,
+            why=f"the first line is {names[0][:100]}",
+            remedy="separate the columns by commas in a .csv and by tabs in a .tsv",
+        )
     if "" in names[1:] or len(set(names)) < len(names):
         raise AtlasError(
             "the first line must name the columns, each once",

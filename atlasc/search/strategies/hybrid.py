@@ -23,6 +23,7 @@ from functools import partial
 
 import numpy as np
 
+from atlasc.ir.bounds import shown_location
 from atlasc.ir.errors import AtlasError
 from atlasc.latency.outline import outline
 from atlasc.polynomials.description import Approximation
@@ -209,10 +210,10 @@ class HybridSteps:
             starts(group, lower, upper), lower, upper, canonical, partial(self._candidate, group)
         )
         if not found:
-            place, last = group.places[0], group.places[-1]
+            ends = [group.places[end].op for end in (0, -1)]
             raise AtlasError(
-                f"no polynomial for {place.op.name} stays finite",
-                where=" to ".join(dict.fromkeys([place.op.location, last.op.location])),
+                f"no polynomial for {ends[0].name} stays finite",
+                where=" to ".join(dict.fromkeys(shown_location(op.location) for op in ends)),
                 why="its calibrated range is too wide for every setting of the space",
                 remedy="search the wider space (--space wide), "
                 + ("let fewer blocks share settings, " if group.blocks > 1 else "")

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from atlasc.program.bootstrap.sets import SETS
 from atlasc.targets import OWN, find_target
 from atlasc.targets.ckks.counted_needs import counted_needs
-from atlasc.targets.ckks.needs import STORED, name_of
-from atlasc.targets.ckks.parameters import CkksParameters
+from atlasc.targets.ckks.parameters import STORED, CkksParameters, name_of
 from atlasc.targets.parameters import BootstrapNeeds
 
 

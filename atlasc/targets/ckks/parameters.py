@@ -3,14 +3,21 @@
 The engine takes any chain of primes of up to 60 bits. A leveled set has as many levels as its
 program. A set with a bootstrap is one of ``atlasc/program/bootstrap`` (docs/bootstrapping.md). A
 key has the primes and the digits of the highest level that it serves.
+
+The engine keeps arrays of limited lengths and refuses larger sets itself. The limits are those of
+``runtime_cuda/ckks/ring/limits.hpp``; a test compares them. Python refuses a set when it reads it,
+before it computes the set's sizes and costs.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.bootstrap.circuit import circuit
@@ -18,8 +25,6 @@ from atlasc.program.bootstrap.sets import SETS
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
 from atlasc.program.transform_work import TransformWork
-from atlasc.targets.ckks.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
-from atlasc.targets.ckks.needs import needs_of
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
 
@@ -33,6 +38,17 @@ BOOTSTRAP_ERROR = 2.0**-20.5
 """A bound on the standard deviation of a bootstrap's error. Measured: 2^-21.8 where slots are
 uniform in [-1, 1], 2^-20.6 where all are 1."""
 LOG_RING_DEGREES = (13, 14, 15, 16)
+LEAST_LOG_DEGREE, MOST_LOG_DEGREE = 1, 17
+"""log2 of the ring degree. Rings below 2^11 can only be simulated: the engine refuses them, and no
+bundle has them, because they cannot reach 128 bits of security."""
+MOST_PRIMES = 64
+"""Greatest number of primes of Q, and so of digits of a key."""
+MOST_SPECIAL = 8
+MOST_TOGETHER = 16
+"""Polynomials that a device works on at once."""
+STORED = Path(__file__).with_name("needs.json")
+"""What the bootstrap of each set needs. Every process of a role asks for it, and counting it on the
+circuits takes a second. ``python -m atlasc.targets.ckks`` writes the file."""
 
 
 @dataclass(frozen=True)
@@ -178,3 +194,59 @@ class CkksParameters(ParameterSet):
         Narrow bootstraps rotate by the amounts of a whole one, some of them a level or two higher.
         """
         return needs_of(self) if self.bootstrap else BootstrapNeeds()
+
+
+def require_possible(
+    log_ring_degree: int, levels: int, special_primes: int, primes: Callable[[], int]
+) -> None:
+    """Refuse a parameter set that the engine cannot have.
+
+    Args:
+        log_ring_degree, levels, special_primes: numbers of the set; any integers.
+        primes: returns the number of primes of Q, as the engine splits them; called if the other
+            numbers are possible.
+
+    Raises:
+        AtlasError: one of the numbers is too small or too large.
+    """
+    why = ""
+    if not LEAST_LOG_DEGREE <= log_ring_degree <= MOST_LOG_DEGREE:
+        degrees = f"2^{LEAST_LOG_DEGREE} to 2^{MOST_LOG_DEGREE}"
+        why = f"its ring degree is 2^{log_ring_degree}; {degrees} are possible"
+    elif not 0 <= levels < MOST_PRIMES:
+        why = f"it has {levels} levels; 0 to {MOST_PRIMES - 1} are possible"
+    elif not 1 <= special_primes <= MOST_SPECIAL:
+        why = f"it has {special_primes} special primes; 1 to {MOST_SPECIAL} are possible"
+    elif (count := primes()) > MOST_PRIMES:
+        why = f"it has {count} primes; up to {MOST_PRIMES} are possible"
+    if why:
+        raise AtlasError(
+            "the engine does not support these parameters",
+            why=why,
+            remedy="compile the model again; do not trust somebody else's program that needs them",
+        )
+
+
+@cache
+def needs_of(parameters: ParameterSet) -> BootstrapNeeds:
+    """The needs of a set with a bootstrap; counted where they are not stored."""
+    if found := _stored().get(name_of(parameters)):
+        rotations = {int(amount): level for amount, level in found["rotations"].items()}
+        return BootstrapNeeds(
+            frozenset(rotations), rotations, tuple(found["key_levels"]), found["memory"],
+            *found["key_switches"],
+        )  # fmt: skip
+    from atlasc.targets.ckks.counted_needs import counted_needs
+
+    return counted_needs(parameters)
+
+
+def name_of(parameters: ParameterSet) -> str:
+    """The name of a set in the file: whatever its needs depend on."""
+    kind = type(parameters).__name__
+    return f"{kind} {parameters.bootstrap} {parameters.log_ring_degree}"
+
+
+@cache
+def _stored() -> dict[str, dict[str, Any]]:
+    return dict(json.loads(STORED.read_text(encoding="utf-8")))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from atlasc.program.transform_work import TransformWork
 from atlasc.targets.ckks.engine import KeyedEngine
 from atlasc.targets.ckks.gpu import GpuTarget
-from atlasc.targets.ckks.limits import MOST_TOGETHER
-from atlasc.targets.ckks.parameters import CkksParameters
+from atlasc.targets.ckks.parameters import MOST_TOGETHER, CkksParameters
 
 
 @dataclass(frozen=True)

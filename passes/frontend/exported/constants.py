@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import Graph
 
-SHAPE_ALONE = {"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"}
+SHAPE_ALONE = {
+    *("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like", "empty_like"),
+    *("rand_like", "randn_like", "randint_like"),
+}
 MAX_ELEMENTS = 2**28
 """Greatest number of elements of a computed constant: a mask of 16,384 tokens."""
 
@@ -65,13 +68,7 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             where=place(node),
             remedy="report this model: its constants depend on something that is not a tensor op",
         )
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and _draws(node):
-        raise AtlasError(
-            f"{target(node)}: the model draws random numbers",
-            where=place(node),
-            why="a program must give the same answer to the same input",
-            remedy="leave random numbers out in evaluation mode, or keep them in a buffer",
-        )
+    refuse_random(node)
     operands = [known[operand] for operand in node.all_input_nodes]
     meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands)
     device = torch.device("meta" if meta else "cpu")
@@ -102,11 +99,21 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
         return called(*args, **kwargs)
 
 
-def _draws(node: Node) -> bool:
-    """Whether an op that may draw random numbers does: a dropout does not in evaluation mode."""
+def refuse_random(node: Node) -> None:
+    """Raise AtlasError if an op draws random numbers: a dropout does not in evaluation mode."""
+    import torch
+
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return
     given = arguments(node)
     off = any(given.get(name) is False for name in ("train", "training"))
-    return not off and given.get("dropout_p", 1.0) != 0 and given.get("p", 1.0) != 0
+    if not off and given.get("dropout_p", 1.0) != 0 and given.get("p", 1.0) != 0:
+        raise AtlasError(
+            f"{target(node)}: the model draws random numbers",
+            where=place(node),
+            why="a program must give the same answer to the same input",
+            remedy="leave random numbers out in evaluation mode, or keep them in a buffer",
+        )
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:

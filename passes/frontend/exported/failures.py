@@ -60,6 +60,9 @@ def untraceable(module: torch.nn.Module, error: Exception, taken: Iterable[str])
                 'set rope_type to "default" in the config: for texts of up to '
                 f"{positions} tokens (max_position_embeddings) both are the same"
             )
+    elif ".numpy()" in str(error):
+        why = "numpy sees no tensor that torch.export traces"
+        remedy = "compute with torch there, or before, and give the result as an input"
     elif "fake tensor" in str(error):
         why = "it uses .data of a parameter, or a tensor that an earlier call kept"
         remedy = (

@@ -132,7 +132,13 @@ def raised_at(error: BaseException) -> str:
 
 
 def _is_torch(file: str) -> bool:
-    return "/torch/" in file.replace("\\", "/")
+    """Whether a file is one of torch, here or where a program was exported; a user's folder may
+    have that name too.
+    """
+    import torch
+
+    here = Path(torch.__file__).parent in Path(file).parents
+    return here or "-packages/torch/" in file.replace("\\", "/")
 
 
 def _innermost(frames: Sequence[tuple[str, str]]) -> str:
@@ -209,9 +215,10 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
             operand = node.args[1]
         if is_active_dropout(node):
             raise AtlasError(
-                "the model is in training mode: a dropout is active",
+                "a dropout is active, as in training mode",
                 where=place(node),
-                remedy="call model.eval() before exporting it",
+                remedy="write F.dropout(x, p, self.training), and no train() in forward; call "
+                "model.eval() before exporting it",
             )
         view = name in (*VIEWS, "cat", "copy") and shape(node) == shape(operand)
         view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from atlasc.ir.bounds import Location, as_location
+from atlasc.ir.bounds import Location, as_location, line_of
+from atlasc.ir.module import Module
 from atlasc.passes.frontend.exported.graph import Node, module_path, source_line
 
 if TYPE_CHECKING:
@@ -45,6 +46,19 @@ def locations(graph: Graph) -> dict[Node, Location]:
             path = f"{block.path}@{runs[block]}{inside}"
             found[node] = as_location(path, found[node].line)
     return found
+
+
+def fill_lines(module: Module) -> None:
+    """Give a line to each op that no line of the model makes: an input, an encryption and an output
+    take that of the first op beside them. What passes make of these ops has it too.
+    """
+    users = module.users()
+    for op in reversed(module.ops):  # an encryption before the input that it reads
+        if not line_of(op.location):
+            readers = [] if op.result is None else users[op.result]
+            beside = [*readers, *(operand.op for operand in op.operands)]
+            lines = (line_of(one.location) for one in beside)
+            op.location = Location(op.location, next(filter(None, lines), ""))
 
 
 def forward_of(module: torch.nn.Module) -> str:

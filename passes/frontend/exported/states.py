@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.frontend.exported.constants import SHAPE_ALONE
-from atlasc.passes.frontend.exported.graph import Node, is_node, packet, place
+from atlasc.passes.frontend.exported.graph import Node, is_node, packet, place, shape
 
 if TYPE_CHECKING:
     import torch
@@ -86,6 +86,27 @@ class Write(NamedTuple):
         return self.path.rpartition(".")[2]
 
 
+def without_grown_buffers(program: ExportedProgram, note: Callable[[str, str], object]) -> None:
+    """Leave out, and say, what forward binds to a buffer of another shape, as a table that grows
+    with the longest input: torch.export copies it into the old one, which fails.
+    """
+    graph, names = program.graph, program.graph_signature.inputs_to_buffers
+    for node in list(graph.nodes):
+        if packet(node) == "copy_" and shape(node.args[0]) != shape(node.args[1]):
+            path = names.get(str(node.args[0].target))
+            if path is not None:
+                _say_left_out(note, "buffer", path, node.args[1])
+                graph.erase_node(node)
+
+
+def _say_left_out(note: Callable[[str, str], object], what: str, path: str, new: Node) -> None:
+    note(
+        f"the model writes the {what} {path}, which the program leaves out",
+        f"  where: {place(new)}\n"
+        "  why: no output that is computed reads what an earlier call wrote there",
+    )
+
+
 def returned(program: ExportedProgram, results: Sequence[Any]) -> list[Any]:
     """The results that the model's forward returns, in their order."""
     specs = program.graph_signature.output_specs
@@ -145,11 +166,7 @@ def refuse_states(
             continue
         readers = [name for name, node in chosen.items() if one.old in _read([node])]
         if not readers:
-            note(
-                f"the model writes the {one.what} {one.path}, which the program leaves out",
-                f"  where: {place(one.new)}\n"
-                "  why: no output that is computed reads what an earlier call wrote there",
-            )
+            _say_left_out(note, one.what, one.path, one.new)
         elif not _unchanged(importer, one):
             raise AtlasError(
                 f"the output {readers[0]} depends on a state that the model writes: the "

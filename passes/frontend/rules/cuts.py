@@ -4,6 +4,7 @@ the weight before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from atlasc.ir.module import Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.scalar_functions import ACTIVATIONS
+from atlasc.passes.framework.rewritings import EQUAL_SCORES
 from atlasc.passes.frontend.chosen import layer_of
 from atlasc.passes.frontend.exported.graph import Node, arguments, is_node, packet, shape
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
@@ -24,6 +26,11 @@ ALIKE = {"nn.scale", "nn.add_constant", *(f"nn.{name}" for name in ACTIVATIONS)}
 READ_BY_INPUT = (
     "which element is read depends on an input; a token that the private ids choose can be read "
     "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
+)
+
+ONE_FEATURE = (
+    "of a private value only a last axis of one element is copied, [batch, tokens, 1] to features; "
+    f"{EQUAL_SCORES}"
 )
 
 
@@ -103,9 +110,14 @@ def as_wide(importer: Importer, x: Node, *others: Node) -> Node | Value:
     """An operand that has one feature, beside others that have several: with as many copies of it
     on the server, where slots do not broadcast.
     """
-    value, width = importer.value(x), shape(importer.node)[-1:]
-    one = len(value.tensor.shape) in (2, 3) and value.tensor.shape[-1:] == (1,) != width
-    return copied(importer, value, *width) if one and not importer.stays(x, *others) else x
+    value, wanted = importer.value(x), shape(importer.node)
+    given = value.tensor.shape
+    one = len(given) in (2, 3) and given[-1:] == (1,) != wanted[-1:]
+    if one and not importer.stays(x, *others):
+        return copied(importer, value, *wanted[-1:])
+    if not others and math.prod(given) < math.prod(wanted):  # a constant has more elements
+        raise Refusal(ONE_FEATURE)
+    return x
 
 
 def copied(importer: Importer, value: Value, count: int) -> Value:
@@ -122,7 +134,7 @@ def expanded(importer: Importer, x: Node, *options: Any) -> Value:
     """Copies of a last axis of one feature; other axes are copied by what reads them."""
     given, wanted = shape(x), shape(importer.node)
     if given[:-1] != wanted[:-1] or len(given) not in (2, 3):
-        raise Refusal("only a last axis of one element is copied, [batch, tokens, 1] to features")
+        raise Refusal(ONE_FEATURE)
     return copied(importer, importer.value(x), wanted[-1])
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from atlasc.ir.bounds import line_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.ir.ops.masks import shares, visible
@@ -37,6 +38,10 @@ DROPPED = -1e4  # what is added to scores drops a key, at or below this
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
     "very end of the model, which the client applies: return the logits"
+)
+PRIVATE_BIAS = (
+    "only a constant is added to scores of attention, or a product with the queries: "
+    "h @ k.mT + h @ r.mT is h @ (k + r).mT; this bias is computed from private values"
 )
 
 MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(mask, scores, low)")
@@ -112,16 +117,38 @@ def emit_softmax(
     of scores becomes if this private node is 0. Raises as ``meaning``.
     """
     value = importer.value(scores)
+    _require_scores(value)
     extents = value.tensor.shape
+    source = value.op
+    while source.name not in ("nn.linear", "nn.matmul") and source.operands:
+        source = source.operands[0].op
+    if len(extents) not in (3, 4) or (len(extents) == 3 and source.name == "nn.linear"):
+        raise Refusal(SOFTMAX_ELSEWHERE)  # of features, or of scores that pool no tokens
     if len(extents) == 3:  # batch and heads share one axis
         batch = importer.batch
         apart = [batch, extents[0] // batch, *extents[1:]]
         value = importer.add("nn.reshape", value, shape=apart)
         weights = _emit(importer, value, mask, inverted, causal, zero)
         return importer.add("nn.reshape", weights, shape=list(extents))
-    if len(extents) != 4:
-        raise Refusal(SOFTMAX_ELSEWHERE)
     return _emit(importer, value, mask, inverted, causal, zero)
+
+
+def _require_scores(value: Value) -> None:
+    """Refuse a softmax of other values than products of queries and keys, beside constants."""
+    if not _has_product(value):
+        raise Refusal(SOFTMAX_ELSEWHERE)
+    while value.op.name != "nn.matmul":
+        if len(value.op.operands) > 1 and value.op.name != "nn.add_positions":
+            bias = next((v for v in value.op.operands if not _has_product(v)), value)
+            raise Refusal(f"{PRIVATE_BIAS}, at {line_of(bias.op.location)}")
+        value = value.op.operands[0]
+
+
+def _has_product(value: Value) -> bool:
+    """Whether a product of private values is a part of a value, with no layer in between."""
+    if value.op.name in ("nn.matmul", "nn.linear"):
+        return value.op.name == "nn.matmul"
+    return any(map(_has_product, value.op.operands))
 
 
 def _emit(

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.bounds import as_name
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.final_functions import FINAL_FUNCTIONS
-from atlasc.passes.frontend.exported.graph import MOVES, Node, is_node, packet, shape
+from atlasc.passes.frontend.exported.graph import (
+    MOVES,
+    RESHAPES,
+    Node,
+    is_node,
+    packet,
+    shape,
+)
 from atlasc.passes.frontend.rules.patterns import matches
 
 if TYPE_CHECKING:
@@ -20,6 +27,12 @@ PREFERRED = (("logits",), ("start_logits", "end_logits"), ("sentence_embedding",
              ("last_hidden_state",))  # fmt: skip
 """Outputs that are computed by default: the first of these that a model has, together."""
 ALL = "all"
+LAST = ("squeeze", "select", "flatten", *RESHAPES)
+"""Ops that may remove a last axis of one element."""
+POOLS = {"avg_pool1d", "adaptive_avg_pool1d", "mean", "sum"}
+ELEMENTWISE = {"add", "sub", "rsub", "mul", "div", "neg", "tanh", "sigmoid", "relu", "softplus"}
+SQUEEZED = "squeezed"
+"""Member of the facts of a node whose last axis, of one element, the client removes."""
 
 
 def named_outputs(program: ExportedProgram, results: Sequence[Any]) -> dict[str, Node]:
@@ -98,8 +111,11 @@ def final_function(node: Node) -> tuple[str | None, Node]:
 
     If a function of single elements is followed only by movements, these are moved before it.
     """
-    if packet(node) == "squeeze" and (*shape(node), 1) == shape(node.args[0]):
+    _squeeze_last(node)
+    if _squeezes(node):
         return "squeeze", node.args[0]
+    if node.meta.get(SQUEEZED):
+        return "squeeze", node
     moves, end = list[Node](), node
     while packet(end) in MOVES and len(end.users) == len(moves[-1:]):
         moves.append(end)
@@ -114,6 +130,33 @@ def final_function(node: Node) -> tuple[str | None, Node]:
     while name == "argmax" and FINAL_FUNCTIONS[_function(before)[0] or name].keeps_order:
         before = _function(before)[1]
     return name, before
+
+
+def _squeezes(node: Node) -> bool:
+    """Whether a node removes a last axis of one element."""
+    if packet(node) not in LAST or not shape(node) or (*shape(node), 1) != shape(node.args[0]):
+        return False
+    if packet(node) != "squeeze" and packet(node.args[0]) in POOLS:
+        return False  # the axis is that of the tokens, and features lie before it
+    return packet(node) != "select" or node.args[1] in (-1, len(shape(node)))
+
+
+def _squeeze_last(node: Node) -> None:
+    """Let functions of single elements that end an output read an axis of one element that is
+    removed before them, so that the client can remove it after them.
+    """
+    chain, end = list[Node](), node
+    while packet(end) in ELEMENTWISE and len(end.users) <= 1:
+        wide = [one for one in end.all_input_nodes if getattr(one.meta.get("val"), "shape", ())]
+        if len(wide) != 1 or shape(wide[0]) != shape(end):
+            return
+        chain.append(end)
+        (end,) = wide
+    if chain and _squeezes(end):
+        chain[-1].replace_input_with(end, end.args[0])
+        for one in chain:
+            one.meta["val"] = one.meta["val"].unsqueeze(-1)
+        node.meta[SQUEEZED] = True
 
 
 def _function(node: Node) -> tuple[str | None, Node]:

@@ -56,7 +56,7 @@ def scores(importer: Importer, query: Node, keys: Node) -> Value:
     return importer.add("nn.matmul", query_of(importer, query), keys, transpose_b=True)
 
 
-_MOVES = {"squeeze", "unsqueeze", "transpose", "permute", "expand", "flatten", *RESHAPES}
+_MOVES = {"squeeze", "unsqueeze", "transpose", "mT", "permute", "expand", "flatten", *RESHAPES}
 
 
 class _Weights(NamedTuple):

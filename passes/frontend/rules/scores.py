@@ -11,25 +11,25 @@ from atlasc.ir.ops.masks import positions
 from atlasc.passes.frontend.exported.constants import evaluate
 from atlasc.passes.frontend.exported.graph import Node, is_node, packet, shape
 from atlasc.passes.frontend.exported.positions import probe_masks
-from atlasc.passes.frontend.importer import Emit, Importer
+from atlasc.passes.frontend.importer import MOVES, Emit, Importer
 from atlasc.passes.frontend.rules.masks import DROPPED, drops_keys, emit_softmax
 
 SAME = 1e-6  # share of a bias by which roundings change it
 
 
 def add_array(importer: Importer, x: Node | Value, constant: Node, array: np.ndarray) -> Value:
-    """Sum with an array; one that differs by head, where batch and heads share one axis, is added
-    to them apart.
+    """Sum with an array; where batch and heads of scores share one axis, it is added to them
+    apart.
     """
     value = importer.value(x)
     first, *rest = value.tensor.shape
-    heads = first // importer.batch
-    by_head = array.ndim == 3 and array.shape[0] == heads * importer.batch > importer.batch
-    if not by_head or not _is_product(value):
+    if len(rest) != 2 or array.size == 1 or not _is_product(value):
         return importer.add("nn.add_constant", value, value=importer.reduced(constant, array))
+    heads = first // importer.batch
     apart = importer.add("nn.reshape", value, shape=[importer.batch, heads, *rest])
-    split = importer.reduced(constant, array.reshape(importer.batch, heads, *array.shape[1:]))
-    total = importer.add("nn.add_constant", apart, value=split)
+    batch = importer.batch if array.ndim == 3 and len(array) == first else 1
+    split = array.reshape(batch, -1, *array.shape[-2:])
+    total = importer.add("nn.add_constant", apart, value=importer.reduced(constant, split))
     return importer.add("nn.reshape", total, shape=[first, *rest])
 
 
@@ -38,7 +38,12 @@ def _is_product(value: Value) -> bool:
     op = value.op
     while op.name == "nn.scale":
         op = op.operands[0].op
-    return op.name == "nn.matmul"
+    if op.name != "nn.matmul":
+        return False
+    op = op.operands[0].op
+    while op.name in MOVES:
+        op = op.operands[0].op
+    return op.name != "nn.softmax"  # otherwise it is what attention reads
 
 
 def emit_positions(importer: Importer, scores: Node, mask: Node) -> Value | None:

@@ -16,6 +16,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.passes.framework.rewritings import RESHAPE, TRANSPOSITION, written
 
 
 class Form(Enum):
@@ -115,6 +116,8 @@ def _shifted(op: Op, forms: list[Form]) -> Form | None:
 
 
 def _over_tokens(op: Op, forms: list[Form]) -> Form | None:
+    if op.name == "poly.select" and forms[0] is Form.VECTOR and len(_shape(op.operands[0])) == 3:
+        return Form.VECTOR if op.attributes["axis"] == 1 else None  # the only token
     return Form.VECTOR if forms[0] is Form.HIDDEN and op.attributes["axis"] == 1 else None
 
 
@@ -163,8 +166,8 @@ _MEANING = {
     "poly.mean": "a mean along another axis than the tokens",
     "poly.select": "a choice from another axis than the tokens",
     "poly.repeat": "a copy of heads that no linear layer makes (grouped queries behind a norm)",
-    "poly.reshape": "a reshape that is not the splitting or merging of attention heads",
-    "poly.transpose": "a transposition that is not the splitting or merging of attention heads",
+    "poly.reshape": RESHAPE,
+    "poly.transpose": TRANSPOSITION,
     "poly.rotary": "a rotary embedding outside of the queries and keys of attention",
     "poly.mask_fill": "a mask outside of attention",
     "poly.mask_zero": "a mask outside of attention",
@@ -172,7 +175,14 @@ _MEANING = {
     "poly.affine": "an affine map",
 }
 """Name of an op in the words of a model."""
+_OF_HEADS = ("poly.row_sum", "poly.center", "poly.square", "poly.linear", "poly.chebyshev",
+             "poly.add_constant", "poly.scale", "poly.add", "poly.sub", "poly.mul")  # fmt: skip
+"""Ops that a model may apply to single attention heads."""
 _WHY = {
+    **dict.fromkeys(
+        ("poly.add", "poly.sub", "poly.mul"),
+        "both must lie in the same slots: one token is not copied to all others",
+    ),
     **dict.fromkeys(
         ("poly.scale", "poly.add_constant"),
         "a constant tensor may only vary along batch, tokens and features",
@@ -181,8 +191,9 @@ _WHY = {
         ("poly.reshape", "poly.transpose"),
         "only the splitting and merging of attention heads is free",
     ),
+    "poly.output": "merge heads first, h.transpose(1, 2).flatten(2); scores cannot be returned",
     "poly.mean": "a mean is only packed over the tokens (axis 1)",
-    "poly.select": "only a token (axis 1) can be selected",
+    "poly.select": "only a token (axis 1) can be selected; cut a head before it is split off",
     "poly.rotary": "a rotary embedding applies to the queries or keys of attention",
     "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
 }
@@ -193,10 +204,12 @@ _PASSES = ("poly.affine", "poly.input")
 def _refused(op: Op, forms: list[Form]) -> AtlasError:
     """Why an op cannot be packed, in the words of a model."""
     what = _MEANING.get(op.name, op.name)
-    if forms[:1] and forms[0] in (Form.SPLIT, Form.HEADS) and what.count(" ") < 4:
+    if forms[:1] and forms[0] in (Form.SPLIT, Form.HEADS) and op.name in _OF_HEADS:
         what = f"{what} {_SINGLE_HEADS}"
     elif forms[:1] == [Form.SCORES] and op.name == "poly.add_constant":
         what = "a bias of attention scores (relative positions)"
+    elif forms[:1] == [Form.SCORES] and op.name in ("poly.reshape", "poly.transpose"):
+        what = "what reads attention scores beside a softmax"
     shapes = ", ".join(f"%{v.name} {f.value}" for v, f in zip(op.operands, forms))
     inside = f"{op.name} has no packed form" + (f" on {shapes}" if shapes else "")
     return AtlasError(
@@ -205,7 +218,7 @@ def _refused(op: Op, forms: list[Form]) -> AtlasError:
         why="; ".join(part for part in (_WHY.get(op.name), inside) if part),
         remedy="run expand, normalise-affine, fold-features and assign-scales before pack"
         if op.name in _PASSES
-        else "use a model without it, or write this part of the model in another way",
+        else written("" if Form.SCORES in forms else what),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from atlasc.ir.bounds import MAX_SLOT_BITS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, Field, Layout
-from atlasc.ir.module import Module, Value
+from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.ops.rows import Cache, bits_for, row_layout
 
 
@@ -178,27 +178,34 @@ def _too_few(batch: int, rows: int, width: int, slots: int, *, one_token: bool) 
 
 def _extents(module: Module) -> tuple[int, int, int, int]:
     """Batch, tokens (of a program of one token: heads), greatest number of features, and features
-    of an attention head.
+    of a head.
     """
-    given = [op.attributes for op in module.inputs if op.attributes["side"] == "server"]
+    inputs = [op for op in module.inputs if op.attributes["side"] == "server"]
+    given = [op.attributes for op in inputs]
     shapes = [one["shape"] for one in given if not one.get("state")]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
         raise AtlasError(
             "the program needs one encrypted input [batch, tokens, features] or [batch, features]",
+            where=next((op.location for op in inputs), ""),
             why=f"its encrypted inputs have shapes {shapes}",
         )
     kept = [one["shape"][1] for one in given if one.get("state")]  # [batch, heads, tokens, width]
     tokens = max([*kept, *(shape[1] if len(shape) == 3 else 1 for shape in shapes)])
     features = [shape[-1] for shape in shapes]
-    heads = set()
+    heads, split = dict[int, Op](), list[int]()
     for op in module.ops:
         if op.name == "poly.linear":
             features += module.symbols[op.attributes["weight"].name].shape
         elif op.name == "poly.matmul" and op.attributes["transpose_b"]:
-            heads.add(op.operands[0].tensor.shape[-1])
+            heads.setdefault(op.operands[0].tensor.shape[-1], op)
+        elif op.name == "poly.reshape" and len(op.value.tensor.shape) == 4:
+            split.append(op.value.tensor.shape[-1])
     if len(heads) > 1:
         raise AtlasError(
-            f"attention heads of different widths {sorted(heads)} cannot share one packing"
+            f"attention heads of different widths {sorted(heads)} cannot share one packing",
+            where=[op.location for op in heads.values()],
+            why="the slots of a ciphertext hold blocks of features, each as wide as a head",
+            remedy="give the queries and keys of all layers heads of one width",
         )
-    width = heads.pop() if heads else max(min(features), 1)
+    width = [*heads, *split, max(min(features), 1)][0]
     return shapes[0][0], tokens, max(features), width

@@ -43,7 +43,8 @@ _EACH_HEAD = ("ckks.add", "ckks.sub", "ckks.mul", "ckks.square", "ckks.double", 
 
 
 FROM_LINEAR = (
-    "let a linear layer, or a sum of linear layers of one input, make the queries and keys directly"
+    "let a linear layer, or a sum of linear layers of one input, make the queries and keys "
+    "directly, before the heads are split; it may be the identity, F.linear(q, torch.eye(features))"
 )
 """Remedy if the operand of attention comes from elsewhere."""
 
@@ -92,7 +93,8 @@ class Packer:
                 where=op.location or producer.location,
                 why=f"{op.name} reads {producer.name}, which has no packed form there: the product "
                 "of queries and keys is read by a softmax alone",
-                remedy="use a model without it, or write this part of the model in another way",
+                remedy="put a softmax over the keys between the two products: "
+                "(q @ k.mT).softmax(-1) @ v; no other form has the same values",
             )
         return value
 

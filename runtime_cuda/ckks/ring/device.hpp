@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace atlasc::ckks {
+
+/// What computes, for messages: the device, and the versions of its software.
+std::string device_facts();
 
 /// Waits for all that the device was asked to do; errors that were found meanwhile are thrown here.
 void synchronize();

@@ -90,10 +90,15 @@ void Encoder::make_imaginary() {
     }();
     std::vector<Word> expected(ring_.degree(), 0);
     expected[ring_.degree() / 2] = 1;
-    if (coefficients != expected) {
+    std::size_t differing = 0;
+    for (std::size_t at = 0; at < expected.size(); ++at) {
+        differing += coefficients[at] != expected[at] ? 1 : 0;
+    }
+    if (differing != 0) {
         throw Error("the Fourier transform of this build is not the expected one",
-                    "a library was built for other GPUs, or is another version",
-                    "build it as docs/backend-phantom.md says");
+                    std::to_string(differing) + " of " + std::to_string(expected.size()) +
+                        " coefficients differ; " + device_facts(),
+                    "build a library as docs/backend-phantom.md says");
     }
     const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
     imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);

@@ -1,9 +1,8 @@
 #include "ckks/ring/ring.hpp"
 
 #include <algorithm>
-#include <string>
 
-#include "atlasc/base/error.hpp"
+#include "ckks/ring/transform_check.hpp"
 
 namespace atlasc::ckks {
 
@@ -16,7 +15,7 @@ Ring::Ring(Memory& memory, Chain chain)
     primes_ = uploaded(memory_, host_primes_);
     transforms_ = std::make_unique<Transforms>(memory_, log_degree_, host_primes_, size_p());
     make_constants();
-    check_transforms();
+    check_transforms(*this, host_primes_);
 }
 
 Ring::~Ring() = default;
@@ -142,62 +141,6 @@ Divisor Ring::divisor(int level, bool special) const {
     const std::size_t specials = special ? size_p() : 0;
     return {block(number, below, primes + specials),
             inverses_.get() + (number - size_q()) * size_q(), primes, specials};
-}
-
-void Ring::check_transforms() const {
-    const auto require = [](bool right) {
-        if (!right) {
-            throw Error("the transform of this build is not the expected one",
-                        "a library was built for other GPUs or is another version, or the build "
-                        "has flags that change arithmetic, such as -ffast-math",
-                        "build it without such flags, and a library as docs/backend-phantom.md "
-                        "says");
-        }
-    };
-    // The transform of X lists the roots of unity in the order that `permuted` relies on.
-    std::vector<Word> x(degree(), 0);
-    x[1] = 1;
-    Words limb = uploaded(memory_, x);
-    forward(limb.get(), 1);
-    const std::vector<Word> values = downloaded(limb.get(), degree());
-    backward(limb.get(), limb.get(), 1);
-    const Prime& q = host_primes_[0];
-    const Word root = transforms_->root();
-    const Word square = multiply(root, root, q);
-    std::vector<Word> expected(degree());
-    Word power = root;
-    for (std::size_t at = 0; at < degree(); ++at) {
-        expected[reverse_bits(static_cast<std::uint32_t>(at), log_degree_)] = power;
-        power = multiply(power, square, q);
-    }
-    require(values == expected && downloaded(limb.get(), degree()) == x);
-
-    // Modulo every prime: two values of a polynomial with the largest coefficients, and the way back.
-    std::vector<Word> large(size_qp() * degree());
-    for (std::size_t at = 0; at < large.size(); ++at) {
-        const Word q = host_primes_[at / degree()].value;
-        large[at] = at % 3 == 0 ? q - 1 : at * 0x9e3779b97f4a7c15ULL % q;
-    }
-    Words all = uploaded(memory_, large);
-    forward(all.get(), size_qp());
-    const std::vector<Word> transformed = downloaded(all.get(), large.size());
-    backward(all.get(), all.get(), size_qp());
-    require(downloaded(all.get(), large.size()) == large);
-    for (std::size_t prime = 0; prime < size_qp(); ++prime) {
-        const Prime& own = host_primes_[prime];
-        const Word psi = root_of(own, degree());
-        const std::size_t start = prime * degree();
-        for (const std::size_t place : {std::size_t{1}, degree() - 2}) {
-            const std::uint32_t reversed =
-                reverse_bits(static_cast<std::uint32_t>(place), log_degree_);
-            const Word point = ckks::power(psi, 2 * Word{reversed} + 1, own);
-            Word value = 0;
-            for (std::size_t at = degree(); at-- > 0;) {
-                value = add(multiply(value, point, own), large[start + at], own);
-            }
-            require(transformed[start + place] == value);
-        }
-    }
 }
 
 }  // namespace atlasc::ckks

@@ -27,8 +27,8 @@ struct Divisor {
 /// Moduli, transforms, and what depends on nothing else.
 class Ring {
 public:
-    /// Throws Error: too little memory, or a library whose transform is not the expected one (another
-    /// order, or built for other devices).
+    /// Throws Error: too little memory, or transforms that are not the expected ones
+    /// (transform_check.hpp).
     Ring(Memory& memory, Chain chain);
     Ring(const Ring&) = delete;
     Ring& operator=(const Ring&) = delete;
@@ -90,7 +90,6 @@ private:
     BlockConstants block(std::size_t number, std::size_t first, std::size_t size) const;
     std::size_t divisor_number(int level, bool special) const;
     void make_constants();
-    void check_transforms() const;
 
     Memory& memory_;
     Chain chain_;

@@ -94,7 +94,7 @@ struct Limbs {
 };
 
 /// Number theoretic transforms of polynomials modulo X^N + 1: place i of the values holds that at
-/// psi^(2 rev(i) + 1), for a root psi of order 2N and the reversal of log2 N bits.
+/// psi^(2 rev(i) + 1), for psi = `root_of` the prime and the reversal of log2 N bits.
 class Transforms {
 public:
     /// For primes q = 1 modulo 2N, N = 2^log_degree: those of Q, then `special` special ones.
@@ -102,9 +102,6 @@ public:
     Transforms(Memory& memory, int log_degree, const std::vector<Prime>& primes,
                std::size_t special);
     ~Transforms();
-
-    /// psi modulo the first prime.
-    Word root() const { return root_; }
 
     /// Values of coefficients, and coefficients of values. Operands and results are less than their
     /// primes.
@@ -115,7 +112,6 @@ private:
     struct Tables;
 
     std::unique_ptr<Tables> tables_;
-    Word root_ = 0;
 };
 
 struct Complex {

@@ -13,6 +13,11 @@
 namespace atlasc::ckks {
 namespace {
 
+/// "13.0" of 13000.
+std::string version(int number) {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 [[noreturn]] void too_little(std::uint64_t wanted, std::uint64_t there, const std::string& what) {
@@ -21,14 +26,40 @@ std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) 
                 "a larger device or budget, or compile with a smaller key-memory of --target");
 }
 
+/// A device that lacks a kernel: it was not built for it, or by a compiler newer than its driver.
+bool lacks_kernels(cudaError_t status) {
+    return status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+           status == cudaErrorUnsupportedPtxVersion;
+}
+
 }  // namespace
+
+std::string device_facts() {
+    // Asked once, by the first Memory: after some errors a device says nothing any more. Unchecked,
+    // since `check` itself tells these facts.
+    static const std::string facts = [] {
+        int device = 0;
+        int driver = 0;
+        int runtime = 0;
+        cudaDeviceProp has = {};  // "" and 0.0 where the device does not say
+        cudaGetDevice(&device);
+        cudaGetDeviceProperties(&has, device);
+        cudaDriverGetVersion(&driver);
+        cudaRuntimeGetVersion(&runtime);
+        return std::string(has.name) + " of compute capability " + std::to_string(has.major) +
+               "." + std::to_string(has.minor) + ", driver for CUDA " + version(driver) +
+               ", CUDA runtime " + version(runtime);
+    }();
+    return facts;
+}
 
 void check(cudaError_t status, const char* call) {
     if (status == cudaSuccess) {
         return;
     }
     cudaGetLastError();  // an error that was reported is not reported again by the next check
-    const std::string why = std::string(call) + ": " + cudaGetErrorString(status);
+    const std::string why = std::string(call) + ": " + cudaGetErrorName(status) + ", " +
+                            cudaGetErrorString(status);
     if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
         throw Error("there is no CUDA device", why,
                     "run on a machine with an NVIDIA GPU and its driver");
@@ -36,7 +67,11 @@ void check(cudaError_t status, const char* call) {
     if (status == cudaErrorMemoryAllocation) {
         throw Error("too little device memory", why, "a larger device, or a smaller program");
     }
-    throw Error("CUDA failed", why);
+    throw Error("CUDA failed", why + "; " + device_facts(),
+                lacks_kernels(status)
+                    ? "build for this device (CMAKE_CUDA_ARCHITECTURES), a library too, by an nvcc "
+                      "that is no newer than its driver"
+                    : "");
 }
 
 // One for all threads: what one thread lets go, another one may be given while it is still read.
@@ -53,6 +88,7 @@ Memory::~Memory() = default;
 Memory::Memory(std::uint64_t budget) : budget_(budget), pool_(std::make_unique<Pool>()) {
     int devices = 0;
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    device_facts();
     std::size_t free = 0;
     std::size_t total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

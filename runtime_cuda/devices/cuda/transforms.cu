@@ -64,7 +64,6 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
     for (std::size_t at = 0; at < primes.size(); ++at) {
         const Prime& q = primes[at];
         const Word root = root_of(q, degree);
-        root_ = at == 0 ? root : root_;
         fill_powers(root, q, log_degree, &forwards[at * degree]);
         fill_powers(inverse(root, q), q, log_degree, &backwards[at * degree]);
         last.push_back(with_factor(inverse(degree, q), q));

@@ -17,6 +17,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/files.hpp"
+#include "devices/host/vectors/cpu.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -87,6 +88,10 @@ void* pages(std::size_t bytes) {
 }
 
 }  // namespace
+
+std::string device_facts() {
+    return std::string("a processor, kernels \"") + cpu_name() + "\"";
+}
 
 void synchronize() {}
 

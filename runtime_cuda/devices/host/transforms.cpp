@@ -119,7 +119,6 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
     tables_->primes.resize(primes.size());
     tables_->moduli = primes;
     check_kernels(primes);  // and what cpu() refuses is refused here, not on another thread
-    root_ = root_of(primes[0], tables_->degree);
     parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
         for (std::size_t at = begin; at < end; ++at) {
             const Word root = root_of(primes[at], tables_->degree);

@@ -2,16 +2,17 @@
 #include "ckks/ring/transforms.hpp"
 
 #include <fft.h>
-#include <host/ntt.h>
 #include <ntt.cuh>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <vector>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
+#include "ckks/ring/chain.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {
@@ -26,6 +27,31 @@ T* start_of(T* limb, std::size_t first, std::size_t degree) {
     const auto skipped = static_cast<std::uintptr_t>(first * degree * sizeof(Word));
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(limb) - skipped);
 }
+
+/// floor(2^64 factor / q), by which the kernels multiply by a constant (Shoup).
+Word quotient(Word factor, const Prime& q) {
+    return static_cast<Word>((static_cast<Wide>(factor) << 64) / q.value);
+}
+
+/// Powers of a root of unity in the order of the kernels: power i at rev(i).
+struct Powers {
+    Powers(Word root, const Prime& q, int log_degree)
+        : values(std::size_t{1} << log_degree), quotients(values.size()) {
+        Word power = 1;
+        for (std::uint32_t at = 0; at < values.size(); ++at) {
+            set(reverse_bits(at, log_degree), power, q);
+            power = multiply(power, root, q);
+        }
+    }
+
+    void set(std::size_t at, Word value, const Prime& q) {
+        values[at] = value;
+        quotients[at] = quotient(value, q);
+    }
+
+    std::vector<Word> values;
+    std::vector<Word> quotients;
+};
 
 }  // namespace
 
@@ -65,22 +91,23 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
     tables_->degree = std::size_t{1} << log_degree;
     tables_->primes = primes.size();
     tables_->special = special;
-    // Of a PhantomContext these tables are all that is needed; it would make them once for every
-    // level on the host, a gigabyte at N = 2^16.
+    // Tables of our own: Phantom's are of its smallest root of unity, and values by another root are no
+    // ciphertext of another device.
     try {
         tables_->phantom.init(tables_->degree, primes.size(), stream());
         for (std::size_t at = 0; at < primes.size(); ++at) {
             const Prime& q = primes[at];
-            const ::phantom::arith::NTT made(log_degree, ::phantom::arith::Modulus(q.value));
+            const Word root = root_of(q, tables_->degree);
+            const Word shrink = inverse(tables_->degree, q);
+            const Powers powers(root, q, log_degree);
+            Powers inverses(inverse(root, q), q, log_degree);
+            // The kernels multiply by 1/N what the last stage adds, not what it subtracts.
+            inverses.set(1, multiply(inverses.values[1], shrink, q), q);
             const ::DModulus modulus(q.value, q.ratio_low, q.ratio_high);
-            tables_->phantom.set(&modulus, made.get_from_root_powers().data(),
-                                 made.get_from_root_powers_shoup().data(),
-                                 made.get_from_inv_root_powers().data(),
-                                 made.get_from_inv_root_powers_shoup().data(),
-                                 made.inv_degree_modulo(), made.inv_degree_modulo_shoup(), at,
-                                 stream());
-            synchronize();  // the copies read `made`
-            root_ = at == 0 ? made.get_root() : root_;
+            tables_->phantom.set(&modulus, powers.values.data(), powers.quotients.data(),
+                                 inverses.values.data(), inverses.quotients.data(), shrink,
+                                 quotient(shrink, q), at, stream());
+            synchronize();  // the copies read these tables
         }
     } catch (const Error&) {
         throw;

@@ -39,8 +39,8 @@ struct Parameters {
 /// Evaluation keys of a program: a level is -1 if the key is not needed.
 struct KeyPlan {
     std::map<std::size_t, int> rotations;  ///< amount to the left -> highest level of its key
-    int relinearisation_level;
-    int conjugation_level;
+    int relinearisation_level = -1;
+    int conjugation_level = -1;
 };
 
 /// A tensor that the client encrypts: [batch, tokens, features] or [batch, features].
@@ -53,6 +53,8 @@ struct EncryptedInput {
     bool centred;   ///< before that, it subtracts the mean of the last axis
     /// Greatest magnitude of the encrypted values in the calibration; nothing if not measured.
     std::optional<double> magnitude{};
+    bool state = false;    ///< whether the server keeps it from run to run, and no client sends it
+    std::string prefix{};  ///< array with the state before the first run, where it is not empty
 };
 
 /// A mask of zeros and ones that the server sees: [batch, tokens].
@@ -72,6 +74,8 @@ struct Output {
     std::optional<double> magnitude{};  ///< of the answer, after factor and shift, as for inputs
     /// Bound on the root mean square of the error that encryption adds to the answer, if one is known.
     std::optional<double> noise{};
+    bool state = false;      ///< whether the server keeps it
+    std::string function{};  ///< that ends the model's output, on the client; empty if there is none
 };
 
 /// Everything that both need to know, except the program itself.
@@ -79,13 +83,20 @@ struct Interface {
     std::string model;
     std::string identity;  ///< digest of the program and its weights
     Parameters parameters;
-    KeyPlan keys;
+    KeyPlan keys;  ///< of the program and, where an engine has parameters for them, of bootstraps
     std::vector<EncryptedInput> inputs;
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
     std::vector<Array> weights{};  ///< exactly the arrays of the server's file
     std::size_t ops = 0;           ///< number of functions that an execution calls
     std::uint64_t memory = 0;      ///< predicted bytes of an execution without keys
+    KeyPlan plan{};                ///< the keys of the program alone
+
+    /// The same for clients: without state.
+    Interface of_messages() const;
+
+    /// Whether a server keeps something from run to run: the step or the prefill of a decoder.
+    bool keeps_state() const;
 
     /// Number of inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }

@@ -36,6 +36,9 @@ public:
     /// Reads the text form. Throws Error for any other text.
     explicit Layout(const std::string& text);
 
+    /// The text form.
+    const std::string& text() const { return text_; }
+
     std::size_t slots() const { return slots_; }
     std::size_t ciphertexts() const;
     std::vector<std::size_t> shape() const;
@@ -67,6 +70,7 @@ private:
     std::vector<std::size_t> replicas() const;
     std::vector<std::vector<Place>> places() const;
 
+    std::string text_;
     std::vector<Field> fields_;
     std::vector<Field> outer_;
     Extents extents_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,33 @@ Interface read_interface(const TensorFile& file);
 /// functions and the weights stay in the file, where `Server` reads them.
 class StoredProgram {
 public:
-    /// Throws Error: the file is damaged, or has another format; a call is of a function, an array
-    /// or a value that is not there; or the program keeps state from run to run, which needs atlasc
-    /// itself.
+    /// A call of one function; its result is the next value, after all inputs.
+    struct Call {
+        std::string name;  ///< name of the op in the IR
+        std::string kind;  ///< kind of the op, as reports group it
+        std::string place;         ///< module of the model
+        std::optional<int> layer;  ///< number of the Transformer block, if there is one
+        std::string function;
+        std::vector<std::string> arrays;
+        std::vector<std::size_t> operands;  ///< numbers of values
+        double seconds;                     ///< predicted
+    };
+
+    /// Throws Error: the file is damaged, or has another format; or a call is of a function, an array
+    /// or a value that is not there.
     explicit StoredProgram(const TensorFile& file);
 
     const Interface& interface() const { return interface_; }
+    const std::vector<Call>& calls() const { return calls_; }
+
+    /// Numbers of the outputs' values, in the interface's order.
+    const std::vector<std::size_t>& outputs() const { return outputs_; }
+
+    /// Whether seconds of calls are those of a cost table, and not relative costs.
+    bool measured() const { return measured_; }
+
+    /// Refuse (Error) a program that keeps state from run to run: these servers answer single queries.
+    void require_no_state() const;
 
     /// Refuse (Error) any file but the one whose text has this SHA-256: calls that were compiled are a
     /// view of that file.
@@ -37,19 +59,14 @@ public:
     Values execute(Context& context, Values inputs) const;
 
 private:
-    /// A call of one function; its result is the next value, after all inputs.
-    struct Call {
-        std::string function;
-        std::string place;  ///< module of the model
-        std::vector<std::string> arrays;
-        std::vector<std::size_t> operands;  ///< numbers of values
-    };
+    void read(const TensorFile& file);
 
     std::string file_;  ///< its name, and the SHA-256 of its text
     std::string text_;
+    bool measured_ = false;
     Interface interface_;
     std::vector<Call> calls_;
-    std::vector<std::size_t> outputs_;  ///< numbers of values, in the interface's order
+    std::vector<std::size_t> outputs_;
     std::vector<std::size_t> last_;     ///< for each value the call that reads it last, or `kept`
 };
 

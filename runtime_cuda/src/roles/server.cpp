@@ -67,6 +67,7 @@ int serve(int argc, char** argv, const std::function<Program(const StoredProgram
                               {"--timing", "--device-memory"});
         const std::string path = part_of(options["--program"], "server/program.safetensors");
         const StoredProgram stored(TensorFile(path, TensorFile::large_header));
+        stored.require_no_state();
         execute(options, stored.interface(), calls(stored), path);
     });
 }

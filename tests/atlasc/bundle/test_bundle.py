@@ -71,12 +71,12 @@ def test_another_batch_is_refused(copy: Path) -> None:
         _ = load_bundle(copy).client
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, "3", None])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, "3", None])
 def test_another_format_is_refused(copy: Path, version: object) -> None:
     edit_manifest(copy, format=version)
     with pytest.raises(AtlasError, match=f"bundle format {version!r}") as caught:
         load_bundle(copy)
-    assert "reads the formats 3 and 4" in caught.value.why
+    assert "reads the formats 3 and 5" in caught.value.why
 
 
 @pytest.mark.parametrize("name", [*REQUIRED, PROGRAM_FILE])

@@ -20,6 +20,8 @@ from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.layout import Layout
+from tests.atlasc.client.interfaces import give, with_rows
 from tests.sealed_files import Array, opened, sealed
 
 SLOTS = 2**14
@@ -95,11 +97,11 @@ class Exchange:
 
 
 def answer(bundle: Bundle, path: Path, query: str, count: int, level: int | None = None) -> Path:
-    op = bundle.client.interface.outputs[0]
-    packed = op.operands[0].ciphertext
-    slots = np.random.default_rng(len(path.name)).random((packed.ciphertexts, packed.layout.slots))
-    values = [Plain((packed.level or 0) if level is None else level, row) for row in slots]
-    found = {op.attributes["name"]: values}
+    packed = bundle.client.interface.outputs[0]
+    shape = packed.ciphertexts, Layout.parse(packed.layout).slots
+    slots = np.random.default_rng(len(path.name)).random(shape)
+    values = [Plain(packed.level if level is None else level, row) for row in slots]
+    found = {packed.name: values}
     Message.of("answer", bundle, ENGINE, found, count, query=query).save(path)
     return path
 
@@ -110,7 +112,7 @@ def exchange(tiny: Tiny, tmp_path: Path) -> Exchange:
     bundle = load_bundle(tiny.bundle)
     arrays = bundle.load_inputs(tiny.data).take([0, 1]).arrays
     public = {"name": "attention_mask", "shape": [2, 4]}
-    bundle.client.interface.add("ckks.public_input", [], public)
+    give(bundle, with_rows(bundle.client.interface, publics=[public]))
     client = PlainClient(bundle, Ledger(tmp_path))
     client.query({**arrays, "attention_mask": MASK}).save(tmp_path / "query")
     made = Exchange(client, tmp_path / "query", tmp_path / "answer")
@@ -164,7 +166,7 @@ def test_an_old_answer_is_none_to_a_new_query(exchange: Exchange, tmp_path: Path
 
 
 def test_a_querys_ciphertext_is_no_answer(exchange: Exchange, tmp_path: Path) -> None:
-    query: Any = exchange.bundle.client.interface.inputs[0].value.type
+    query: Any = exchange.bundle.client.interface.inputs[0]
     fake = exchange.reply(tmp_path / "fake", level=query.level)
     with pytest.raises(AtlasError, match="a ciphertext of another place in the program"):
         exchange.decrypt(fake)

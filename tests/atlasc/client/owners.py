@@ -38,9 +38,9 @@ def wrong_shares(output: Any, slots: np.ndarray, values: np.ndarray) -> np.ndarr
         slots: ``[ciphertexts, slots]`` that were decrypted.
         values: the answer, in the model's units.
     """
-    shape, count = list(output.attributes["shape"]), len(values)
-    owner = owners(output.operands[0].ciphertext.layout, shape, count)
-    magnitude, factor = output.attributes["magnitude"], output.attributes.get("factor", 1.0)
+    shape, count = list(output.shape), len(values)
+    owner = owners(Layout.parse(output.layout), shape, count)
+    magnitude, factor = output.magnitude, output.factor[0]
     shares = []
     for row in range(count):
         wrong, held = 0, 0

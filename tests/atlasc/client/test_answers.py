@@ -39,7 +39,7 @@ def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
     (output,) = bundle.client.interface.outputs
     arrays = bundle.load_inputs(tiny.data).arrays
     values = simulate(bundle.client, bundle.poly, arrays)["output"]
-    seen = output.attributes["magnitude"]
+    seen = output.magnitude
     # A magnitude is rounded up at its fifth digit.
     assert 0.8 * np.abs(values).max() <= seen <= np.abs(values).max() * (1 + 1e-4)
 
@@ -48,7 +48,7 @@ def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
 def test_every_copy_of_a_number_is_found_and_agrees(tiny: Tiny, bundle: Bundle, count: int) -> None:
     slots = decrypted(tiny, bundle, count)
     (output,) = bundle.client.interface.outputs
-    layout = output.operands[0].ciphertext.layout
+    layout = Layout.parse(output.layout)
     owner = owners(layout, [2, 3], count)
     # 16,384 slots: 4 features, of which 3 are classes, times 1 of 2 blocks, 512 rows, 4 copies.
     assert (owner >= 0).sum() == 3 * 512 * 4
@@ -61,8 +61,8 @@ def test_an_answer_far_outside_is_refused_and_the_other_is_shown(
 ) -> None:
     slots = decrypted(tiny, bundle, 2)
     (output,) = bundle.client.interface.outputs
-    limit = OUTSIDE * output.attributes["magnitude"] / output.attributes["factor"]
-    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)
+    limit = OUTSIDE * output.magnitude / output.factor[0]
+    owner = owners(Layout.parse(output.layout), [2, 3], 2)
     for value, refused in ((0.9 * limit, {}), (-1.1 * limit, {1: 1 / 3}), (np.nan, {1: 1 / 3})):
         wild = slots["output"].copy()
         wild[owner == 4] = value
@@ -83,8 +83,8 @@ def test_copies_that_differ_are_no_answer_though_each_is_in_range(
 ) -> None:
     slots = decrypted(tiny, bundle, 2)["output"]
     (output,) = bundle.client.interface.outputs
-    magnitude = output.attributes["magnitude"] / output.attributes["factor"]
-    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)
+    magnitude = output.magnitude / output.factor[0]
+    owner = owners(Layout.parse(output.layout), [2, 3], 2)
     last = tuple(np.argwhere(owner == 5)[-1])
     for part, refused in ((0.9 * COPIES, {}), (1.1 * COPIES, {1: 1 / 12})):
         changed = slots.copy()
@@ -109,7 +109,7 @@ def test_owners_of_replicated_tokens_and_ciphertexts() -> None:
 def test_every_share_is_that_of_the_oracle(tiny: Tiny, bundle: Bundle) -> None:
     good = decrypted(tiny, bundle, 2)["output"]
     (output,) = bundle.client.interface.outputs
-    magnitude = output.attributes["magnitude"] / output.attributes["factor"]
+    magnitude = output.magnitude / output.factor[0]
     rng = np.random.default_rng(5)
     for spread in (0.02, 0.07, 0.5, 5.0):
         changed = good + magnitude * spread * rng.standard_normal(good.shape) * (

@@ -13,9 +13,8 @@ from atlasc.bundle.folder import load_bundle
 from atlasc.client.in_clear import PUBLIC, in_clear, told
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.text.parser import parse
-from atlasc.ir.text.storage import print_module
 from atlasc.runtime.native import load_library
+from tests.atlasc.client.interfaces import rows_of, with_rows
 from tests.atlasc.remote.conftest import text_bundle
 
 __all__ = ["text_bundle"]
@@ -29,8 +28,9 @@ def test_the_library_has_the_same_list() -> None:
 def test_the_library_refuses_what_python_did_not_see(text_bundle: Path, name: str) -> None:
     """The rule is kept a second time, where the query is made."""
     client = load_bundle(text_bundle).client
-    text = print_module(client.interface).replace('"attention_mask"', f'"{name}"')
-    other = ClientProgram(client.embed, parse(text, client.interface.symbols))
+    (mask,) = rows_of(client.interface, "publics")
+    interface = with_rows(client.interface, publics=[mask | {"name": name}])
+    other = ClientProgram(client.embed, interface)
     ids = np.ones((2, 6), np.int64)
     arrays = {"input_ids": ids, "token_type_ids": 0 * ids, "attention_mask": ids, name: ids}
     with pytest.raises(AtlasError, match="asks for an input in the clear"):

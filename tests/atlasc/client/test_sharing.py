@@ -19,6 +19,7 @@ from atlasc.cli import app
 from atlasc.client.sharing import BITS, floods, require_digits, safe_digits
 from atlasc.ir.errors import AtlasError
 from atlasc.runtime.native import load_library
+from tests.atlasc.client.interfaces import change
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_the_divergence_of_all_answers_is_what_the_analysis_allows(
     (output,) = bundle.client.interface.outputs
     flood = floods(bundle.client.interface, count, bits, shares)["output"]
     # sqrt(12 tau) 2^(kappa/2) B, with B of 3 numbers an input.
-    norm = output.attributes["noise"] * math.sqrt(3 * count)
+    norm = output.noise * math.sqrt(3 * count)
     assert flood.deviation == pytest.approx(math.sqrt(12 * shares) * 2 ** (bits / 2) * norm)
     divergence = shares * norm**2 / (2 * flood.deviation**2)
     assert divergence == pytest.approx(2.0**-bits / 24)
@@ -41,21 +42,20 @@ def test_the_divergence_of_all_answers_is_what_the_analysis_allows(
 
 def test_digits_are_those_above_the_noise(bundle: Bundle) -> None:
     (output,) = bundle.client.interface.outputs
-    assert 0.1 < output.attributes["magnitude"] < 1
+    assert 0.1 < output.magnitude < 1
     for noise, digits in ((1e-6, 0), (1e-8, 2), (1e-9, 3)):
-        output.attributes["noise"] = noise
+        change(bundle, "outputs", noise=noise)
         flood = floods(bundle.client.interface, 1)["output"]
         assert flood.digits == digits == safe_digits(bundle.client.interface)
         assert 10.0 ** -(flood.decimals + 1) < flood.deviation <= 10.0**-flood.decimals
 
 
 def test_an_output_without_a_digit_is_refused_before_it_is_decrypted(bundle: Bundle) -> None:
-    (output,) = bundle.client.interface.outputs
-    output.attributes["noise"] = 2.0**-18
+    change(bundle, "outputs", noise=2.0**-18)
     with pytest.raises(AtlasError, match="no digit of output may be passed on") as caught:
         require_digits(bundle.client.interface, 1)
     assert "share a decision alone" in caught.value.remedy
-    del output.attributes["noise"]
+    change(bundle, "outputs", noise=None)
     with pytest.raises(AtlasError, match="nothing is known of the errors"):
         require_digits(bundle.client.interface, 1)
     with pytest.raises(AtlasError, match="protect no key"):
@@ -65,17 +65,17 @@ def test_an_output_without_a_digit_is_refused_before_it_is_decrypted(bundle: Bun
 def test_a_bound_that_is_no_positive_number_is_none(bundle: Bundle) -> None:
     """Programs come from files; nothing in one makes the noise small, endless or no number."""
     (output,) = bundle.client.interface.outputs
-    known = dict(output.attributes)
+    known = {"noise": output.noise, "magnitude": output.magnitude}
     for name in ("noise", "magnitude"):
         for value in (-1.0, float("nan"), float("inf"), 1e300, *[0.0, 5e-324] * (name == "noise")):
-            output.attributes |= known | {name: value}
+            change(bundle, "outputs", **known | {name: value})
             assert floods(bundle.client.interface, 1) == {}, (name, value)
             assert safe_digits(bundle.client.interface) is None
             with pytest.raises(AtlasError, match="nothing is known of the errors"):
                 require_digits(bundle.client.interface, 1)
-    output.attributes |= known | {"magnitude": 0.0}
+    change(bundle, "outputs", magnitude=0.0)
     assert safe_digits(bundle.client.interface) == 0
-    output.attributes |= known
+    change(bundle, "outputs", **known)
     for bits, shares in ((5_000, 1), (2**40, 1), (30, 2**62)):
         with pytest.raises(AtlasError, match="no digit of output may be passed on"):
             require_digits(bundle.client.interface, 1, bits, shares)

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from atlasc.bundle.folder import load_bundle
+from atlasc.bundle.manifest import PROGRAM_FILE
 from atlasc.client.in_clear import require_listed
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.text.parser import parse
 from tests.atlasc.cli.command import Outcome
+from tests.atlasc.client.interfaces import rows_of, with_rows
 from tests.atlasc.remote.hostile import forged
-from tests.atlasc.remote.test_hostile_service import BUNDLES, INTERFACE, beside
+from tests.atlasc.remote.test_hostile_service import BUNDLES, INTERFACE
 
-PROGRAM, WRITTEN = "server/program.air", "interface.safetensors"
+WRITTEN = "interface.safetensors"
 
 
 @pytest.mark.deep("projects")
@@ -22,14 +24,14 @@ def test_no_client_is_emitted_of_a_hostile_bundle(texts: Path, tmp_path: Path, n
     """None, or the honest one: of the parts that were changed nothing is read."""
     edits, _ = BUNDLES[name]
     if INTERFACE in edits:
-        edits = {**edits, PROGRAM: edits[INTERFACE]}
+        edits = {**edits, PROGRAM_FILE: edits[INTERFACE]}
     bundle = forged(texts / "bundle", tmp_path / "bundle", edits, ("client", "server"))
     written = [tmp_path / one / WRITTEN for one in ("honest", "hostile")]
     honest = Outcome(("emit", texts / "bundle", "-o", tmp_path / "honest"), None)
     hostile = Outcome(("emit", bundle, "-o", tmp_path / "hostile"), None)
     assert honest.code == 0, honest.err
     if hostile.code == 0:
-        assert PROGRAM not in edits
+        assert PROGRAM_FILE not in edits
         assert written[1].read_bytes() == written[0].read_bytes()
     else:
         assert hostile.code == 2 and "Traceback" not in hostile.err, hostile.err
@@ -49,20 +51,17 @@ def test_no_client_is_emitted_of_a_hostile_bundle(texts: Path, tmp_path: Path, n
 def test_a_program_may_show_no_more(
     texts: Path, name: str, shape: tuple[int, ...], words: str
 ) -> None:
-    text = (texts / "bundle" / PROGRAM).read_text()
-    require_listed(parse(text))
-    sizes = "x".join(map(str, shape))
-    program = parse(beside("PUBLIC", str([*shape]), sizes)(text))
-    (op,) = (op for op in program.ops if op.attributes.get("name") == "PUBLIC")
-    op.attributes["name"] = name
+    interface = load_bundle(texts / "bundle").interface
+    require_listed(interface)
+    publics = [*rows_of(interface, "publics"), {"name": name, "shape": shape}]
     with pytest.raises(AtlasError, match=words) as caught:
-        require_listed(program)
+        require_listed(with_rows(interface, publics=publics))
     assert caught.value.what == "the program asks for an input in the clear"
 
 
 def test_the_input_of_a_client_is_not_public(texts: Path) -> None:
-    program = parse((texts / "bundle" / PROGRAM).read_text())
-    private = next(op for op in program.ops if op.name == "ckks.input")
-    private.attributes["name"] = "attention_mask"
+    interface = load_bundle(texts / "bundle").interface
+    (private, *others) = rows_of(interface, "inputs")
+    inputs = [private | {"name": "attention_mask"}, *others]
     with pytest.raises(AtlasError, match="and that it is encrypted"):
-        require_listed(program)
+        require_listed(with_rows(interface, inputs=inputs))

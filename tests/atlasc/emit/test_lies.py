@@ -12,7 +12,7 @@ from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.manifest import PROGRAM_FILE
 from atlasc.bundle.program_file import StoredProgram
 from atlasc.ir.errors import AtlasError
-from tests.atlasc.bundle.test_program_file import LIES, other_text
+from tests.atlasc.bundle.test_program_file import LIES, SHAPE, other_text
 from tests.atlasc.emit.cpp import Project, refused
 
 
@@ -36,7 +36,7 @@ def test_both_readers_say_the_same(digits: Project, own: Path, name: str) -> Non
     shutil.copyfile(digits.bundle / PROGRAM_FILE, path)
     lie(path)
     with pytest.raises(AtlasError) as caught:
-        StoredProgram.read(path, load_bundle(digits.bundle).manifest.program)
+        StoredProgram.read(path, load_bundle(digits.bundle).manifest.program, SHAPE)
     message = refusal(digits, own)
     assert message == f"error: {caught.value.render()}\n"
     assert said in message
@@ -48,7 +48,7 @@ def test_compiled_calls_are_of_one_file(digits: Project, own: Path) -> None:
     shutil.copyfile(digits.bundle / PROGRAM_FILE, path)
     assert "file query not found" in refusal(digits, own)
     other_text(lambda text: text["calls"][0].update(location="elsewhere"))(path)
-    StoredProgram.read(path, load_bundle(digits.bundle).manifest.program)
+    StoredProgram.read(path, load_bundle(digits.bundle).manifest.program, SHAPE)
     message = refusal(digits, own)
     assert f"file {path} is of another program than the compiled calls" in message
     assert "or emit the program again and build it" in message

@@ -33,6 +33,7 @@ from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.generation.prefill import Prefill, for_step
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.key_plan import key_plan
+from atlasc.runtime.interface import keys_of
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
 from atlasc.targets.parameters import ParameterSet
@@ -136,7 +137,7 @@ def test_the_server_sends_no_keys_and_values(pair: Pair, bundle: Bundle) -> None
     message = Message.read(answer, "answer", bundle.prefill)
     values, _ = message.ciphertexts(Client(bundle.step, pair_keys(pair)).engine)
     assert values.keys() == {"logits"}
-    assert {op.attributes["name"] for op in bundle.prefill.client.interface.outputs} == {"logits"}
+    assert {one.name for one in bundle.prefill.client.interface.outputs} == {"logits"}
     assert len(bundle.prefill.program.outputs) == 3
 
 
@@ -183,7 +184,7 @@ def test_a_session_with_a_prefill_needs_it(pair: Pair, bundle: Bundle, keys: Pat
 
 
 def test_one_key_set_has_the_keys_of_both_programs(bundle: Bundle) -> None:
-    made = key_plan(bundle.step.client.interface)
+    made = keys_of(bundle.step.client.interface)
     plans = [key_plan(one.program) for one in (bundle.step, bundle.prefill)]
     assert made.rotations.keys() == plans[0].rotations.keys() | plans[1].rotations.keys()
     for plan in plans:  # at the same levels: a key has one size

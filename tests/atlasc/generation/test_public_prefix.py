@@ -21,7 +21,8 @@ from transformers import (
 )
 
 from atlasc.api.generation import CLIENT, SERVER, generate
-from atlasc.bundle.folder import PREFIX, Bundle, copy_part, load_bundle
+from atlasc.bundle.folder import PREFIX, Bundle, load_bundle
+from atlasc.bundle.split import copy_part
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions

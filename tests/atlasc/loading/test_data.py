@@ -194,8 +194,8 @@ def test_broken_texts(
 def test_missing_file_and_wrong_encoding(bert: LoadedModel, tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="not found"):
         inputs_of(tmp_path / "none.txt", bert)
-    (tmp_path / "t.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(AtlasError, match="UTF-8"):
+    (tmp_path / "t.txt").write_bytes(b"a\ncaf\xe9")
+    with pytest.raises(AtlasError, match="UTF-8(.|\n)*line 2(.|\n)*iconv"):
         inputs_of(tmp_path / "t.txt", bert)
 
 
@@ -334,6 +334,8 @@ def test_data_of_the_wrong_kind(bert: LoadedModel, vit: LoadedModel, tmp_path: P
         inputs_of(write(tmp_path / "t.txt", "a"), vit)
     with pytest.raises(AtlasError, match="holds images, but the model reads input_ids"):
         inputs_of(save_image(tmp_path / "x.png", (0, 0, 0)), bert)
+    with pytest.raises(AtlasError, match="is a folder, which is read as images, but the model"):
+        inputs_of(tmp_path, bert)
 
 
 def test_archive_fixes_the_shapes(bert: LoadedModel, vit: LoadedModel, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ import torch
 
 import atlasc
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.frontend.rules.rewritings import REWRITINGS, Rewriting
+from atlasc.passes.framework.rewritings import PACKED, REWRITINGS, Rewriting
 
 TOKENS, FEATURES = 3, 8
 RANDOM = np.random.default_rng(0)
-LINES = sorted(set().union(*REWRITINGS.values()))
+LINES = sorted(set().union(*REWRITINGS.values(), *PACKED.values()))
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/bring-a-module.md"
 MODULE = """\
 from functools import reduce
@@ -36,17 +36,37 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         weight = torch.randn(40, 8)
-        self.bag = nn.EmbeddingBag.from_pretrained(weight)
+        self.means = nn.EmbeddingBag.from_pretrained(weight)
+        self.sums = nn.EmbeddingBag.from_pretrained(weight, mode="sum")
         self.table = nn.Embedding.from_pretrained(weight)
         self.a, self.b, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
         kept = torch.ones(8).index_fill(0, torch.tensor([2, 3]), 0.0)
         self.register_buffer("kept", kept)
         self.register_buffer("places", torch.tensor([2, 3]))
         self.register_buffer("upper", torch.ones(8, 8).triu())
+        self.zero, self.flat, self.layers = nn.Linear(8, 8), nn.Linear(24, 8), nn.ModuleList()
+        nn.init.zeros_(self.zero.weight), nn.init.zeros_(self.zero.bias)
+        for weight in self.flat.weight.detach().split(8, 1):
+            self.layers.append(nn.Linear(8, 8, bias=not self.layers))
+            self.layers[-1].weight = nn.Parameter(weight.clone())
+        self.layers[0].bias = self.flat.bias
+        self.one, self.wide = nn.Linear(4, 4), nn.Linear(4, 8)
+        self.norm = nn.LayerNorm(4)
+        self.rms = nn.RMSNorm(4, eps=self.norm.eps)
+        mix = torch.rand(3, 3).softmax(0)
+        self.register_buffer("first", torch.tensor([[3.0], [0.0], [0.0]]))
+        self.register_buffer("gains", torch.randn(2, 4))
+        self.register_buffer("average", torch.eye(4).repeat(2, 1) / 2)
+        self.register_buffer("centre", torch.block_diag(*2 * [torch.eye(4) - 1 / 4]))
+        self.register_buffer("mix", mix)
+        self.register_buffer("logs", mix.mT.log())
 
     def forward(self, {inputs}):
-        bag, table = self.bag, self.table
+        means, sums, table = self.means, self.sums, self.table
         kept, places, upper = self.kept, self.places, self.upper
+        zero, flat, layers, one, wide = self.zero, self.flat, self.layers, self.one, self.wide
+        norm, rms, first, gains = self.norm, self.rms, self.first, self.gains
+        average, centre, mix, logs = self.average, self.centre, self.mix, self.logs
         {hidden}
         {code}
         return self.head(h)

@@ -14,8 +14,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
 from atlasc.bundle.folder import load_bundle
-from atlasc.program.key_plan import key_plan
+from atlasc.bundle.manifest import INTERFACE_FILE, PROGRAM_FILE
+from atlasc.runtime.interface import keys_of
 from atlasc.targets.key_folders import configuration_of
 
 Lie = Callable[["_Handler"], None] | tuple[int, Any]
@@ -40,7 +45,7 @@ def forged(
     parts: Sequence[str] = ("client",),
 ) -> Path:
     """Parts of a bundle with changed files, and a manifest that fits them; a file that is not there
-    begins empty.
+    begins empty. Of a program and of an interface the JSON text is changed.
     """
     for part in parts:
         shutil.copytree(bundle / part, place / part)
@@ -51,13 +56,38 @@ def forged(
             manifest = json.loads(edit(json.dumps(manifest)))
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        before = path.read_text() if path.exists() else ""
+        inside = name in (INTERFACE_FILE, PROGRAM_FILE)
+        before = inner_text(path) if inside else path.read_text() if path.exists() else ""
         after = edit(before)
         assert after != before, f"the edit of {name} changes nothing"
-        path.write_text(after)
-        manifest["files"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if inside:
+            _write_inner(path, after)
+        else:
+            path.write_text(after)
+    for name in (INTERFACE_FILE, PROGRAM_FILE):
+        if (place / name).exists():
+            _write_inner(place / name, program=manifest["program"])
+    for name in manifest["files"].keys() | edits.keys() - {"manifest.json"}:
+        if (place / name).exists():
+            manifest["files"][name] = hashlib.sha256((place / name).read_bytes()).hexdigest()
     (place / "manifest.json").write_text(json.dumps(manifest))
     return place
+
+
+def inner_text(path: Path) -> str:
+    """The JSON text of a program or an interface."""
+    return load_file(path)[path.stem].tobytes().decode()
+
+
+def _write_inner(path: Path, text: str | None = None, **facts: str) -> None:
+    """Change the text, with its digest, or facts of the file's header."""
+    arrays = load_file(path)
+    with safe_open(path, "np") as file:
+        known = file.metadata()
+    if text is not None:
+        arrays[path.stem] = np.frombuffer(text.encode(), np.uint8)
+        facts["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    save_file(arrays, path, known | facts)
 
 
 class Hostile(ThreadingHTTPServer):
@@ -84,7 +114,7 @@ class Hostile(ThreadingHTTPServer):
         manifest = json.loads(content)
         try:
             known = load_bundle(self.bundle, "client")
-            plan = key_plan(known.client.interface)
+            plan = keys_of(known.interface)
             configuration = configuration_of(known.target, known.parameters, plan)
         except Exception:  # nobody will make keys of it
             configuration = "0" * 64

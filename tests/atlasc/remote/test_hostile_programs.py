@@ -4,6 +4,9 @@ in it, or sends as much as before, and in the clear the mask alone.
 
 from __future__ import annotations
 
+import functools
+import json
+import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module
-from tests.atlasc.remote.hostile import forged
+from tests.atlasc.remote.hostile import forged, inner_text
 from tests.atlasc.remote.test_hostile_service import EMBED, INTERFACE
 
 pytestmark = pytest.mark.filterwarnings("ignore:the target sim is a simulation")
@@ -41,6 +44,32 @@ def places(module: Module) -> Iterator[tuple[int, str]]:
         yield from ((number - 1, name) for name in attributes)
 
 
+def changed_interface(text: str) -> Iterator[tuple[str, str]]:
+    """The JSON text with another value of each member, and the path of it."""
+
+    def members(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, one in list(inside)[:20]:
+            yield (*path, name)
+            if isinstance(one, (dict, list)):
+                yield from members(one, (*path, name))
+
+    for path in members(json.loads(text), ()):
+        (*parents, name), whole = path, json.loads(text)
+        place = functools.reduce(operator.getitem, parents, whole)
+        known = place[name]
+        for change in CHANGES.get(type(known), (lambda _: ESCAPE, lambda _: 2**40, lambda _: [])):
+            place[name] = change(known)
+            yield ".".join(map(str, path)), json.dumps(whole)
+
+
+def changed_module(text: str) -> Iterator[tuple[str, str]]:
+    """The module with other values of each attribute, and the place of it."""
+    for number, name in places(parse(text)):
+        for edited in changed(text, number, name):
+            yield f"{number} {name}", edited
+
+
 def changed(text: str, number: int, name: str) -> Iterator[str]:
     """The module with other values of an attribute, as far as they can be written."""
     known = parse(text)
@@ -55,25 +84,34 @@ def changed(text: str, number: int, name: str) -> Iterator[str]:
             continue
 
 
-@pytest.mark.parametrize("name", [INTERFACE, EMBED])
-def test_each_attribute(text_bundle: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "edits"), [(INTERFACE, changed_interface), (EMBED, changed_module)]
+)
+def test_each_attribute(
+    text_bundle: Path,
+    tmp_path: Path,
+    name: str,
+    edits: Callable[[str], Iterator[tuple[str, str]]],
+) -> None:
     keys = tmp_path / "keys"
     make_keys(load_bundle(text_bundle, "client"), keys)
     honest = load_bundle(text_bundle, "client").client.query(IDS)
     size = len(atlasc.Client(text_bundle, keys).encrypt(IDS))
-    text, refusals = (text_bundle / name).read_text(), list[str]()
-    for number, attribute in places(parse(text)):
-        for at, edited in enumerate(changed(text, number, attribute)):
-            place = tmp_path / f"{number}-{attribute}-{at}"
-            bundle = forged(text_bundle, place, {name: lambda _, edited=edited: edited})
-            try:
-                packed = load_bundle(bundle, "client").client.query(IDS)
-                query = atlasc.Client(bundle, keys).encrypt(IDS)
-            except AtlasError as error:
-                refusals.append(error.render())
-                continue
-            assert packed.public.keys() == {"attention_mask"} == honest.public.keys()
-            assert np.array_equal(packed.public["attention_mask"], honest.public["attention_mask"])
-            assert len(query) <= size + 1000, f"{number} {attribute} {edited}"
+    path, refusals = text_bundle / name, list[str]()
+    text = inner_text(path) if name == INTERFACE else path.read_text()
+    for at, (where, edited) in enumerate(edits(text)):
+        if edited == text:
+            continue
+        bundle = forged(text_bundle, tmp_path / str(at), {name: lambda _, edited=edited: edited})
+        try:
+            packed = load_bundle(bundle, "client").client.query(IDS)
+            query = atlasc.Client(bundle, keys).encrypt(IDS)
+        except AtlasError as error:
+            refusals.append(error.render())
+            continue
+        assert packed.public.keys() <= {"attention_mask"} == honest.public.keys()
+        for mask, sent in packed.public.items():
+            assert np.array_equal(sent, honest.public[mask])
+        assert len(query) <= size + 1000, f"{where} {edited}"
     assert len(refusals) > 10
     assert [one for one in refusals if "\x1b" in one] == []

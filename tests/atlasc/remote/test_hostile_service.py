@@ -16,14 +16,15 @@ from tiny_model import Tiny
 import atlasc
 from atlasc.bundle import signing
 from atlasc.bundle.folder import load_bundle
+from atlasc.bundle.manifest import INTERFACE_FILE
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.remote.conftest import SPEAKS
 from tests.atlasc.remote.hostile import RAW, Hostile, Lie, endless, forged, hostile
 
 pytestmark = pytest.mark.filterwarnings("ignore:the target sim is a simulation")
-INTERFACE, EMBED = "client/interface.air", "client/embed.air"
-MASK = '%attention_mask = ckks.public_input {name = "attention_mask", shape = [2, 6]} : tensor<2x6x'
+INTERFACE, EMBED = INTERFACE_FILE, "client/embed.air"
+MASK = '{"name": "attention_mask", "shape": [2, 6]}'
 Edit = Callable[[str], str]
 
 
@@ -36,17 +37,17 @@ def asked(service: Hostile, folder: Path, inputs: object, **options: object) -> 
         connection.query(inputs)
 
 
-def public(name: str, shape: str = "[2, 6]", tensor: str = "2x6") -> str:
-    return f'%p = ckks.public_input {{name = "{name}", shape = {shape}}} : tensor<{tensor}x'
+def public(name: str, shape: str = "[2, 6]") -> str:
+    return f'{{"name": "{name}", "shape": {shape}}}'
 
 
 def replaced(before: str, after: str) -> Edit:
     return lambda text: text.replace(before, after)
 
 
-def beside(name: str, shape: str = "[2, 6]", tensor: str = "2x6") -> Edit:
+def beside(name: str, shape: str = "[2, 6]") -> Edit:
     """One more public input."""
-    return replaced(MASK, f"{public(name, shape, tensor)}f64, public>\n  {MASK}")
+    return replaced(MASK, f"{public(name, shape)}, {MASK}")
 
 
 EMPTY = """module @text : {0} {{
@@ -66,13 +67,13 @@ BUNDLES: dict[str, tuple[dict[str, Edit], str]] = {
         {EMBED: replaced('name = "input_ids"', 'name = "attention_mask"')}, "in the clear"
     ),
     "a mask of no text": (
-        {INTERFACE: replaced(MASK, public("attention_mask", "[2, 60]", "2x60"))}, "in the clear"
+        {INTERFACE: replaced(MASK, public("attention_mask", "[2, 60]"))}, "in the clear"
     ),
     "a mask of vectors": (
-        {INTERFACE: replaced(MASK, public("attention_mask", "[2, 6, 8]", "2x6x8"))}, "in the clear"
+        {INTERFACE: replaced(MASK, public("attention_mask", "[2, 6, 8]"))}, "in the clear"
     ),
     "a position without a mask": ({INTERFACE: replaced(MASK, public("position"))}, "in the clear"),
-    "a position of no text": ({INTERFACE: beside("position", "[2, 99]", "2x99")}, "in the clear"),
+    "a position of no text": ({INTERFACE: beside("position", "[2, 99]")}, "in the clear"),
     "another batch": ({"manifest.json": replaced('"batch": 2', '"batch": 3')}, "inputs a run"),
     "a file elsewhere": (
         {"manifest.json": replaced('"client/embed.air"', '"client/../../x"')}, "is damaged"
@@ -87,7 +88,7 @@ BUNDLES: dict[str, tuple[dict[str, Edit], str]] = {
         "no client and no server",
     ),
     "an embedding of polynomials": ({EMBED: lambda _: EMPTY.format("poly")}, "no client's part"),
-    "an interface in the clear": ({INTERFACE: lambda _: EMPTY.format("nn")}, "no client's part"),
+    "an interface of nothing": ({INTERFACE: lambda _: "{}"}, "has format 0"),
     "an op of nobody": ({EMBED: replaced("nn.layer_norm", "nn.system")}, "nn.system"),
 }  # fmt: skip
 
@@ -192,7 +193,7 @@ def test_the_folder_keeps_its_maker(tiny: Tiny, tmp_path: Path) -> None:
             asked(service, folder, pixels, signed_by=theirs)
         with pytest.raises(AtlasError, match="does not have the signature"):
             asked(service, folder, pixels, signed_by=theirs, update=True)
-        edit = replaced("magnitude", "magnitude ")
+        edit = replaced('"model": "', '"model": "x')
         service.bundle = forged(bundle, tmp_path / "other", {INTERFACE: edit})
         shutil.rmtree(folder / "programs")
         for options in ({}, {"update": True}):
@@ -342,7 +343,7 @@ def test_what_leaves_is_told_when_keys_are_made_and_a_service_is_met(
                 note=lambda headline, _: told.append(headline),
             ).close()  # fmt: skip
         assert len(told) == 1 and told[0].startswith(wanted)
-        edit = replaced(f"{MASK}f64, public>\n", "")
+        edit = replaced(MASK, "")
         service.bundle = forged(bundle, tmp_path / "other", {INTERFACE: edit})
         service.bundle = forged(
             service.bundle, tmp_path / "third", {"manifest.json": lambda text: re.sub(

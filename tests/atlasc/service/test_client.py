@@ -156,7 +156,9 @@ def test_a_new_version_is_shown_field_by_field(
         with pytest.raises(atlasc.AtlasError, match="answers another program") as caught:
             rehearse(changed.url, token=token, folder=folder)
         assert f"program: here {old[:16]}" in caught.value.why
-        assert "client/interface.air" in caught.value.why and "--update" in caught.value.remedy
+        assert (
+            "client/interface.safetensors" in caught.value.why and "--update" in caught.value.remedy
+        )
         with rehearse(changed.url, token=token, folder=folder, update=True) as connection:
             assert connection.facts.program != old
             assert connection.query(party.pixels[:1]).outputs["output"].shape == (1, 3)

@@ -12,12 +12,15 @@ import numpy as np
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.kept import KEPT, kept_of, write_kept
-from atlasc.bundle.manifest import PROGRAM_FILE
-from atlasc.bundle.program_file import MAX_TEXT, StoredProgram
+from atlasc.bundle.manifest import INTERFACE_FILE, PROGRAM_FILE
+from atlasc.bundle.program_file import StoredProgram
 from atlasc.ir.arrays.tensor_files import read_safetensors, write_safetensors
 from atlasc.ir.files import read_bytes, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import print_module
+from atlasc.program.function import EngineParameters
+from atlasc.runtime.interface import Interface, keys_of, read_interface
+from tests.atlasc.client.interfaces import rows_of
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import compiled
 
@@ -36,39 +39,51 @@ def _meaning(module: Module) -> str:
 
 def _read(folder: Path) -> tuple[str, Any]:
     bundle = load_bundle(folder)
-    for name in ("server/program.safetensors", "client/interface.air"):
+    for name in (PROGRAM_FILE, INTERFACE_FILE):
         assert name in bundle.manifest.files, f"{name} was read, and no digest was checked"
     client = bundle.client
-    modules = (client.embed, client.interface, bundle.program, bundle.poly)
+    modules = (client.embed, bundle.program, bundle.poly)
     # Costs, settings and the like are for reports; whoever changes them has another identity.
     facts = bundle.target, str(bundle.parameters), bundle.batch, bundle.manifest.sequence_length
     played = _played(bundle.server)
-    return bundle.identity, (facts, bundle.manifest.insecure, *map(_meaning, modules), played)
+    known = _agreed(client.interface), *map(_meaning, modules), played
+    return bundle.identity, (facts, bundle.manifest.insecure, *known)
+
+
+def _agreed(interface: Interface) -> str:
+    """What client and server agree on, in full."""
+    rows = {part: rows_of(interface, part) for part in ("inputs", "publics", "outputs")}
+    return f"{interface.model} {keys_of(interface)} {rows}"
 
 
 def _played(program: StoredProgram) -> str:
     """What a server plays, in full."""
     calls = [vars(call) for call in program.calls]
     functions = [one.text() for one in program.recorded.functions.values()]
-    return f"{_meaning(program.interface)} {calls} {program.outputs} {functions}"
+    return f"{_agreed(program.interface)} {calls} {program.outputs} {functions}"
 
 
 def _texts(folder: Path) -> list[Path]:
-    arrays = read_safetensors(compiled() / "tiny" / "bundle" / PROGRAM_FILE)
-    (folder / "program.json").write_bytes(arrays["program"].tobytes())
-    return [folder / "program.json"]
+    for name in (PROGRAM_FILE, INTERFACE_FILE):
+        arrays = read_safetensors(compiled() / "tiny" / "bundle" / name)
+        text = Path(name).stem
+        (folder / f"{text}.json").write_bytes(arrays[text].tobytes())
+    return [folder / "program.json", folder / "interface.json"]
 
 
 def _text(path: Path) -> str:
-    """The program of a text, in a file with the digest that it has now."""
-    text = read_bytes(path, MAX_TEXT, links=False)
-    arrays = dict(read_safetensors(compiled() / "tiny" / "bundle" / PROGRAM_FILE))
-    arrays["program"] = np.frombuffer(text, np.uint8)
-    place = path.parent / "program.safetensors"
+    """The program or the interface of a text, in a file with the digest that it has now."""
+    text, program = read_bytes(path, 2**20, links=False), not path.name.startswith("interface")
+    file = compiled() / "tiny" / "bundle" / (PROGRAM_FILE if program else INTERFACE_FILE)
+    arrays = dict(read_safetensors(file))
+    arrays[file.stem] = np.frombuffer(text, np.uint8)
+    place = path.parent / file.name
     facts = {"program": "0" * 64, "sha256": hashlib.sha256(text).hexdigest()}
     write_safetensors(place, arrays, facts)
     try:
-        return _played(StoredProgram.read(place, "0" * 64))
+        if not program:
+            return _agreed(read_interface(place, "0" * 64))
+        return _played(StoredProgram.read(place, "0" * 64, EngineParameters(8, 1)))
     finally:
         place.unlink()
 

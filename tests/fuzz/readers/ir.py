@@ -13,7 +13,7 @@ from tests.fuzz.seeds import Seeds, compiled, files, random_programs
 LOWERED = {
     "nn": ("nn.air", "tiny/bundle/client/embed.air"),
     "poly": ("tiny/bundle/server/poly.air",),
-    "ckks": ("tiny/bundle/server/program.air", "tiny/bundle/client/interface.air"),
+    "ckks": ("tiny/bundle/server/program.air",),
 }
 
 

@@ -48,12 +48,10 @@ def message(
     """A query or an answer of a program."""
     interface = bundle.client.interface
     content = {}
-    for op in interface.inputs if kind == "query" else interface.outputs:
-        packed = (op.value if kind == "query" else op.operands[0]).ciphertext
-        if op.name != "ckks.public_input":
-            content[op.attributes["name"]] = [
-                bytes([packed.level or 0]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
-            ]
+    for packed in interface.inputs if kind == "query" else interface.outputs:
+        content[packed.name] = [
+            bytes([packed.level]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
+        ]
     return Message.of(kind, bundle, ENGINE, content, count, public=public, query=query)
 
 

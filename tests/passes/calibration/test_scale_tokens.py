@@ -24,6 +24,7 @@ from atlasc.ir.module import Module
 from atlasc.loading.models import model_of
 from atlasc.passes.calibration.scale_tokens import ScaleTokens, token_factors, with_scaled_tokens
 from atlasc.passes.framework.pass_base import Report
+from atlasc.passes.frontend.trace import trace
 
 TOKENS, SINK = 6, 1
 WIDE = {34: 3.0, 35: 5.0, 36: 9.0, 37: 16.0, 38: 30.0, 39: 60.0}
@@ -192,3 +193,23 @@ def test_the_pass_takes_the_factors_of_a_calibration(tmp_path: Path) -> None:
     assert ScaleTokens().run(module, Report()) is module
     with pytest.raises(AtlasError, match="belongs to another model"):
         with_scaled_tokens(module, {"another": np.ones(TOKENS)})
+
+
+def test_norms_of_two_sequences_of_other_lengths() -> None:
+    """Both have ranges; tokens are multiplied before those of the first alone."""
+
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other, self.head = (torch.nn.LayerNorm(8), torch.nn.LayerNorm(8),
+                                               torch.nn.Linear(8, 3))  # fmt: skip
+
+        def forward(self, x, y):
+            return self.head(self.one(x).mean(1) + self.other(y).mean(1))
+
+    x = np.random.default_rng(0).normal(size=(12, 6, 8)).astype(np.float32)
+    given = {"x": x, "y": x[:, :4]}
+    module = trace(Two().eval(), {name: array[:1] for name, array in given.items()}, name="two")
+    streams = streams_of(module, given)
+    assert [squares.shape for squares in streams.squares.values()] == [(12, 6)]
+    assert token_factors(module, streams) == {} and len(calibrate(module, given).ranges) == 2

@@ -30,6 +30,7 @@ class Stateful(nn.Module):
         self.register_buffer("loose", torch.zeros(2, 3), persistent=False)
         self.register_buffer("saved", torch.zeros(2, 3))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("table", torch.zeros(1, 3))
 
     def forward(self, x):
         return self.form(self, x, self.head(torch.tanh(self.inner(x)).mean(1)))
@@ -62,6 +63,9 @@ HARMLESS: dict[str, Form] = {
     "calls are counted": lambda m, x, y: _first({"logits": y}, m.calls.add_(1)),
     "a buffer is bound again": lambda m, x, y: _first(y, _bind(m, "last", m.last + y)),
     "not persistent": lambda m, x, y: _first(y, m.loose.add_(y)),
+    "a table that grows": lambda m, x, y: (
+        y + (_bind(m, "table", torch.ones(6, 3)) if len(m.table) < 6 else m.table).sum(0)
+    ),
     "written, then read": lambda m, x, y: m.last.copy_(y) * 2,
     "zero, then a sum": lambda m, x, y: m.last.zero_().add_(y) * 2,
     "filled, then read": lambda m, x, y: y + m.last.fill_(2.0),

@@ -32,6 +32,7 @@ from atlasc.program.engine import Engine
 from atlasc.program.execute import execute
 from atlasc.program.kernels.context import ROWS, blocked, layout_of
 from atlasc.program.key_plan import key_plan
+from atlasc.runtime.interface import interface_of
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
@@ -230,7 +231,8 @@ def check(
     layout, level = row.attributes["layout"], row.attributes["level"]
     public = {name: found.kept[name][:, :, :begin] for name in kinds} if begin else {}
     other = engine.encrypt(RANDOM.normal(size=engine.slots))
-    kept = kept or first_states(engine, kinds, other, public)
+    states = {one.name: one for one in interface_of(program).inputs if one.state}
+    kept = kept or first_states(engine, states, other, public)
     for token in range(begin, found.rows.shape[1]):
         tensor = encrypted_input(row.site({}), found.rows[:, token])
         packed = layout.pack(blocked(tensor, layout), repeat=ROWS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.targets.ckks import limits
+from atlasc.targets.ckks import parameters as limits
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"

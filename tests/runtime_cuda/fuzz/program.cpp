@@ -137,7 +137,7 @@ std::string listed(const std::vector<Number>& numbers) {
 std::string text() {
     const Interface& facts = interface();
     std::ostringstream text;
-    text << "{\"format\": 1, \"model\": \"small\", \"parameters\": {\"slots\": "
+    text << "{\"format\": 2, \"model\": \"small\", \"parameters\": {\"slots\": "
          << facts.parameters.slots << ", \"max_level\": " << facts.parameters.max_level
          << ", \"bootstrap_batch\": 1";
     if (facts.parameters.moduli) {
@@ -146,19 +146,21 @@ std::string text() {
              << listed(moduli.special) << ", \"scale\": " << moduli.scale
              << ", \"log_scales\": " << listed(moduli.log_scales) << "}";
     }
-    text << "}, \"attributes\": {}, \"keys\": {\"rotations\": []}, \"needs\": {\"rotations\": [";
+    text << "}, \"keys\": {\"rotations\": []}, \"needs\": {\"rotations\": [";
     for (const auto& [amount, level] : facts.keys.rotations) {
         text << (amount == 1 ? "" : ", ") << "[" << amount << ", " << level << "]";
     }
-    const std::string layout = "{\"layout\": \"" + std::string(size().layout) + "\"}";
+    const std::string layout = json_string(size().layout);
     text << "]}, \"inputs\": [{\"name\": \"x\", \"shape\": [2, 2, 4], \"layout\": " << layout
          << ", \"level\": " << facts.inputs[0].level << ", \"centred\": false, \"magnitude\": 1.0}]"
          << ", \"publics\": [{\"name\": \"" << public_name() << "\", \"shape\": [2, 2]}]"
-         << ", \"outputs\": [{\"result\": {\"layout\": " << layout << ", \"level\": "
-         << facts.outputs[0].level << "}, \"output\": {\"name\": \"y\", \"shape\": [2, 2, 4], "
-         << "\"magnitude\": 2.0, \"noise\": 1e-9}, \"value\": 1, \"factor\": 1.0, \"shift\": -0.0}]"
-         << ", \"calls\": [{\"location\": \"small\", \"function\": \"diagonal_1\", "
-         << "\"arrays\": [\"bias\", \"weight\"], \"operands\": [0]}], \"memory\": 0, \"arrays\": [";
+         << ", \"outputs\": [{\"layout\": " << layout << ", \"level\": " << facts.outputs[0].level
+         << ", \"name\": \"y\", \"shape\": [2, 2, 4], \"magnitude\": 2.0, \"noise\": 1e-9, "
+         << "\"value\": 1, \"factor\": 1.0, \"shift\": -0.0}]"
+         << ", \"calls\": [{\"name\": \"ckks.linear_transform\", \"kind\": \"linear\", "
+         << "\"location\": \"small\", \"layer\": 0, \"function\": \"diagonal_1\", "
+         << "\"arrays\": [\"bias\", \"weight\"], \"operands\": [0], \"seconds\": 0.5}], "
+         << "\"measured\": 1, \"memory\": 0, \"arrays\": [";
     for (std::size_t at = 0; at < facts.weights.size(); ++at) {
         const Array& array = facts.weights[at];
         text << (at == 0 ? "" : ", ") << "{\"name\": " << json_string(array.name)

@@ -22,13 +22,13 @@ bool runs(Cpu wanted) {
     return true;
 }
 
-Cpu chosen() {
-    struct Name {
-        const char* text;
-        Cpu cpu;
-    };
-    constexpr Name names[] = {
-        {"ifma", Cpu::ifma}, {"avx2", Cpu::avx2}, {"portable", Cpu::portable}};
+struct Name {
+    const char* text;
+    Cpu cpu;
+};
+constexpr Name names[] = {{"ifma", Cpu::ifma}, {"avx2", Cpu::avx2}, {"portable", Cpu::portable}};
+
+const Name& chosen() {
     const char* wanted = std::getenv("ATLASC_CPU");
     for (const Name& name : names) {
         if (wanted == nullptr ? runs(name.cpu) : wanted == std::string(name.text)) {
@@ -37,18 +37,22 @@ Cpu chosen() {
                             "it lacks the instructions of \"" + std::string(wanted) + "\"",
                             "unset ATLASC_CPU, and the fastest kernels that can run are chosen");
             }
-            return name.cpu;
+            return name;
         }
     }
     throw Error("ATLASC_CPU names no kernels", "it is \"" + std::string(wanted) + "\"",
                 "set it to ifma, avx2 or portable, or unset it for the fastest that can run");
 }
 
+const Name& one() {
+    static const Name& name = chosen();
+    return name;
+}
+
 }  // namespace
 
-Cpu cpu() {
-    static const Cpu one = chosen();
-    return one;
-}
+Cpu cpu() { return one().cpu; }
+
+const char* cpu_name() { return one().text; }
 
 }  // namespace atlasc::ckks

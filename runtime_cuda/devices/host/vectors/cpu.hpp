@@ -10,4 +10,7 @@ enum class Cpu { portable, avx2, ifma };
 /// "ifma". Throws Error: it names none, or one that this processor lacks.
 Cpu cpu();
 
+/// Its name, as ATLASC_CPU has it.
+const char* cpu_name();
+
 }  // namespace atlasc::ckks

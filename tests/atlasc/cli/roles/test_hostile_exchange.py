@@ -27,6 +27,7 @@ from atlasc.cli import app
 from atlasc.client.sharing import require_digits
 from atlasc.emit.project import save_inputs
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.layout import Layout
 from atlasc.run.session import simulate
 from tests.atlasc.cli.command import run
 from tests.atlasc.client.owners import COPIES, OUTSIDE, owners
@@ -89,8 +90,7 @@ def exchange(tiny_cpu: Tiny, tmp_path_factory: pytest.TempPathFactory, cpp: Buil
 def crafted(exchange: Exchange, client: Client, slots: np.ndarray) -> bytes:
     """A ciphertext that decrypts to some slots."""
     (output,) = exchange.bundle.client.interface.outputs
-    level = output.operands[0].ciphertext.level
-    return client.engine.serialize(client.engine.encrypt(slots, level))
+    return client.engine.serialize(client.engine.encrypt(slots, output.level))
 
 
 def forged(genuine: bytes, first: np.ndarray, second: np.ndarray) -> bytes:
@@ -106,8 +106,8 @@ def forged(genuine: bytes, first: np.ndarray, second: np.ndarray) -> bytes:
 def answers(exchange: Exchange, client: Client) -> dict[str, tuple[bytes, bool]]:
     """Ciphertexts by what is wrong with them, and whether a client refuses them."""
     (output,) = exchange.bundle.client.interface.outputs
-    magnitude = output.attributes["magnitude"] / output.attributes.get("factor", 1.0)
-    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)[0]
+    magnitude = output.magnitude / output.factor[0]
+    owner = owners(Layout.parse(output.layout), [2, 3], 2)[0]
     good = np.where(owner >= 0, np.linspace(-0.5, 0.5, 6)[owner] * magnitude, 0.0)
     last = np.flatnonzero(owner == 5)[-1]
 
@@ -198,9 +198,9 @@ def test_both_clients_refuse_the_same_inputs(
     place = tmp_path / "in.safetensors"
     save_inputs(place, interface, {"pixel_values": exchange.images})
     ((name, tensor),) = load_file(place).items()
-    (known,) = [op.attributes["magnitude"] for op in interface.interface.inputs]
-    (op,) = interface.interface.inputs
-    reach = np.abs(tensor * op.attributes.get("factor", 1.0)).max(axis=(1, 2))
+    (given,) = interface.interface.inputs
+    known = given.magnitude
+    reach = np.abs(tensor * given.factor).max(axis=(1, 2))
     # So large that the second row reaches that many times the calibration.
     tensor[1] *= factor * known / reach[1]
     save_file({name: tensor}, place)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.cli import app
+from atlasc.ir.layout import Layout
 from atlasc.targets import machine
 from atlasc_comparisons.desilo import library as desilo_library
 
@@ -198,7 +199,7 @@ def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
     from tests.atlasc.client.owners import owners
 
     (output,) = load_bundle(tiny.bundle).client.interface.outputs
-    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)
+    owner = owners(Layout.parse(output.layout), [2, 3], 2)
     decrypt_all = session.decrypt_all
 
     def exploded(*given: Any) -> dict[str, np.ndarray]:

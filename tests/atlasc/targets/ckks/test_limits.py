@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_model import Tiny
 
+from atlasc.bundle.manifest import INTERFACE_FILE
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.ckks.limits import MOST_LOG_DEGREE, MOST_PRIMES, MOST_SPECIAL
+from atlasc.targets.ckks.parameters import MOST_LOG_DEGREE, MOST_PRIMES, MOST_SPECIAL
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.cuda import CudaParameters
 from atlasc.targets.phantom import PhantomParameters
 from tests.atlasc.cli.command import refused, run
+from tests.atlasc.remote.hostile import forged
 
 KINDS = (CpuParameters, CudaParameters, PhantomParameters)
 LARGEST = MOST_LOG_DEGREE, MOST_PRIMES - 1, MOST_SPECIAL
@@ -94,18 +96,12 @@ def test_keygen_refuses_a_key_beyond_the_levels(
 ) -> None:
     """The engine read past the list of its levels."""
     bundle = crafted(tiny_cpu, tmp_path)
-    place = bundle / "client" / "interface.air"
-    text = place.read_text()
-    number = {"rotations": r"(rotations = \[\[\d+, )\d+", "relinearization_level": ""}[attribute]
-    pattern = number or r"(relinearization_level = )\d+"
-    changed, count = re.subn(pattern, r"\g<1>999", text, count=1)
-    assert count == 1, text[:2000]
-    place.write_text(changed)
-    digest = hashlib.sha256(place.read_bytes()).hexdigest()
-    path = bundle / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["files"]["client/interface.air"] = digest
-    path.write_text(json.dumps(manifest))
+    patterns = {
+        "rotations": r'("keys": \{"rotations": \[\[\d+, )\d+',
+        "relinearization_level": r'("keys": .*?"relinearization_level": )\d+',
+    }
+    edit = partial(re.sub, patterns[attribute], r"\g<1>999", count=1)
+    bundle = forged(bundle, tmp_path / "forged", {INTERFACE_FILE: lambda text: edit(string=text)})
     assert "level 999" in refused("keygen", bundle, "--keys", tmp_path / "keys")
     assert not (tmp_path / "keys").exists()
 

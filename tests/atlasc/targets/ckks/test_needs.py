@@ -7,7 +7,8 @@ import json
 import pytest
 
 from atlasc.targets import OWN, find_target
-from atlasc.targets.ckks import counted_needs, needs
+from atlasc.targets.ckks import counted_needs
+from atlasc.targets.ckks import parameters as needs
 from atlasc.targets.ckks.__main__ import stored_sets
 from atlasc.targets.ckks.parameters import CkksParameters
 from atlasc.targets.parameters import BootstrapNeeds

@@ -19,13 +19,12 @@ import numpy as np
 from atlasc.loading.client import OWN_MASK, client_model
 from atlasc.loading.mask_argument import FORMS, OwnMask
 from atlasc.remote import link
-from atlasc.remote.programs import INTERFACE, _in_clear, chosen_program
+from atlasc.remote.programs import chosen_program
 from atlasc.remote.runs import left_runs, new_run
 from atlasc.remote.trust import RECORD, Record
 from atlasc.remote.wire import Config, KeyStatus
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers.edge.wire import DIGEST, KEY, SAMPLES
-from tests.fuzz.seeds import compiled
 
 URL = "http://127.0.0.1:9"
 
@@ -96,11 +95,8 @@ def _nobody() -> None:
 
 def _folders(folder: Path) -> list[Path]:
     record = Record(url=URL, model="tiny", program=DIGEST, target="cpu", signed_by="RWQ=")
-    (folder / "service" / "client").mkdir(parents=True)
+    (folder / "service").mkdir()
     (folder / "service" / RECORD).write_text(record.model_dump_json())
-    for end in (".air", ".safetensors"):
-        place = folder / "service" / f"{INTERFACE}{end}"
-        shutil.copy(compiled() / "tiny" / "bundle" / f"{INTERFACE}{end}", place)
     return [folder / "service"]
 
 
@@ -111,7 +107,7 @@ def _config() -> Config:
 
 def _folder(folder: Path) -> Any:
     facts, record = chosen_program(_config(), folder, URL, None)
-    return facts.program, record and (record.target, record.signed_by), _in_clear(folder)
+    return facts.program, record and (record.target, record.signed_by)
 
 
 def _runs(folder: Path) -> list[Path]:

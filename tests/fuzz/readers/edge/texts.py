@@ -21,6 +21,7 @@ from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import TextBundles, name_of, public_at
 from atlasc.ir.text.storage import print_module
 from atlasc.loading.texts.public_prefix import PublicPrefix, read_public_prefix
+from tests.atlasc.client.interfaces import rows_of
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers.messages import ENGINE, message
 from tests.fuzz.seeds import compiled
@@ -42,8 +43,8 @@ class _Role:
         self.bundle = bundle
 
     def query(self, arrays: Any, *, name: str) -> Any:
-        public = {op.attributes["name"] for op in self.bundle.interface.ops} & arrays.keys()
-        given = {one: np.asarray(arrays[one], float) for one in public - {"input_ids"}}
+        public = {one.name for one in self.bundle.interface.publics} & arrays.keys()
+        given = {one: np.asarray(arrays[one], float) for one in public}
         return message("query", self.bundle, 1, name, **given)
 
     def compute(self, values: Any, public: Any, progress: Any = None) -> Any:
@@ -136,7 +137,7 @@ def _bundles(folder: Path) -> list[Path]:
 def _bundle(folder: Path) -> Any:
     programs = TextBundles.of(load_bundle(folder))
     found = [one for one in (programs.step, programs.prefill, programs.whole) if one is not None]
-    texts = [print_module(part) for one in found for part in (one.program, one.client.interface)]
+    texts = [(print_module(one.program), rows_of(one.interface, "inputs")) for one in found]
     return [one.identity for one in found], texts
 
 

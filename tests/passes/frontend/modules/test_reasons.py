@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ class Places(nn.Module):
 def test_all_required_arguments_are_named_at_once() -> None:
     with pytest.raises(AtlasError, match="lacks latlons, months") as caught:
         inputs_of({"x": X}, model_of(Places()))
-    assert "required: x, latlons, months, weights may be left out" in caught.value.remedy
+    assert "required: x, latlons, months; weights may be left out" in caught.value.remedy
     with pytest.raises(AtlasError, match="does not have the model's inputs") as caught:
         inputs_of({"y": X}, model_of(Places()))
-    assert "required: x, latlons, months, weights may be left out" in caught.value.remedy
+    assert "required: x, latlons, months; weights may be left out" in caught.value.remedy
 
 
 def test_a_branch_on_values_names_the_line_and_no_dump_of_torch(
@@ -160,3 +161,65 @@ def test_an_unknown_architecture_is_compiled_in_memory(tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="unknown architecture Own") as caught:
         load_model(tmp_path)
     assert "atlasc.compile(model, data, tokenizer=tokenizer)" in caught.value.remedy
+
+
+FORMS: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
+    "numbers like an input": (
+        lambda x, kinds: x + torch.rand_like(x), "draws random numbers", "evaluation mode",
+    ),
+    "a softmax with noise": (
+        lambda x, kinds: nn.functional.gumbel_softmax(x), "draws random numbers", "in a buffer",
+    ),
+    "an activation with noise": (
+        lambda x, kinds: torch.bernoulli(x.sigmoid()), "draws random numbers", "in a buffer",
+    ),
+    "a dropout without a switch": (
+        lambda x, kinds: nn.functional.dropout(x, 0.5), "a dropout is active", "self.training",
+    ),
+    "a number of Python": (
+        lambda x, kinds: x * x.mean().item(), "let it stay a tensor", "each reason",
+    ),
+    "a list of numbers": (
+        lambda x, kinds: x * sum(x[0, 0].tolist()), "1 op|let it stay a tensor", "each reason",
+    ),
+    "numpy": (
+        lambda x, kinds: x * float(x.numpy().mean()), "numpy sees no tensor", "compute with torch",
+    ),
+    "integers as numbers": (
+        lambda x, kinds: x + kinds[..., None].float(), "computes with integers", "each reason",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_reason_is_that_of_the_line(name: str) -> None:
+    class Model(nn.Module):
+        def forward(self, x, kinds):
+            return form(x, kinds)
+
+    form, reason, remedy = FORMS[name]
+    with pytest.raises(AtlasError, match=reason) as caught:
+        trace(Model().eval(), {"x": X, "kinds": np.ones((2, 4), np.int64)}, name="m")
+    assert "test_reasons.py:" in caught.value.where and remedy in caught.value.remedy
+    assert "built-in" not in str(caught.value) and "aten_rules" not in caught.value.remedy
+
+
+def test_data_that_cannot_be_read_has_a_remedy() -> None:
+    class Words(nn.Module):
+        def forward(self, words):
+            return words
+
+    class Choice(nn.Module):
+        def forward(self, input_ids):
+            return input_ids
+
+    model, ids = model_of(Words()), np.ones((4, 3), np.int64)
+    with pytest.raises(AtlasError, match="cannot be turned into an array") as caught:
+        inputs_of([[1, 2], [1, 2, 3]], model)
+    assert "token ids where forward takes input_ids" in caught.value.remedy
+    with pytest.raises(AtlasError, match="does not have the model's inputs") as caught:
+        inputs_of({"words": ids, "attention_mask": ids}, model)
+    assert "leave attention_mask out" in caught.value.remedy
+    with pytest.raises(AtlasError, match="list of 64-bit integers") as caught:
+        inputs_of({"input_ids": ids[:, None].tolist()}, model_of(Choice()))
+    assert "an input is one text" in caught.value.why and "reads one" in caught.value.remedy

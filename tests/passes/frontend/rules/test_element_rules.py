@@ -135,9 +135,16 @@ LAYERS: dict[str, Form] = {
     "padded features": lambda m, h: F.pad(h, (1, 2)),
     "cut features": lambda m, h: F.pad(h, (-1, 2)),
 }  # fmt: skip
-ENDS: dict[str, Form] = {
+SQUEEZED: dict[str, Form] = {
     "a final squeeze": lambda m, h: m.head(h)[..., :1].squeeze(-1),
     "a final choice of one": lambda m, h: m.head(h)[..., :1][..., 0],
+    "the last of one": lambda m, h: m.head(h)[..., :1][..., -1],
+    "a view of one": lambda m, h: m.head(h)[..., :1].view(h.shape[:2]),
+    "a function of a squeeze": lambda m, h: torch.sigmoid(m.head(h)[..., :1].squeeze(-1)),
+    "a line of a squeeze": lambda m, h: 2 + m.weight[0] * m.head(h)[..., :1].squeeze(-1),
+    "a square of a choice": lambda m, h: (z := m.head(h)[..., :1][..., 0]) * z,
+}  # fmt: skip
+ENDS: dict[str, Form] = SQUEEZED | {
     "a final view": lambda m, h: m.head(h)[..., 2:].view(h.shape[0], -1),
 }
 REFUSED: dict[str, tuple[Form, str]] = {
@@ -154,6 +161,9 @@ REFUSED: dict[str, tuple[Form, str]] = {
     ),
     "conv1d of width 3": (
         lambda m, h: F.conv1d(h.mT, torch.ones(1, h.shape[-1], 3)).mT, "no rule on encrypted"
+    ),
+    "a softmax of features": (
+        lambda m, h: torch.softmax(m.b(torch.tanh(h)), -1) * h, "only the softmax over the keys"
     ),
     "tokens around others": (lambda m, h: F.pad(h, (0, 0, 1, 0)), "only on the client"),
 }  # fmt: skip
@@ -185,6 +195,12 @@ ALL = ELEMENTS | LAYERS | ENDS
 @pytest.mark.parametrize("name", ALL)
 def test_a_form_equals_torch(name: str) -> None:
     _compared(name, ALL[name])
+
+
+@pytest.mark.parametrize("name", SQUEEZED)
+def test_a_last_axis_of_one_element_is_removed_by_the_client(name: str) -> None:
+    (op,) = _compared(name, SQUEEZED[name]).outputs
+    assert op.attributes["function"] == "squeeze"
 
 
 @pytest.mark.parametrize("name", REFUSED)

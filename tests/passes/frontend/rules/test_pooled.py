@@ -36,6 +36,9 @@ FORMS: dict[str, Form] = {
     "matmul": lambda m, h, mask: (
         torch.softmax(m.score(h).squeeze(-1), -1).unsqueeze(1) @ h
     ).squeeze(1),
+    "matmul of turned scores": lambda m, h, mask: (
+        torch.softmax(m.score(h).mT, -1) @ h
+    ).squeeze(1),
     "of a hidden layer": lambda m, h, mask: (
         h * torch.softmax(m.score(torch.tanh(m.a(h))), 1)
     ).sum(1),

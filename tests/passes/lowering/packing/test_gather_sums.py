@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from short_text import dedent, module_of, short
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.framework.pass_base import Report, run_passes
@@ -25,8 +26,8 @@ ITERATION = """%s = ckks.rotate_sum %x {axes = ["s"]}
     ckks.output %y {name = "y", shape = SHAPE}"""
 
 
-def program(body: str, layout: str = THREE) -> Module:
-    shape = list(Layout.parse(layout).shape)
+def program(body: str, layout: str = THREE, shape: list[int] | None = None) -> Module:
+    shape = shape or list(Layout.parse(layout).shape)
     entry = f'%x = ckks.input {{name = "x", layout = "{layout}", shape = {shape}}}'
     body = body.replace("SHAPE", str(shape))
     module = module_of("ckks", f"{entry}\n{body}")
@@ -83,6 +84,37 @@ def test_sums_in_the_low_bits_are_gathered_before_they_are_copied() -> None:
     assert critical_path(after).total == critical_path(module).total + 1
     x = np.random.default_rng(0).uniform(-0.1, 0.1, (3, 32))
     np.testing.assert_allclose(run(after, x), run(module, x), atol=1e-12)
+
+
+TOKENS = "[t:2 b:1 d:1 g:1 | g.1:2 | b=2 g=5 t=4 d=2]"
+ROW_SUMS = "[*:2 b:1 *:1 g:1 | g.1:2 | b=2 g=5]"
+ONE_TOKEN = f"""%t = ckks.select %x {{layout_axis = "t", index = 0}}
+    %u = ckks.mul_plain %t {{value = 1.0, only_first = true}}
+    %r = ckks.replicate %u {{layout = "{TOKENS.replace("t:2", "*:2").replace(" t=4", "")}"}}
+    %s = ckks.rotate_sum %r {{axes = ["d"]}}"""
+"""One token in the slots of four: a sum over its features leaves two fields that hold copies."""
+
+
+def test_a_sum_whose_copies_are_not_the_room_for_ciphertexts_is_copied_first() -> None:
+    """Features hold the sum in their first slot alone; ciphertexts move into the tokens' slots."""
+    module = program(f"""{ONE_TOKEN}
+        %i = ckks.mul_plain %s {{value = 1.0, only_first = true}}
+        %c = ckks.replicate %i {{layout = "{ROW_SUMS}"}}
+        %p = ckks.chebyshev %c {{coefficients = [0.5, 0.5, 0.25]}}
+        %y = ckks.mul %r, %p
+        ckks.output %y {{name = "y", shape = [2, 10]}}""", TOKENS, [2, 4, 10])  # fmt: skip
+    after = run_passes(module, [GatherSums()])
+    names = [op.name.removeprefix("ckks.") for op in after.ops]
+    assert names[-7:] == [
+        *("mul_plain", "replicate", "gather", "chebyshev", "spread", "mul", "output")
+    ]  # fmt: skip
+    x = np.random.default_rng(0).uniform(-0.1, 0.1, (3, 32))
+    np.testing.assert_allclose(run(after, x), run(module, x), atol=1e-12)
+
+
+def test_other_unused_slots_are_refused() -> None:
+    with pytest.raises(AtlasError, match="unused slots that are not room for ciphertexts"):
+        program(f"{ONE_TOKEN}\n%g = ckks.gather %s", TOKENS, [2, 4, 10])
 
 
 @pytest.mark.parametrize(("iteration", "layout"), [(ITERATION, THREE), (LOW_ITERATION, LOW)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from packed import pack_tensor, run_packed
-from short_text import ATTENTION, dedent, entry, module_of, poly, short
+from short_text import ATTENTION, MERGE, SPLIT, dedent, entry, module_of, poly, short
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -227,6 +227,25 @@ def test_a_rotary_embedding_goes_into_the_linear_layer() -> None:
     )
     with pytest.raises(AtlasError, match="must come from a linear layer"):
         run_passes(poly(missing, arrays, (1, 3, 6)), [Pack(64)])
+
+
+@pytest.mark.parametrize("low", [False, True])
+@pytest.mark.parametrize("shape", [(2, 1, 1), (2, 1, 3), (1,), (3,), (3, 1), (1, 2, 3, 3)])
+@pytest.mark.parametrize("even", [False, True])
+def test_a_product_of_heads_with_a_constant(even: bool, shape: tuple[int, ...], low: bool) -> None:
+    factor = np.full(shape, 1.5) if even else RANDOM.normal(size=shape)
+    body = f"""{SPLIT}
+        %n = poly.scale %t {{factor = @factor}}
+        %s = poly.matmul %n, %t {{transpose_b = true}}
+        %f = poly.mask_fill %s {{causal = true, fill = -1.0}}
+        %e = poly.chebyshev %f {{coefficients = [1.0, 0.5, 0.25], domain = [-1.0, 1.0]}}
+        %z = poly.mask_zero %e {{causal = true, value = 0.75}}
+        %o = poly.matmul %z, %n {{transpose_b = false}}
+        {MERGE}"""
+    module = poly(body, {**ARRAYS, "factor": factor}, (1, 3, 6))
+    after = run_passes(module, [Pack(64, features_low=low)])
+    found = run_packed(after, X, SimEngine(64, critical_path(after).total))["y"]
+    np.testing.assert_allclose(found, interpret(module, X)["y"], atol=1e-9)
 
 
 def test_a_norm_of_heads_sums_over_each_head() -> None:

@@ -14,7 +14,6 @@ ARRAYS = {
     "head": np.ones((3, 3)),
     "token": np.ones((3, 1)),
     "scores": np.ones((2, 3, 3)),
-    "heads": np.ones((2, 1, 1)),
 }
 
 
@@ -46,7 +45,6 @@ def test_ops_without_a_packed_form(op: str, message: str) -> None:
     ("op", "message"),
     [
         ("%n = poly.center %t", "poly.center has no packed form on %t [batch, heads, tokens"),
-        ("%n = poly.scale %t {factor = @heads}", "the constant, of shape (2, 1, 1), differs by"),
         ("%n = poly.add_constant %t {value = 1.0}", "poly.add_constant has no packed form"),
         ("%n = poly.linear %t {weight = @head}", "poly.linear has no packed form"),
         ("%n = poly.chebyshev %t {coefficients = [1.0], domain = [-1.0, 1.0]}", "chebyshev has no"),

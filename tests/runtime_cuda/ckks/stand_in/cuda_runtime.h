@@ -23,7 +23,11 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInsufficientDriver = 35,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorUnsupportedPtxVersion = 222,
+    cudaErrorIllegalAddress = 700,
 };
 
 using cudaStream_t = struct CUstream_st*;
@@ -52,25 +56,72 @@ inline thread_local dim3 blockIdx;
 inline thread_local dim3 blockDim;
 inline thread_local dim3 threadIdx;
 
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+namespace stand_in {
+
+/// Errors of the next checks: of a launch, and of what was launched.
+inline cudaError_t launched = cudaSuccess;
+inline cudaError_t ran = cudaSuccess;
+
+/// Whether ATLASC_STAND_IN is this: how a stand-in differs from a good device.
+inline bool asked(const char* what) {
+    const char* wanted = std::getenv("ATLASC_STAND_IN");
+    return wanted != nullptr && std::strcmp(wanted, what) == 0;
+}
+
+}  // namespace stand_in
+
+inline cudaError_t cudaGetLastError() { return std::exchange(stand_in::launched, cudaSuccess); }
+inline const char* cudaGetErrorName(cudaError_t error) {
+    switch (error) {
+        case cudaErrorNoDevice:
+            return "cudaErrorNoDevice";
+        case cudaErrorNoKernelImageForDevice:
+            return "cudaErrorNoKernelImageForDevice";
+        case cudaErrorIllegalAddress:
+            return "cudaErrorIllegalAddress";
+        default:
+            return "cudaErrorMemoryAllocation";
+    }
+}
 inline const char* cudaGetErrorString(cudaError_t error) {
-    return error == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "out of memory";
+    switch (error) {
+        case cudaErrorNoDevice:
+            return "no CUDA-capable device is detected";
+        case cudaErrorNoKernelImageForDevice:
+            return "no kernel image is available for execution on the device";
+        case cudaErrorIllegalAddress:
+            return "an illegal memory access was encountered";
+        default:
+            return "out of memory";
+    }
 }
 inline cudaError_t cudaGetDeviceCount(int* count) {
     *count = 1;
-    // ATLASC_STAND_IN=none: as on a machine without a device.
-    const char* wanted = std::getenv("ATLASC_STAND_IN");
-    return wanted != nullptr && std::strcmp(wanted, "none") == 0 ? cudaErrorNoDevice : cudaSuccess;
+    return stand_in::asked("none") ? cudaErrorNoDevice : cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) {
     *device = 0;
     return cudaSuccess;
 }
+struct cudaDeviceProp {
+    char name[256];
+    int major;
+    int minor;
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* has, int) {
+    *has = {"a stand-in", 9, 0};
+    return cudaSuccess;
+}
+inline cudaError_t cudaDriverGetVersion(int* version) {
+    *version = 13010;
+    return cudaSuccess;
+}
+inline cudaError_t cudaRuntimeGetVersion(int* version) {
+    *version = 12080;
+    return cudaSuccess;
+}
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-    // ATLASC_STAND_IN=large: as on a large device, for programs that only count.
-    const char* wanted = std::getenv("ATLASC_STAND_IN");
-    const bool large = wanted != nullptr && std::strcmp(wanted, "large") == 0;
-    *free = *total = std::size_t{large ? 80U : 4U} << 30;
+    *free = *total = std::size_t{stand_in::asked("large") ? 80U : 4U} << 30;  // to count alone
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t*, int) { return cudaSuccess; }
@@ -114,7 +165,7 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaS
     std::memset(to, value, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return stand_in::ran; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
     *event = nullptr;
     return cudaSuccess;

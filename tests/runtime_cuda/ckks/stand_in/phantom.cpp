@@ -1,53 +1,19 @@
 // Phantom's functions by what they have to compute, on the host.
 #include <fft.h>
-#include <host/ntt.h>
 #include <ntt.cuh>
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <map>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace {
 
 using Word = std::uint64_t;
 __extension__ typedef unsigned __int128 Wide;
 using Complex = std::complex<double>;
-
-Word times(Word a, Word b, Word q) { return static_cast<Word>(static_cast<Wide>(a) * b % q); }
-
-Word power(Word base, Word exponent, Word q) {
-    Word result = 1;
-    for (; exponent != 0; exponent >>= 1, base = times(base, base, q)) {
-        result = (exponent & 1) != 0 ? times(result, base, q) : result;
-    }
-    return result;
-}
-
-/// Miller and Rabin's test; these bases decide all numbers of 64 bits.
-bool is_prime(Word q) {
-    for (const Word small : {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37}) {
-        if (q % small == 0) {
-            return q == small;
-        }
-        Word odd = q - 1;
-        int twos = 0;
-        for (; odd % 2 == 0; odd /= 2) {
-            ++twos;
-        }
-        Word x = power(small, odd, q);
-        bool witness = x != 1 && x != q - 1;
-        for (int at = 1; witness && at < twos; ++at) {
-            x = times(x, x, q);
-            witness = x != q - 1;
-        }
-        if (witness) {
-            return false;
-        }
-    }
-    return true;
-}
 
 std::size_t reversed(std::size_t x, int bits) {
     std::size_t result = 0;
@@ -79,12 +45,50 @@ void require_reduced(const Word* values, std::size_t n, Word q) {
     }
 }
 
+/// Stages of a transform that run, as powers of two: with "halfway" the first six.
+std::size_t blocks(std::size_t n) { return stand_in::asked("halfway") ? 64 : n; }
+
+/// What ATLASC_STAND_IN makes of a right transform.
+void spoil(Word* a, std::size_t n, Word q, std::size_t index, bool forwards) {
+    int bits = 0;
+    while (std::size_t{1} << bits < n) {
+        ++bits;
+    }
+    const auto reorder = [&](const auto& place) {
+        const std::vector<Word> right(a, a + n);
+        for (std::size_t at = 0; at < n; ++at) {
+            a[at] = right[place(at)];
+        }
+    };
+    if (stand_in::asked("unreduced")) {
+        for (std::size_t at = 0; at < n; at += 4) {
+            a[at] += q;
+        }
+    } else if (stand_in::asked("reversed")) {
+        reorder([&](std::size_t at) { return reversed(at, bits); });
+    } else if (stand_in::asked("another root") && forwards) {
+        reorder([&](std::size_t at) {
+            return reversed(5 * (2 * reversed(at, bits) + 1) % (2 * n) / 2, bits);
+        });
+    } else if (stand_in::asked("another order")) {
+        std::swap(a[2], a[3]);
+    } else if (stand_in::asked("wrong") && index % 2 == 1) {
+        a[9] = (a[9] + 1) % q;
+    } else if (stand_in::asked("wrong and unreduced")) {
+        a[9] += q + 1;
+    } else if (stand_in::asked("not launched")) {
+        stand_in::launched = cudaErrorNoKernelImageForDevice;
+    } else if (stand_in::asked("a fault")) {
+        stand_in::ran = cudaErrorIllegalAddress;
+    }
+}
+
 void forward(Word* a, const DNTTTable& tables, std::size_t index) {
     const DNTTTable::Table& table = tables.tables.at(index);
     const Word q = table.modulus;
     require_reduced(a, tables.n, q);
     std::size_t t = tables.n;
-    for (std::size_t m = 1; m < tables.n; m *= 2) {
+    for (std::size_t m = 1; m < blocks(tables.n); m *= 2) {
         t /= 2;
         for (std::size_t i = 0; i < m; ++i) {
             const Factor w(table.powers[m + i], q);
@@ -96,14 +100,16 @@ void forward(Word* a, const DNTTTable& tables, std::size_t index) {
             }
         }
     }
+    spoil(a, tables.n, q, index, true);
 }
 
 void backward(Word* a, const DNTTTable& tables, std::size_t index) {
     const DNTTTable::Table& table = tables.tables.at(index);
     const Word q = table.modulus;
     require_reduced(a, tables.n, q);
+    const std::size_t last = tables.n / blocks(tables.n);
     std::size_t t = 1;
-    for (std::size_t m = tables.n / 2; m >= 1; m /= 2) {
+    for (std::size_t m = tables.n / 2; m >= last; m /= 2) {
         for (std::size_t i = 0; i < m; ++i) {
             const Factor w(table.inverse_powers[m + i], q);
             for (std::size_t j = 2 * i * t; j < (2 * i + 1) * t; ++j) {
@@ -115,10 +121,12 @@ void backward(Word* a, const DNTTTable& tables, std::size_t index) {
         }
         t *= 2;
     }
+    // Phantom's tables have the factor of the other half in the last stage's power.
     const Factor scale(table.n_inverse, q);
-    for (std::size_t j = 0; j < tables.n; ++j) {
+    for (std::size_t j = 0; last == 1 && j < tables.n / 2; ++j) {
         a[j] = scale * a[j];
     }
+    spoil(a, tables.n, q, index, false);
 }
 
 /// One butterfly after another, as Cheon, Kim, Kim and Song's library has them.
@@ -156,61 +164,6 @@ std::vector<Complex> reversed_values(DCKKSEncoderInfo& info, std::size_t n, int 
 
 }  // namespace
 
-namespace phantom::arith {
-
-Modulus::Modulus(std::uint64_t value) : value_(value) {
-    const Wide all = ~static_cast<Wide>(0);  // 2^128 - 1; value is no power of two
-    const Wide ratio = value == 0 ? 0 : all / value;
-    ratio_ = {static_cast<Word>(ratio), static_cast<Word>(ratio >> 64), 0};
-}
-
-std::vector<Modulus> CoeffModulus::Create(std::size_t degree, const std::vector<int>& bit_sizes) {
-    std::map<int, std::vector<Word>> found;
-    for (const int bits : bit_sizes) {
-        std::vector<Word>& primes = found[bits];
-        const auto wanted = std::count(bit_sizes.begin(), bit_sizes.end(), bits);
-        Word q = (Word{1} << bits) + 1;
-        while (static_cast<std::ptrdiff_t>(primes.size()) < wanted) {
-            q -= 2 * degree;
-            if (q >> (bits - 1) == 0) {
-                throw std::logic_error("not enough primes");
-            }
-            if (is_prime(q)) {
-                primes.push_back(q);
-            }
-        }
-    }
-    std::vector<Modulus> result;
-    for (const int bits : bit_sizes) {
-        result.emplace_back(found[bits].back());
-        found[bits].pop_back();
-    }
-    return result;
-}
-
-NTT::NTT(int log_degree, const Modulus& modulus) {
-    const std::size_t n = std::size_t{1} << log_degree;
-    const Word q = modulus.value();
-    Word generator = 2;
-    do {
-        root_ = power(generator++, (q - 1) / (2 * n), q);
-    } while (power(root_, n, q) != q - 1);
-    const Word inverse = power(root_, q - 2, q);
-    inverse_degree_ = power(n, q - 2, q);
-    powers_.resize(n);
-    inverse_powers_.resize(n);
-    Word up = 1;
-    Word down = 1;
-    for (std::size_t at = 0; at < n; ++at) {
-        powers_[reversed(at, log_degree)] = up;
-        inverse_powers_[reversed(at, log_degree)] = down;
-        up = times(up, root_, q);
-        down = times(down, inverse, q);
-    }
-}
-
-}  // namespace phantom::arith
-
 DModulus::DModulus(std::uint64_t value, std::uint64_t, std::uint64_t) : value(value) {}
 
 void DNTTTable::init(std::uint64_t degree, std::uint64_t size, const cudaStream_t&) {
@@ -218,35 +171,48 @@ void DNTTTable::init(std::uint64_t degree, std::uint64_t size, const cudaStream_
     tables.resize(size);
 }
 
-void DNTTTable::set(const DModulus* modulus, const std::uint64_t* twiddle, const std::uint64_t*,
-                    const std::uint64_t* itwiddle, const std::uint64_t*, std::uint64_t n_inverse,
-                    std::uint64_t, std::uint64_t index, const cudaStream_t&) const {
-    tables.at(index) = {modulus->value, n_inverse, {twiddle, twiddle + n},
-                        {itwiddle, itwiddle + n}};
+void DNTTTable::set(const DModulus* modulus, const std::uint64_t* twiddle,
+                    const std::uint64_t* twiddle_shoup, const std::uint64_t* itwiddle,
+                    const std::uint64_t* itwiddle_shoup, std::uint64_t n_inverse,
+                    std::uint64_t n_inverse_shoup, std::uint64_t index,
+                    const cudaStream_t&) const {
+    const Word q = modulus->value;
+    const auto require = [q](const Word* factors, const Word* quotients, std::size_t count) {
+        for (std::size_t at = 0; at < count; ++at) {
+            if (Factor(factors[at], q).quotient != quotients[at]) {
+                throw std::logic_error("another quotient than the kernels multiply by");
+            }
+        }
+    };
+    require(twiddle, twiddle_shoup, n);
+    require(itwiddle, itwiddle_shoup, n);
+    require(&n_inverse, &n_inverse_shoup, 1);
+    tables.at(index) = {q, n_inverse, {twiddle, twiddle + n}, {itwiddle, itwiddle + n}};
 }
 
-/// Counts a transform of some limbs, by two kernels that read and write each number.
-bool counted(const DNTTTable& tables, std::size_t limbs) {
+/// Whether nothing is computed: a transform of some limbs is counted, by two kernels that read and
+/// write each number, or ATLASC_STAND_IN asks for it.
+bool left_out(const DNTTTable& tables, std::size_t limbs) {
     if (stand_in::tally().begun) {
         const double bytes = 4.0 * sizeof(Word) * static_cast<double>(limbs * tables.n);
         stand_in::tally().add("transforms of residues", 2, bytes, limbs);
     }
-    return stand_in::tally().begun;
+    return stand_in::tally().begun || stand_in::asked("nothing");
 }
 
-/// Counts a Fourier transform: a kernel for its large steps, one for its small ones, and one that
+/// The same of a Fourier transform: a kernel for its large steps, one for its small ones, and one that
 /// scales or reorders.
-bool counted(std::size_t log_n) {
+bool left_out(std::size_t log_n) {
     if (stand_in::tally().begun) {
         const double bytes = 6.0 * sizeof(Complex) * static_cast<double>(std::size_t{1} << log_n);
         stand_in::tally().add("transforms of slots", 3, bytes);
     }
-    return stand_in::tally().begun;
+    return stand_in::tally().begun || stand_in::asked("no slots");
 }
 
 void nwt_2d_radix8_forward_inplace(std::uint64_t* inout, const DNTTTable& tables,
                                    std::size_t count, std::size_t start, const cudaStream_t&) {
-    if (counted(tables, count)) {
+    if (left_out(tables, count)) {
         return;
     }
     for (std::size_t index = start; index < start + count; ++index) {
@@ -258,7 +224,7 @@ void nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
     std::uint64_t* inout, const DNTTTable& tables, std::size_t count, std::size_t start,
     std::size_t size_qp, std::size_t size_p, std::size_t begin, std::size_t end,
     const cudaStream_t&) {
-    if (counted(tables, count - (end - begin))) {
+    if (left_out(tables, count - (end - begin))) {
         return;
     }
     for (std::size_t limb = start; limb < start + count; ++limb) {
@@ -272,7 +238,7 @@ void nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
 
 void nwt_2d_radix8_backward_inplace(std::uint64_t* inout, const DNTTTable& tables,
                                     std::size_t count, std::size_t start, const cudaStream_t&) {
-    if (counted(tables, count)) {
+    if (left_out(tables, count)) {
         return;
     }
     for (std::size_t index = start; index < start + count; ++index) {
@@ -304,7 +270,7 @@ cuDoubleComplex* DCKKSEncoderInfo::twiddle() { return twiddle_; }
 std::uint32_t* DCKKSEncoderInfo::mul_group() { return mul_group_; }
 
 void special_fft_forward(DCKKSEncoderInfo& info, std::size_t log_n, const cudaStream_t&) {
-    if (counted(log_n)) {
+    if (left_out(log_n)) {
         return;
     }
     const std::size_t n = std::size_t{1} << log_n;
@@ -325,7 +291,7 @@ void special_fft_forward(DCKKSEncoderInfo& info, std::size_t log_n, const cudaSt
 
 void special_fft_backward(DCKKSEncoderInfo& info, std::size_t log_n, double scalar,
                           const cudaStream_t&) {
-    if (counted(log_n)) {
+    if (left_out(log_n)) {
         return;
     }
     const std::size_t n = std::size_t{1} << log_n;
