@@ -32,16 +32,29 @@ void refuse(const std::string& primitive, const std::string& why, const std::str
     throw Error(primitive + " is impossible", why, remedy);
 }
 
-CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
+CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role, std::optional<int> refreshed)
     : ground_(std::move(ground)),
       ring_(ground_->ring),
       role_(std::move(role)),
       encoder_(ring_),
-      cache_(encoder_, ground_->memory->budget() / cache_share) {
-    ground_->memory->on_pressure([this] { cache_.clear(); });
+      cache_(encoder_, ground_->memory->budget() / cache_share),
+      refreshed_(refreshed) {
+    if (ring_.chain().gap.limbs == 0) {  // or else the engine of the whole chain does it
+        ground_->memory->on_pressure([this] {
+            cache_.clear();
+            const std::lock_guard<std::mutex> lock(mutex_);
+            for (const auto& [level, engine] : landings_) {
+                engine->cache_.clear();
+            }
+        });
+    }
 }
 
-CkksEngine::~CkksEngine() { ground_->memory->on_pressure(nullptr); }
+CkksEngine::~CkksEngine() {
+    if (ring_.chain().gap.limbs == 0) {
+        ground_->memory->on_pressure(nullptr);
+    }
+}
 
 std::size_t CkksEngine::limbs_of(int level) const { return ring_.chain().limbs_at(level); }
 
@@ -90,7 +103,7 @@ Value CkksEngine::canonical(const Ciphertext& handle) const {
 Polys CkksEngine::relinearised(const Polys& x, int level) const {
     const std::size_t limbs = limbs_of(level);
     const Digits digits = decomposed(ring_, x.part(2), limbs);
-    return switched(ring_, digits, *role_.keys.relinearisation, 1,
+    return switched(ring_, digits, *role_.keys->relinearisation, 1,
                     times_special(ring_, x.part(0), x.part(1), limbs), level);
 }
 
@@ -304,7 +317,8 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         refuse("a product", "level " + std::to_string(level) +
                                 " belongs to the linear transforms of the bootstrap");
     }
-    if (!role_.keys.relinearisation || role_.keys.relinearisation->packing.limbs < limbs) {
+    const auto& key = role_.keys->relinearisation;
+    if (!reaches(ring_, key ? &*key : nullptr, limbs)) {
         refuse("a product", "there is no key to relinearise at level " + std::to_string(level),
                "make keys with this program's client");
     }
@@ -326,21 +340,57 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
 }
 
 Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level, std::size_t copies) {
-    if (!role_.keys.to_sparse || of(x).level != 0 || (copies != 1 && copies != raised_copies)) {
+    if (!role_.keys->to_sparse || of(x).level != 0 || (copies != 1 && copies != raised_copies)) {
         refuse("raise_modulus", "it takes keys that bootstrap, a ciphertext at level 0, and 1 or " +
                                     std::to_string(raised_copies) + " copies");
     }
     const std::size_t limbs = limbs_of(level);
     auto polys = std::make_shared<Polys>(
-        (copies == 1 ? raised : raised_mean)(ring_, *canonical(x).polys, role_.keys, limbs));
+        (copies == 1 ? raised : raised_mean)(ring_, *canonical(x).polys, *role_.keys, limbs));
     return held(std::move(polys), level, limbs, scale_of(level));
 }
 
-Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
-    if (bootstraps_.empty() || !role_.keys.to_sparse) {
+Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) {
+    if (bootstraps_.empty() || !role_.keys->to_sparse || !refreshed_) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    return bootstraps_.refreshed(*this, xs, period);
+    if (level < 1 || level > *refreshed_) {
+        refuse("bootstrap", "it ends at a level from 1 to " + std::to_string(*refreshed_) +
+                                ", not at " + std::to_string(level));
+    }
+    if (level == *refreshed_) {
+        return bootstraps_.refreshed(*this, xs, period);
+    }
+    // Levels up to this one have the same primes and scales in both rings, and the last one of the
+    // other engine is this one.
+    Ciphertexts operands;
+    for (const Ciphertext& x : xs) {
+        const Value own = canonical(lowered(x, std::min(of(x).level, level)));
+        operands.push_back(held(own.polys, own.level, own.limbs, own.scale));
+    }
+    CkksEngine& engine = landing(level);
+    Ciphertexts results;
+    for (const Ciphertext& x : bootstraps_.refreshed(engine, operands, period)) {
+        const Value own = engine.canonical(x);
+        results.push_back(held(own.polys, level, own.limbs, own.scale));
+    }
+    return results;
+}
+
+CkksEngine& CkksEngine::landing(int level) {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto found = landings_.find(level);
+        if (found != landings_.end()) {
+            return *found->second;
+        }
+    }
+    // Not under the lock: what it takes may press for memory. Of two that are made one stays.
+    auto made = std::make_unique<CkksEngine>(
+        std::make_unique<Ground>(landed(ring_.chain(), *refreshed_, level), ground_->memory),
+        Role{role_.identity, std::nullopt, role_.keys}, refreshed_);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return *landings_.emplace(level, std::move(made)).first->second;
 }
 
 }  // namespace atlasc::ckks

@@ -1,7 +1,9 @@
 // CKKS ciphertexts on a device (device.hpp).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +25,8 @@ namespace atlasc::ckks {
 /// is waited for. Any number of threads may use an engine and its ciphertexts at once.
 class CkksEngine final : public Engine {
 public:
-    CkksEngine(std::unique_ptr<Ground> ground, Role role);
+    /// `refreshed`: the highest level after a bootstrap.
+    CkksEngine(std::unique_ptr<Ground> ground, Role role, std::optional<int> refreshed = {});
     ~CkksEngine() override;
 
     const Backend& backend() const override { return ckks_backend; }
@@ -50,7 +53,7 @@ public:
     Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
-    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override;
     void bootstrap_by(std::shared_ptr<const Record> record) override {
         bootstraps_.add(std::move(record));
     }
@@ -89,6 +92,8 @@ private:
                     std::vector<std::optional<Extended>>& totals) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
+    /// The engine of the bootstraps to a lower level: by the same keys, with fewer primes.
+    CkksEngine& landing(int level);
 
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;
@@ -96,6 +101,9 @@ private:
     Encoder encoder_;
     PlaintextCache cache_;
     Bootstraps bootstraps_;
+    std::optional<int> refreshed_;
+    std::mutex mutex_;  ///< over what follows
+    std::map<int, std::unique_ptr<CkksEngine>> landings_;
 };
 
 }  // namespace atlasc::ckks

@@ -177,7 +177,8 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
         case Primitive::drop_to:
             return {engine.drop_to(x.at(0), static_cast<int>(instruction.numbers.at(0)))};
         case Primitive::bootstrap_many:
-            return engine.bootstrap_many(x, instruction.numbers.at(0));
+            return engine.bootstrap_many(x, instruction.numbers.at(0),
+                                         static_cast<int>(instruction.numbers.at(1)));
         case Primitive::transform:
             return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()));
         case Primitive::raise_modulus:

@@ -37,9 +37,9 @@ class Method(NamedTuple):
 class Placement(NamedTuple):
     """Levels and bootstraps of a graph; nodes are identified by their index.
 
-    A value is bootstrapped once, right after its node or at the only use that needs it. Uses above
-    its result level read the bootstrapped value. Other uses read the original value, which is more
-    precise.
+    A value is bootstrapped once, right after its node or at the only use that needs it, to the
+    highest level of its uses. Uses above its result level read the bootstrapped value. Other uses
+    read the original value, which is more precise.
 
     Attributes:
         cost: sum of the costs of nodes and bootstraps, in the caller's unit.
@@ -99,12 +99,11 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
     results = tuple(level - node.depth for level, node in zip(entries, graph.nodes, strict=True))
     bootstraps: dict[int, int] = {}
     for index, users in enumerate(graph.uses()):
-        if any(entries[user] > results[index] for user in users):
-            assert chain.bootstrap_level is not None, "a level that no bootstrap reaches"
-            bootstraps[index] = chain.bootstrap_level
-    refreshed = [graph.nodes[index] for index in bootstraps]
-    counts = [chain.bootstraps(node) for node in refreshed]
-    costs = list(map(chain.cost_of, refreshed))
+        highest = max((entries[user] for user in users), default=0)
+        if highest > results[index]:
+            bootstraps[index] = highest
+    counts = [chain.bootstraps(graph.nodes[index]) for index in bootstraps]
+    costs = [chain.cost_of(graph.nodes[index], level) for index, level in bootstraps.items()]
     costs += [n.cost_at(at) for at, n in zip(entries, graph.nodes, strict=True) if n.level is None]
     widest = max((len(step.neighbours) for step in steps), default=0)
     method = Method(widest, len(pieces.tables), len(steps))

@@ -28,7 +28,8 @@ int run(const std::string& path) {
     const Interface& interface = set.interface;
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     ckks::Role role = ckks::fresh_role(interface, *ground);
-    ckks::CkksEngine engine(std::move(ground), std::move(role));
+    const int top = *interface.parameters.bootstrap_level;
+    ckks::CkksEngine engine(std::move(ground), std::move(role), top);
     engine.bootstrap_by(set.record);
 
     std::mt19937_64 random(11);
@@ -38,11 +39,11 @@ int run(const std::string& path) {
     const Vector ones(engine.slots(), 1.0);
     Ciphertexts refreshed = engine.bootstrap_many(
         {engine.encrypt(uniform, 3), engine.encrypt(ones, 6), engine.encrypt(uniform, 4)},
-        engine.slots());
+        engine.slots(), top);
     const std::size_t period = engine.slots() / conformance::copies;
     const Vector few = conformance::repeated(uniform, period);
     for (const Ciphertext& x : engine.bootstrap_many(
-             {engine.encrypt(few, 3), engine.encrypt(ones, 6), engine.encrypt(few, 4)}, period)) {
+             {engine.encrypt(few, 3), engine.encrypt(ones, 6), engine.encrypt(few, 4)}, period, top)) {
         refreshed.push_back(x);
     }
     const std::vector<const Vector*> expected = {&uniform, &ones, &uniform, &few, &ones, &few};
