@@ -59,6 +59,9 @@ class BootstrapNeeds:
         key_switches: key switches of one bootstrap; 0 if they are not known.
         key_switches_of_one: key switches of the bootstrap of a ciphertext without a partner.
         key_switches_narrow: key switches of a narrow bootstrap.
+        landings: for each kind of bootstrap (``bootstrap``, ``bootstrap_one``,
+            ``bootstrap_narrow``) its work by the level after it, as a share of that of the highest
+            one; empty where a bootstrap always ends at one level.
         memory: purpose -> bytes, beside these two keys.
     """
 
@@ -69,6 +72,7 @@ class BootstrapNeeds:
     key_switches: int = 0
     key_switches_of_one: int = 0
     key_switches_narrow: int = 0
+    landings: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def with_plan(self, plan: KeyPlan) -> KeyPlan:
         """The keys that are like any other, with those of a program's plan."""
@@ -235,6 +239,16 @@ class ParameterSet(_Fields):
         has no narrow bootstraps.
         """
         return 0
+
+    @property
+    def landings(self) -> tuple[int, ...]:
+        """Lower levels that a bootstrap may end at, where that takes less."""
+        return ()
+
+    def landing(self, kind: str, level: int) -> float:
+        """Work of a bootstrap that ends at a level, as a share of that of the highest one."""
+        shares = self.needs.landings.get(kind)
+        return shares[level] if shares else 1.0
 
     @property
     def log_scales(self) -> tuple[float, ...]:

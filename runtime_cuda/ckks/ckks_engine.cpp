@@ -37,18 +37,18 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role, std::optional<
       ring_(ground_->ring),
       role_(std::move(role)),
       encoder_(ring_),
-      cache_(encoder_, ground_->memory->budget() / cache_share),
+      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)),
       refreshed_(refreshed) {
-    if (ring_.chain().gap.limbs == 0) {  // or else the engine of the whole chain does it
-        ground_->memory->on_pressure([this] {
-            cache_.clear();
-            const std::lock_guard<std::mutex> lock(mutex_);
-            for (const auto& [level, engine] : landings_) {
-                engine->cache_.clear();
-            }
-        });
-    }
+    ground_->memory->on_pressure([this] { cache_->clear(); });
 }
+
+CkksEngine::CkksEngine(const CkksEngine& whole, int level)
+    : ground_(std::make_unique<Ground>(landed(whole.ring_.chain(), *whole.refreshed_, level),
+                                       whole.ground_->memory)),
+      ring_(ground_->ring),
+      role_{whole.role_.identity, std::nullopt, whole.role_.keys},
+      encoder_(ring_),
+      cache_(whole.cache_) {}
 
 CkksEngine::~CkksEngine() {
     if (ring_.chain().gap.limbs == 0) {
@@ -223,8 +223,9 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
         polys = std::make_shared<Polys>(
             shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
     } else {
-        const auto plain = cache_.encoded({&value}, {x.scale}, limbs, false, false)[0];
-        polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain->values(), limbs));
+        std::vector<std::shared_ptr<const Plain>> kept;
+        const PlainValues plain = encoded({&value}, {x.scale}, limbs, false, false, kept)[0];
+        polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain, limbs));
     }
     return held(std::move(polys), x.level, limbs, x.scale);
 }
@@ -269,9 +270,10 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
                 scales.push_back(scale);
             }
         }
-        const auto plains = cache_.encoded(slots, scales, limbs, false, false);
+        std::vector<std::shared_ptr<const Plain>> kept;
+        const auto plains = encoded(slots, scales, limbs, false, false, kept);
         for (std::size_t at = 0; at < vectors.size(); ++at) {
-            terms[vectors[at]].plain = plains[at]->values();
+            terms[vectors[at]].plain = plains[at];
         }
         Words on_device;
         if (!numbers.empty()) {
@@ -283,6 +285,24 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
     }
     return held(std::move(polys), level - 1, limbs, target);
+}
+
+std::vector<PlainValues> CkksEngine::encoded(
+    const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
+    std::size_t limbs, bool extended, bool again,
+    std::vector<std::shared_ptr<const Plain>>& kept) const {
+    const Chain::Gap& gap = ring_.chain().gap;
+    const std::size_t all = gap.key_limb(limbs - 1) + 1;
+    kept = cache_->encoded(values, scales, all, extended, again);
+    std::vector<PlainValues> found;
+    for (const auto& plain : kept) {
+        PlainValues& own = found.emplace_back(plain->values());
+        if (all != limbs) {
+            own.from = gap.limb * ring_.degree();
+            own.gap = gap.limbs * ring_.degree();
+        }
+    }
+    return found;
 }
 
 int CkksEngine::least_level(const std::vector<const Ciphertexts*>& operands,
@@ -386,9 +406,7 @@ CkksEngine& CkksEngine::landing(int level) {
         }
     }
     // Not under the lock: what it takes may press for memory. Of two that are made one stays.
-    auto made = std::make_unique<CkksEngine>(
-        std::make_unique<Ground>(landed(ring_.chain(), *refreshed_, level), ground_->memory),
-        Role{role_.identity, std::nullopt, role_.keys}, refreshed_);
+    auto made = std::make_unique<CkksEngine>(*this, level);
     const std::lock_guard<std::mutex> lock(mutex_);
     return *landings_.emplace(level, std::move(made)).first->second;
 }

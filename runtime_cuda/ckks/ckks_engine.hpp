@@ -27,6 +27,9 @@ class CkksEngine final : public Engine {
 public:
     /// `refreshed`: the highest level after a bootstrap.
     CkksEngine(std::unique_ptr<Ground> ground, Role role, std::optional<int> refreshed = {});
+    /// The engine of the bootstraps of another one that end at a lower level: by the same keys and
+    /// encoded plaintexts, with fewer primes.
+    CkksEngine(const CkksEngine& whole, int level);
     ~CkksEngine() override;
 
     const Backend& backend() const override { return ckks_backend; }
@@ -92,14 +95,18 @@ private:
                     std::vector<std::optional<Extended>>& totals) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
-    /// The engine of the bootstraps to a lower level: by the same keys, with fewer primes.
     CkksEngine& landing(int level);
+    /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
+    std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
+                                     const std::vector<double>& scales, std::size_t limbs,
+                                     bool extended, bool again,
+                                     std::vector<std::shared_ptr<const Plain>>& kept) const;
 
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;
     Role role_;
     Encoder encoder_;
-    PlaintextCache cache_;
+    std::shared_ptr<PlaintextCache> cache_;  ///< of the whole chain
     Bootstraps bootstraps_;
     std::optional<int> refreshed_;
     std::mutex mutex_;  ///< over what follows

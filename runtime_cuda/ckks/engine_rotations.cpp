@@ -156,15 +156,16 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
                 values.push_back(&value);
             }
         }
-        const auto plains = cache_.encoded(values, std::vector<double>(values.size(), scale),
-                                           limbs, true, true);
+        std::vector<std::shared_ptr<const Plain>> kept;
+        const auto plains = encoded(values, std::vector<double>(values.size(), scale), limbs, true,
+                                    true, kept);
         std::vector<std::vector<PlainValues>> rows;
         std::size_t next = 0;
         for (std::size_t at = first; at < end; ++at) {
             rows.emplace_back();
             for (const BabyStep& baby : order) {
                 const bool used = steps[at].terms.count(baby) != 0;
-                rows.back().push_back(used ? plains[next++]->values() : PlainValues{nullptr, 0});
+                rows.back().push_back(used ? plains[next++] : PlainValues{nullptr, 0});
             }
         }
         add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);

@@ -28,6 +28,7 @@ def facts(needs: BootstrapNeeds) -> dict[str, object]:
         "key_levels": list(needs.key_levels),
         "memory": dict(needs.memory),
         "key_switches": [needs.key_switches, one, narrow],
+        "landings": {kind: list(shares) for kind, shares in needs.landings.items()},
     }
 
 

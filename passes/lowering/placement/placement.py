@@ -37,9 +37,9 @@ class Method(NamedTuple):
 class Placement(NamedTuple):
     """Levels and bootstraps of a graph; nodes are identified by their index.
 
-    A value is bootstrapped once, right after its node or at the only use that needs it, to the
-    highest level of its uses. Uses above its result level read the bootstrapped value. Other uses
-    read the original value, which is more precise.
+    A value is bootstrapped once, right after its node or at the only use that needs it. Uses above
+    its result level read the bootstrapped value. Other uses read the original value, which is more
+    precise.
 
     Attributes:
         cost: sum of the costs of nodes and bootstraps, in the caller's unit.
@@ -101,7 +101,7 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
     for index, users in enumerate(graph.uses()):
         highest = max((entries[user] for user in users), default=0)
         if highest > results[index]:
-            bootstraps[index] = highest
+            bootstraps[index] = chain.landing(highest)
     counts = [chain.bootstraps(graph.nodes[index]) for index in bootstraps]
     costs = [chain.cost_of(graph.nodes[index], level) for index, level in bootstraps.items()]
     costs += [n.cost_at(at) for at, n in zip(entries, graph.nodes, strict=True) if n.level is None]
