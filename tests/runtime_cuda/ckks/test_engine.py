@@ -141,8 +141,14 @@ def test_bootstrap(build: Callable[..., Path], name: str, level: int, tmp_path: 
     place.write_bytes(parameter_set(name, 11, (1, 32)))
     done = run(program, str(place))
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = [[float(number) for number in line.split()] for line in done.stdout.splitlines()]
-    *refreshed, product, _ = lines
+    texts = [line for line in done.stdout.splitlines() if not line.startswith("to ")]
+    *refreshed, product, _ = ([float(number) for number in line.split()] for line in texts)
+    landed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("to ")]
+    assert [int(wanted) for wanted, *_ in landed] == [3, 8, 9, 14, level - 1]
+    for wanted, *levels in landed:
+        low = int(wanted)
+        assert list(map(int, levels[:3])) == [low, low, low - 1]
+        assert all(float(error) < -17.5 for error in levels[3:]), (wanted, levels)
     assert [level for level, _ in refreshed] == [level] * 6
     # docs/bootstrapping.md: 2^-20.3 and 2^-19 at N = 2^16; key switches and rounding are smaller
     # here.

@@ -2,9 +2,11 @@
 // be secure: what backend.hpp refuses, the engine itself can do.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ckks_engine.hpp"
@@ -50,6 +52,23 @@ int run(const std::string& path) {
     for (std::size_t at = 0; at < refreshed.size(); ++at) {
         const double error = largest_error(engine.decrypt_complex(refreshed[at]), *expected[at]);
         std::cout << engine.level(refreshed[at]) << ' ' << std::log2(error) << '\n';
+    }
+    // To lower levels, which leave out parts of digits, whole ones and several.
+    for (const int level : {3, 8, 9, 14, top - 1}) {
+        const Ciphertexts wide = engine.bootstrap_many(
+            {engine.encrypt(uniform, 3), engine.encrypt(ones, top)}, engine.slots(), level);
+        const Ciphertexts narrow = engine.bootstrap_many({engine.encrypt(few, 4)}, period, level);
+        const Ciphertext sum = engine.add(engine.mul(wide[0], wide[1]), narrow[0]);
+        Vector both(uniform.size());
+        std::transform(uniform.begin(), uniform.end(), few.begin(), both.begin(), std::plus<>());
+        std::cout << "to " << level << ' ' << engine.level(wide[0]) << ' '
+                  << engine.level(narrow[0]) << ' ' << engine.level(sum);
+        const std::vector<std::pair<Ciphertext, const Vector*>> slots = {
+            {wide[0], &uniform}, {wide[1], &ones}, {narrow[0], &few}, {sum, &both}};
+        for (const auto& [found, wanted] : slots) {
+            std::cout << ' ' << std::log2(largest_error(engine.decrypt_complex(found), *wanted));
+        }
+        std::cout << '\n';
     }
     const ComplexVector product =
         engine.decrypt_complex(engine.mul(refreshed[0], refreshed[2]));
