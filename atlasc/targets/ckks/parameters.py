@@ -256,9 +256,10 @@ def needs_of(parameters: CkksParameters) -> BootstrapNeeds:
     if found := _stored().get(name_of(parameters)):
         rotations = {int(amount): level for amount, level in found["rotations"].items()}
         two, one, narrow = found["key_switches"]
+        landings = {kind: tuple(shares) for kind, shares in found["landings"].items()}
         return BootstrapNeeds(
             frozenset(rotations), rotations, tuple(found["key_levels"]), found["memory"],
-            two, one, narrow, found["landings"],
+            two, one, narrow, landings,
         )  # fmt: skip
     from atlasc.targets.ckks.counted_needs import counted_needs
 
