@@ -23,7 +23,7 @@ from benchmarks.gpu.machine import Machine, find_machine
 from benchmarks.gpu.outcome import Failed, Skipped
 from benchmarks.gpu.parts import emulated_parts, gpu_parts
 from benchmarks.gpu.results import EMULATED, Results, digest_of_sources
-from benchmarks.gpu.runner import Part, run_parts
+from benchmarks.gpu.runner import Part, expected, run_parts
 
 FOLDER = Path("build/gpu")
 
@@ -87,7 +87,7 @@ def measure(given: argparse.Namespace, machine: Machine) -> bool:
         names = " ".join(part.name for part in parts)
         raise Failed(f"there is no part {' or '.join(sorted(unknown))}; parts: {names}")
     results = Results(given.folder / f"{machine.slug}.json", machine, digest_of_sources())
-    announce(machine, parts, results)
+    announce(machine, parts, results, given.again)
     if ignored:
         print(f"{', '.join(ignored)}: skipped, since there is no GPU")
     print()
@@ -102,7 +102,9 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def announce(machine: Machine, parts: Sequence[Part], results: Results) -> None:
+def announce(
+    machine: Machine, parts: Sequence[Part], results: Results, again: Sequence[str]
+) -> None:
     """Say where it runs, and what each part is expected to take."""
     if machine.emulated:
         say(f"There is no GPU here. {EMULATED}")
@@ -111,10 +113,13 @@ def announce(machine: Machine, parts: Sequence[Part], results: Results) -> None:
             f"{machine.name}, sm_{machine.capability}, {machine.memory_mib} MiB, "
             f"driver {machine.driver}, CUDA {machine.cuda or 'unknown'}"
         )
+    left = 0.0
     for part in parts:
-        done = ", done before" if results.done(part.name) and not part.always else ""
-        say(f"  {part.name:20} about {part.seconds:3.0f} s  {part.title}{done}")
-    say(f"  {'all':20} about {sum(part.seconds for part in parts):3.0f} s")
+        done = results.done(part.name) and not part.always and part.name not in again
+        left += 0.0 if done else expected(part, results)
+        takes = "done before" if done else f"about {expected(part, results):3.0f} s"
+        say(f"  {part.name:20} {takes:11}  {part.title}")
+    say(f"  {'all':20} about {left:3.0f} s")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,10 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 
 
+UNCHANGED = 10.0
+"""Seconds of a build that finds nothing to do, at most."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Something to measure.
@@ -32,6 +36,11 @@ class Part:
     run: Callable[[], dict[str, float]]
     after: str = ""
     always: bool = False
+
+
+def expected(part: Part, results: Results) -> float:
+    """Seconds that a part will take, unless it is not run."""
+    return min(part.seconds, UNCHANGED) if results.done(part.name) and part.always else part.seconds
 
 
 def run_parts(
@@ -78,9 +87,9 @@ def _outcome(part: Part, results: Results, left: float | None) -> Outcome:
     """Without its seconds."""
     before = results.outcomes.get(part.after)
     if part.after and (before is None or before.state != "done"):
-        return Outcome("skipped", f"{part.after} is {before.state if before else 'not done'}")
-    if left is not None and part.seconds > left:
-        least = f"takes about {part.seconds:.0f} s"
+        return Outcome("skipped", f"{part.after}: {before.state if before else 'not done'}")
+    if left is not None and expected(part, results) > left:
+        least = f"takes about {expected(part, results):.0f} s"
         return Outcome("skipped", f"{least}, and {max(left, 0):.0f} s of the budget are left")
     try:
         return Outcome("done", figures=part.run(), sources=results.sources)

@@ -169,19 +169,13 @@ private:
             all.add(polynomial, polynomial);
         }
         const double each = 1.0 / static_cast<double>(count * limbs);
-        int forwards = 0;
-        const double forward = least(calls, [&] { ring.forward(all), ++forwards; });
-        const double backward = least(1, [&] { ring.backward(all), --forwards; });
-        while (forwards > 0) {
-            ring.backward(all), --forwards;
-        }
-        while (forwards < 0) {
-            ring.forward(all), ++forwards;
-        }
+        // As many backwards as forwards.
+        const double forward = least(calls, [&] { ring.forward(all); });
+        const double backward = least(calls, [&] { ring.backward(all); });
         std::vector<ckks::Word> back(numbers.size());
         ckks::download(back.data(), words.get(), words.bytes());
         if (back != numbers) {
-            throw Error("a transform forwards and one backwards change a polynomial");
+            throw Error("transforms forwards and backwards change a polynomial");
         }
         print("forward_transform", forward * each, "");
         print("backward_transform", backward * each, "");

@@ -141,7 +141,19 @@ def test_a_build_comes_before_those_that_need_it_and_only_then(bench: Bench) -> 
     assert bench.ran == ["build", "a"]
     broken = bench.part("build", always=True, error=Failed("no cmake"))
     found = bench.run(broken, user, again=("a",))
-    assert found["a"] == Outcome("skipped", "build is failed")
+    assert found["a"] == Outcome("skipped", "build: failed")
+
+
+def test_a_build_that_was_done_fits_into_a_small_budget(bench: Bench) -> None:
+    build, user = bench.part("build", 90, always=True), bench.part("a", 5, after="build")
+    found = bench.run(build, user, budget=50)
+    assert bench.ran == [] and found["a"].reason == "build: skipped"
+    bench.run(build)
+    assert bench.ran == []  # nothing needs it
+    bench.run(build, user)
+    quick = replace(bench.part("build", 2, always=True), seconds=90)
+    bench.run(quick, user, budget=50, again=("a",))
+    assert bench.ran == ["build", "a"]
 
 
 def test_a_file_of_another_machine_or_a_damaged_one_is_not_read(bench: Bench) -> None:
