@@ -73,7 +73,7 @@ def rows_of(found: Inspection) -> list[tuple[str, str]]:
     ]
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, layers: int = 12) -> None:
     """Write `model/`, with random weights, `calibration.jsonl` and `test.jsonl`."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification
@@ -82,7 +82,8 @@ def write(folder: Path) -> None:
     short = small_model.pairs(JOINED * count)
     rows = [joined(short[start::count]) for start in range(count)]
     torch.manual_seed(small_model.SEED)
-    model = BertForSequenceClassification(BertConfig(**configuration()))
+    config = BertConfig(**configuration() | {"num_hidden_layers": layers})
+    model = BertForSequenceClassification(config)
     for layer in model.bert.encoder.layer:
         layer.attention.self.query.weight.data *= SHARPER
     model.save_pretrained(folder / "model")
