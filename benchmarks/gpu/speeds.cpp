@@ -132,7 +132,7 @@ private:
         }
         Ciphertexts found;
         const double taken = least(1, [&] {
-            found = engine_->bootstrap_many(xs, period);
+            found = engine_->bootstrap_many(xs, period, set_.interface.parameters.max_level);
             engine_->settle(found.back());
         });
         double worst = 0.0;

@@ -81,14 +81,15 @@ void bootstraps(const std::string& path) {
     const conformance::Bootstrapped set = conformance::bootstrapped(path);
     const auto engine = counting_engine(set.interface);
     engine->bootstrap_by(set.record);
+    const int level = *set.interface.parameters.bootstrap_level;
     for (const std::size_t copies : {std::size_t{1}, conformance::copies}) {
         for (const std::size_t count : {1, 2}) {
             const Vector slots(engine->slots(), 0.0);
             const Ciphertexts xs(count, engine->encrypt(slots, 3));
-            engine->bootstrap_many(xs, engine->slots() / copies);  // encodes its diagonals
+            engine->bootstrap_many(xs, engine->slots() / copies, level);  // encodes its diagonals
             stand_in::tally().work.clear();
             const auto start = Clock::now();
-            engine->bootstrap_many(xs, engine->slots() / copies);
+            engine->bootstrap_many(xs, engine->slots() / copies, level);
             print(std::string(copies == 1 ? "bootstrap_" : "bootstrap_narrow_") +
                       (count == 1 ? "one" : "two"),
                   start, *engine);
