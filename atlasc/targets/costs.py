@@ -79,7 +79,9 @@ class FittedCosts:
             found = self._bootstrap()
             narrow = found.narrow_seconds if primitive == "bootstrap_narrow" else None
             one = found.one_seconds if primitive != "bootstrap" else None
-            return (narrow or one or found.seconds) * self.parameters.landing(primitive, level)
+            return (narrow or one or found.seconds) * self.parameters.needs.landing(
+                primitive, level
+            )
         if primitive in SUBSTITUTES and not any(primitive in one for one in self._sets.values()):
             return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
         if primitive not in self._curves:
@@ -214,7 +216,7 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
     for level in range(parameters.max_level + 1):
         known = work(level)
         for name, count in zip(BOOTSTRAPS, switches, strict=True):
-            known[name] = count * middle * parameters.landing(name, level)
+            known[name] = count * middle * needs.landing(name, level)
         table |= {(name, level): known[name] for name in COST_KINDS}
     top = table["rotate", parameters.max_level]
     return {key: cost / top for key, cost in table.items()}

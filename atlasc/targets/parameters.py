@@ -74,6 +74,11 @@ class BootstrapNeeds:
     key_switches_narrow: int = 0
     landings: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
+    def landing(self, kind: str, level: int) -> float:
+        """The work of a bootstrap that ends at a level, as such a share."""
+        shares = self.landings.get(kind)
+        return shares[level] if shares else 1.0
+
     def with_plan(self, plan: KeyPlan) -> KeyPlan:
         """The keys that are like any other, with those of a program's plan."""
         return plan.union(KeyPlan(dict(self.shared), *self.key_levels))
@@ -244,11 +249,6 @@ class ParameterSet(_Fields):
     def landings(self) -> tuple[int, ...]:
         """Lower levels that a bootstrap may end at, where that takes less."""
         return ()
-
-    def landing(self, kind: str, level: int) -> float:
-        """Work of a bootstrap that ends at a level, as a share of that of the highest one."""
-        shares = self.needs.landings.get(kind)
-        return shares[level] if shares else 1.0
 
     @property
     def log_scales(self) -> tuple[float, ...]:

@@ -50,7 +50,7 @@ def _traffic(parameters: CkksParameters) -> Traffic:
         found = {name: bytes_moved(counts, table) for name, counts in circuits.items()}
         for level in range(parameters.max_level + 1):
             for name, moved in found.items():
-                table[name, level] = moved * parameters.landing(name, level)
+                table[name, level] = moved * parameters.needs.landing(name, level)
     return table
 
 
