@@ -55,7 +55,7 @@ class Parameters(Protocol):
         """``narrow`` of `PlaceBootstraps`."""
 
     @property
-    def landings(self) -> tuple[int, ...]:
+    def landings(self) -> int:
         """``landings`` of `PlaceBootstraps`."""
 
     @property

@@ -58,7 +58,8 @@ class PlaceBootstraps(Pass):
         narrow: slots that repeat this often (two or more) are bootstrapped narrowly, which costs
             less; 0 for no narrow bootstraps.
         lowest: least level of a ciphertext that can be bootstrapped.
-        landings: lower levels that a bootstrap may end at, which takes less.
+        landings: steps between the levels that a bootstrap may end at, from the highest downwards,
+            where it takes less at a lower one; 0: it always ends at the highest.
     """
 
     name = "place-bootstraps"
@@ -74,7 +75,7 @@ class PlaceBootstraps(Pass):
     cubic: float = 0.0
     narrow: int = 0
     lowest: int = 0
-    landings: tuple[int, ...] = field(default=(), metadata={"option": False})
+    landings: int = 0
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -114,7 +115,7 @@ class PlaceBootstraps(Pass):
             seconds("bootstrap_one") if ("bootstrap_one", top) in costs else None,
             seconds("bootstrap_narrow") if self.narrow else None,
             self.lowest,
-            self.landings,
+            landing_levels(top, self.lowest, self.landings),
         )
 
     def run(self, module: Module, report: Report) -> Module:
@@ -273,6 +274,11 @@ class PlaceBootstraps(Pass):
                 level = op.attributes.get("level", placement.entry_levels[nodes[op]])
                 rewriter.copy(op, [at(operand, level) for operand in op.operands])
         return rewriter.module
+
+
+def landing_levels(top: int, lowest: int, step: int) -> tuple[int, ...]:
+    """Levels below the highest one that bootstraps end at, by ``landings`` of the pass."""
+    return tuple(range(top - step, max(lowest, 1) - 1, -step)) if step else ()
 
 
 def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:

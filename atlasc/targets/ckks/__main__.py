@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from atlasc.program.bootstrap.sets import SETS
 from atlasc.targets import OWN, find_target
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.ckks.counted_needs import counted_needs
 from atlasc.targets.ckks.parameters import STORED, CkksParameters, name_of
-from atlasc.targets.parameters import BootstrapNeeds
 
 
 def stored_sets() -> Iterator[CkksParameters]:

@@ -15,15 +15,15 @@ from atlasc.program.function import Function
 from atlasc.program.live_engine import LiveEngine
 from atlasc.program.plaintexts import Slots
 from atlasc.program.transform_work import SHORT_REPEATS
-from atlasc.targets.ckks.parameters import CkksParameters
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.costs import BOOTSTRAPS, relative_work
-from atlasc.targets.parameters import NARROWER, BootstrapNeeds, ParameterSet
+from atlasc.targets.parameters import NARROWER, ParameterSet
 
 TABLES = 4
 """Words for each coefficient in the tables of a prime: a root and its quotient, both ways."""
 
 
-def counted_needs(parameters: CkksParameters) -> BootstrapNeeds:
+def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
     """The needs of a set with a bootstrap, counted on its circuits, which takes long."""
     one, two = parameters.circuit(parameters.slots)
     narrow, _ = parameters.circuit(max(parameters.slots >> NARROWER, 1))
@@ -55,7 +55,8 @@ def counted_needs(parameters: CkksParameters) -> BootstrapNeeds:
         "bootstrap_diagonals": sum(diagonals.values()),
         # Of lower levels that bootstraps end at: tables of transforms, and the diagonals of one
         # stage, whose scale is another one.
-        "bootstrap_landings": len(parameters.landings)
+        "bootstrap_landings": (parameters.max_level - parameters.bootstrap_from)
+        // parameters.landings
         * (TABLES * primes * parameters.ring_degree * 8 + lowest),
     }
     key_levels = (products, counts.conjugation_level)
@@ -71,18 +72,38 @@ def counted_needs(parameters: CkksParameters) -> BootstrapNeeds:
     )
 
 
-def _landings(parameters: CkksParameters, counts: Counts) -> tuple[float, ...]:
+def _landings(parameters: ParameterSet, counts: Counts) -> tuple[float, ...]:
     """The work of a bootstrap by the level after it, as a share of that of the highest one."""
 
     def work(landing: int) -> float:
         total = 0.0
         for (name, level), calls in counts.primitives.items():
-            limbs, digits = parameters.landed(landing, level)
+            limbs, digits = _landed(parameters, landing, level)
             total += calls * relative_work(limbs, parameters.special_primes, digits)[name]
         return total
 
     least, top = parameters.bootstrap_from, parameters.max_level
     return tuple(round(work(max(at, least)) / work(top), 3) for at in range(top + 1))
+
+
+def _landed(parameters: ParameterSet, landing: int, level: int) -> tuple[int, int]:
+    """Primes and digits at a level of a bootstrap that ends at level ``landing``: it has no primes
+    of the levels between that one and the highest level after a bootstrap.
+    """
+    most, left, digits, limbs = sum(parameters.moduli.special), 0, list[int](), 0
+    gap = range(parameters.residues(landing), parameters.residues(parameters.max_level))
+    sizes = list[int]()
+    for at, bits in enumerate(parameters.moduli.primes[: level + 1]):
+        count = parameters.residues(at) - len(sizes)
+        sizes += [(bits + part) // count for part in range(count)]
+    for place, bits in enumerate(sizes):
+        if bits > left:
+            left = most
+            digits.append(0)
+        left -= bits
+        digits[-1] += place not in gap
+        limbs += place not in gap
+    return limbs, sum(map(bool, digits))
 
 
 def _diagonals(parameters: ParameterSet, function: Function) -> Iterator[tuple[int, int, int]]:

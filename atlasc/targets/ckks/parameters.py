@@ -25,8 +25,9 @@ from atlasc.program.bootstrap.sets import SETS
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
 from atlasc.program.transform_work import TransformWork
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
+from atlasc.targets.parameters import Moduli, ParameterSet
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -146,21 +147,6 @@ class CkksParameters(ParameterSet):
             polynomials += 2 * work.babies
         return math.ceil((polynomials + work.plaintexts) * self._extended_bytes(work.level))
 
-    def landed(self, landing: int, level: int) -> tuple[int, int]:
-        """Primes and digits at a level of a bootstrap that ends at level ``landing``: it has no
-        primes of the levels between that one and the highest level after a bootstrap.
-        """
-        most, left, digits, limbs = sum(self.moduli.special), 0, [], 0
-        gap = range(self.residues(landing), self.residues(self.max_level))
-        for place, bits in enumerate(self._limbs(level)):
-            if bits > left:
-                left = most
-                digits.append(0)
-            left -= bits
-            digits[-1] += place not in gap
-            limbs += place not in gap
-        return limbs, sum(map(bool, digits))
-
     def _limbs(self, level: int) -> list[int]:
         """Sizes of the primes at a level, as the engine splits them."""
         limbs = []
@@ -200,12 +186,11 @@ class CkksParameters(ParameterSet):
         return SETS[self.bootstrap].stc_stages if self.bootstrap else 0
 
     @property
-    def landings(self) -> tuple[int, ...]:
+    def landings(self) -> int:
         """See the base class. Each level takes memory; with all of them, and not every other one,
         the seconds of BERT-base's shape fall by another 0.6 to 1.2 % (docs/bootstrapping.md).
         """
-        levels = range(self.max_level - 2, self.bootstrap_from - 1, -2)
-        return tuple(levels) if self.bootstrap else ()
+        return 2 if self.bootstrap else 0
 
     @property
     def narrow(self) -> int:
