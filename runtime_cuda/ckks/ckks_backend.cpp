@@ -19,8 +19,7 @@ std::unique_ptr<Engine> engine_of(const Interface& interface, std::uint64_t devi
                                   MakeRole make_role) {
     std::unique_ptr<Ground> ground = ground_of(interface, device_memory);
     ckks::Role role = make_role(*ground);
-    return std::make_unique<CkksEngine>(std::move(ground), std::move(role),
-                                        interface.parameters.bootstrap_level);
+    return std::make_unique<CkksEngine>(std::move(ground), std::move(role));
 }
 
 void generate_keys(const Interface& interface, const KeyPaths& paths,

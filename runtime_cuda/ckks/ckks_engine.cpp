@@ -32,18 +32,17 @@ void refuse(const std::string& primitive, const std::string& why, const std::str
     throw Error(primitive + " is impossible", why, remedy);
 }
 
-CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role, std::optional<int> refreshed)
+CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     : ground_(std::move(ground)),
       ring_(ground_->ring),
       role_(std::move(role)),
       encoder_(ring_),
-      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)),
-      refreshed_(refreshed) {
+      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)) {
     ground_->memory->on_pressure([this] { cache_->clear(); });
 }
 
 CkksEngine::CkksEngine(const CkksEngine& whole, int level)
-    : ground_(std::make_unique<Ground>(landed(whole.ring_.chain(), *whole.refreshed_, level),
+    : ground_(std::make_unique<Ground>(landed(whole.ring_.chain(), level),
                                        whole.ground_->memory)),
       ring_(ground_->ring),
       role_{whole.role_.identity, std::nullopt, whole.role_.keys},
@@ -371,14 +370,15 @@ Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level, std::size_t
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) {
-    if (bootstraps_.empty() || !role_.keys->to_sparse || !refreshed_) {
+    const int highest = ring_.chain().refreshed;
+    if (bootstraps_.empty() || !role_.keys->to_sparse || highest < 0) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    if (level < 1 || level > *refreshed_) {
-        refuse("bootstrap", "it ends at a level from 1 to " + std::to_string(*refreshed_) +
+    if (level < 1 || level > highest) {
+        refuse("bootstrap", "it ends at a level from 1 to " + std::to_string(highest) +
                                 ", not at " + std::to_string(level));
     }
-    if (level == *refreshed_) {
+    if (level == highest) {
         return bootstraps_.refreshed(*this, xs, period);
     }
     // Levels up to this one have the same primes and scales in both rings, and the last one of the

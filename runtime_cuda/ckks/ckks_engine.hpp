@@ -25,8 +25,7 @@ namespace atlasc::ckks {
 /// is waited for. Any number of threads may use an engine and its ciphertexts at once.
 class CkksEngine final : public Engine {
 public:
-    /// `refreshed`: the highest level after a bootstrap.
-    CkksEngine(std::unique_ptr<Ground> ground, Role role, std::optional<int> refreshed = {});
+    CkksEngine(std::unique_ptr<Ground> ground, Role role);
     /// The engine of the bootstraps of another one that end at a lower level: by the same keys and
     /// encoded plaintexts, with fewer primes.
     CkksEngine(const CkksEngine& whole, int level);
@@ -108,7 +107,6 @@ private:
     Encoder encoder_;
     std::shared_ptr<PlaintextCache> cache_;  ///< of the whole chain
     Bootstraps bootstraps_;
-    std::optional<int> refreshed_;
     std::mutex mutex_;  ///< over what follows
     std::map<int, std::unique_ptr<CkksEngine>> landings_;
 };

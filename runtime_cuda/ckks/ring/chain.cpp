@@ -220,6 +220,7 @@ Chain chain_of(const Parameters& parameters) {
     Chain chain;
     chain.degree = 2 * parameters.slots;
     chain.raises = parameters.bootstraps();
+    chain.refreshed = parameters.bootstrap_level.value_or(-1);
     // The base is one prime, since its residues are read as integers when a modulus is raised. A
     // larger one than the device is fast for is mostly followed by others, which stay whole too.
     const int most =
@@ -252,9 +253,9 @@ Chain chain_of(const Parameters& parameters) {
     return chain;
 }
 
-Chain landed(Chain chain, int refreshed, int level) {
+Chain landed(Chain chain, int level) {
     const std::size_t first = chain.limbs_at(level);
-    const std::size_t end = chain.limbs_at(refreshed);
+    const std::size_t end = chain.limbs_at(chain.refreshed);
     const auto without = [&](std::size_t at) {
         return at <= first ? at : at < end ? first : at - (end - first);
     };
@@ -264,7 +265,7 @@ Chain landed(Chain chain, int refreshed, int level) {
         const auto place = static_cast<std::size_t>(at);
         const double square = chain.scales[place - 1] * chain.modulus(at);
         const bool squares = std::fabs(chain.scales[place] * chain.scales[place] / square - 1.0) < 0x1p-30;
-        if (at <= refreshed) {
+        if (at <= chain.refreshed) {
             scales[place] = scales[place - 1];
         } else if (squares) {
             scales[place] = std::sqrt(scales[place - 1] * chain.modulus(at));

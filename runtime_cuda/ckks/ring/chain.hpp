@@ -50,6 +50,7 @@ struct Chain {
     std::vector<std::size_t> digits;
     std::vector<double> scales;  ///< by level
     bool raises = false;         ///< whether keys lead to a sparse secret and back
+    int refreshed = -1;          ///< highest level after a bootstrap; -1 without bootstraps
     Gap gap{};
 
     int top() const { return static_cast<int>(limbs.size()) - 1; }
@@ -74,7 +75,7 @@ Chain chain_of(const Parameters& parameters);
 /// The chain without the primes of the levels from `level` + 1 to `refreshed`, which have those of
 /// `level` then. A bootstrap that ends at `refreshed` ends at `level` in it, and the steps before have
 /// fewer primes; keys stay those of the whole chain.
-Chain landed(Chain chain, int refreshed, int level);
+Chain landed(Chain chain, int level);
 
 /// Digits of a key switch of a polynomial of the first `limbs` primes.
 std::size_t digits_of(const Chain& chain, std::size_t limbs);

@@ -31,7 +31,7 @@ int run(const std::string& path) {
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     ckks::Role role = ckks::fresh_role(interface, *ground);
     const int top = *interface.parameters.bootstrap_level;
-    ckks::CkksEngine engine(std::move(ground), std::move(role), top);
+    ckks::CkksEngine engine(std::move(ground), std::move(role));
     engine.bootstrap_by(set.record);
 
     std::mt19937_64 random(11);
