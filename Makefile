@@ -26,9 +26,10 @@ FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
 WHEELS_ARGS ?=
+GPU_ARGS    ?=
 TUTORIALS   ?=
 
-.PHONY: help install demo reactions test test-deep test-near fuzz faults lint docs tutorials site bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
+.PHONY: help install demo reactions test test-deep test-near fuzz faults lint docs tutorials site gpu bench-engine bench-search bench-fidelity bench-large bench-hebert bench-bert bench-peers wheel wheels clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -43,6 +44,7 @@ help:
 	@echo "make docs     write what is generated: docs/reference, docs/ir-reference.md, docs/models.md, the table of passes in docs/architecture.md"
 	@echo "make tutorials  run the notebooks of docs and store their outputs (minutes on real ciphertexts; TUTORIALS=docs/tutorial.ipynb)"
 	@echo "make site     the documentation as pages in build/site, which open without a network"
+	@echo "make gpu      measure the engine on this machine's GPU, in five minutes (GPU_ARGS=--prepare: compile ahead what it reads)"
 	@echo "make bench-engine   bootstraps of the engine cpu beside desilofhe (minutes, 17 GB)"
 	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
 	@echo "make bench-fidelity do programs hold on inputs of other kinds and lengths (BENCH_ARGS='--source all --plot f.png')"
@@ -116,6 +118,10 @@ tutorials: $(STAMP)
 # The theme's maker announces a successor at each build; docs/dependencies.md has it.
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# It needs no installation, since a machine with a GPU may have no network.
+gpu:
+	@$(or $(wildcard $(BIN)/python),$(PYTHON)) -m benchmarks.gpu $(GPU_ARGS)
 
 bench-engine: $(STAMP)
 	$(BIN)/python -m benchmarks.engine $(BENCH_ARGS)

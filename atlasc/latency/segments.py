@@ -227,7 +227,7 @@ class Tables:
     """Tables of segments for one chain of levels and one cost table.
 
     Args:
-        chain: levels, and the seconds of bootstraps, which all lead to the top level.
+        chain: levels, and the seconds of bootstraps by the level after them.
         costs: seconds of primitives.
     """
 

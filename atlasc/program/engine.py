@@ -210,16 +210,18 @@ class Engine(ABC, Generic[Ct]):
         """
         return self.bootstrap_many([ciphertext])[0]
 
-    def bootstrap_many(self, ciphertexts: Sequence[Ct], period: int | None = None) -> list[Ct]:
+    def bootstrap_many(
+        self, ciphertexts: Sequence[Ct], period: int | None = None, level: int | None = None
+    ) -> list[Ct]:
         """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
 
-        The levels are those of :meth:`bootstrap`.
-
         Args:
-            ciphertexts: the ciphertexts.
+            ciphertexts: the ciphertexts, at the levels that :meth:`bootstrap` takes.
             period: number of slots after which the slots of each ciphertext repeat, a power of two.
                 If it is half of all slots or less, an engine may use a narrow bootstrap, which
                 takes less time. Slots that do not repeat are lost.
+            level: level of the results, from ``bootstrap_from`` to ``bootstrap_level``, and by
+                default the latter. An engine may need less work for a lower one.
         """
         if self.bootstrap_level is None:
             self._refuse("bootstrap", "these parameters do not allow a bootstrap")
@@ -228,7 +230,11 @@ class Engine(ABC, Generic[Ct]):
             self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
         if ciphertexts and (least := min(map(self.level, ciphertexts))) < self.bootstrap_from:
             self._refuse("bootstrap", f"level {least} is below {self.bootstrap_from}")
-        return self._bootstrap(ciphertexts, self.bootstrap_level, used)
+        lands = self.bootstrap_level if level is None else level
+        if not self.bootstrap_from <= lands <= self.bootstrap_level:
+            levels = f"{self.bootstrap_from} to {self.bootstrap_level}"
+            self._refuse("bootstrap", f"it ends at a level from {levels}, not at {lands}")
+        return self._bootstrap(ciphertexts, lands, used)
 
     def raise_modulus(self, ciphertext: Ct, level: int, copies: int) -> Ct:
         """Raise a ciphertext from level 0, which begins a bootstrap

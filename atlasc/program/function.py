@@ -38,8 +38,8 @@ class Instruction(NamedTuple):
         plaintexts: one for each operand of a product with plaintexts, or for each term of a
             ``transform``; in a function for costs only, the work of all terms in their place.
         numbers: amounts of rotations, the level to drop to, the level to raise to and the copies
-            to add, or the period of a bootstrap; for ``transform`` the places of each plaintext's
-            term (``TransformTerm.places``).
+            to add, or the period of a bootstrap and the level of its results; for ``transform`` the
+            places of each plaintext's term (``TransformTerm.places``).
         results: registers that are written; each register is written once.
     """
 

@@ -149,7 +149,7 @@ class Recorder(Engine[Register]):
         self, ciphertexts: Sequence[Register], level: int, period: int
     ) -> list[Register]:
         count = len(ciphertexts)
-        return self._write("bootstrap_many", ciphertexts, level, numbers=[period], results=count)
+        return self._write("bootstrap_many", ciphertexts, level, (), [period, level], count)
 
 
 class CostRecorder(Recorder):

@@ -265,7 +265,7 @@ class NativeEngine(RoleEngine[Ciphertext]):
     def _bootstrap(
         self, ciphertexts: Sequence[Ciphertext], level: int, period: int
     ) -> list[Ciphertext]:
-        return self._once("bootstrap_many", ciphertexts, [period])
+        return self._once("bootstrap_many", ciphertexts, [period, level])
 
     def _once(
         self,

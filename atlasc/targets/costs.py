@@ -34,6 +34,7 @@ seconds of its kinds it costs as much."""
 KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY, *SUBSTITUTES)
 """Primitives whose cost grows with the digits of a key switch, or with the special primes; others
 are linear in the primes of a ciphertext."""
+BOOTSTRAPS: tuple[CostKind, ...] = ("bootstrap", "bootstrap_one", "bootstrap_narrow")
 REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
 """Primitives by which two tables are compared."""
 TRANSFORM = 10.0
@@ -74,12 +75,13 @@ class FittedCosts:
         Raises:
             AtlasError: the table lacks the primitive.
         """
-        if primitive == "bootstrap":
-            return self._bootstrap().seconds
-        if primitive in ("bootstrap_one", "bootstrap_narrow"):
+        if primitive in BOOTSTRAPS:
             found = self._bootstrap()
             narrow = found.narrow_seconds if primitive == "bootstrap_narrow" else None
-            return narrow or found.one_seconds or found.seconds
+            one = found.one_seconds if primitive != "bootstrap" else None
+            return (narrow or one or found.seconds) * self.parameters.needs.landing(
+                primitive, level
+            )
         if primitive in SUBSTITUTES and not any(primitive in one for one in self._sets.values()):
             return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
         if primitive not in self._curves:
@@ -90,8 +92,7 @@ class FittedCosts:
         """Seconds of all primitives at all levels, for ``Counts.seconds``."""
         every = range(self.parameters.max_level + 1)
         at: dict[str, Iterable[int]] = dict.fromkeys(COST_KINDS, every)
-        bootstraps = every[-1:] if self.parameters.bootstrap else ()
-        at |= dict.fromkeys(("bootstrap", "bootstrap_one", "bootstrap_narrow"), bootstraps)
+        at |= dict.fromkeys(BOOTSTRAPS, every if self.parameters.bootstrap else ())
         return {(name, level): self.cost(name, level) for name in COST_KINDS for level in at[name]}
 
     def key_seconds(
@@ -205,32 +206,39 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
     On average, the key switches of a bootstrap have half of the primes that it consumes.
     """
     table: dict[tuple[CostKind, int], float] = {}
+    special, needs = parameters.special_primes, parameters.needs
 
-    def rotation(level: int) -> tuple[float, float]:
-        """Cost of the shared part of a hoisted rotation, and of the rest."""
-        residues, digits = parameters.residues(level), parameters.digits(level)
-        wide = residues + parameters.special_primes
-        switch = 2 * digits * wide + 2 * (wide + residues) * TRANSFORM
-        return digits * wide * TRANSFORM, switch
+    def work(level: int) -> dict[CostKind, float]:
+        return relative_work(parameters.residues(level), special, parameters.digits(level))
 
-    middle = (parameters.max_level + len(parameters.moduli.primes)) // 2
-    needs = parameters.needs
+    middle = work((parameters.max_level + len(parameters.moduli.primes)) // 2)["rotate"]
+    switches = (needs.key_switches, needs.key_switches_of_one, needs.key_switches_narrow)
     for level in range(parameters.max_level + 1):
-        residues = parameters.residues(level)
-        hoist, switch = rotation(level)
-        known: dict[str, float] = dict.fromkeys(("rotate", "mul", "square"), hoist + switch)
-        known |= {
-            "rotate_hoisted": switch,
-            "hoist": hoist,
-            "rescale": 2 * residues * TRANSFORM,
-            "mul_plain": (1 + TRANSFORM) * residues,
-            "add_plain": TRANSFORM * residues,
-            "bootstrap": needs.key_switches * sum(rotation(middle)),
-            "bootstrap_one": needs.key_switches_of_one * sum(rotation(middle)),
-            "bootstrap_narrow": needs.key_switches_narrow * sum(rotation(middle)),
-        }
-        known = {name: known.get(name, 2.0 * residues) for name in COST_KINDS}
-        known |= {name: sum(known[part] for part in SUBSTITUTES[name]) for name in SUBSTITUTES}
+        known = work(level)
+        for name, count in zip(BOOTSTRAPS, switches, strict=True):
+            known[name] = count * middle * needs.landing(name, level)
         table |= {(name, level): known[name] for name in COST_KINDS}
     top = table["rotate", parameters.max_level]
     return {key: cost / top for key, cost in table.items()}
+
+
+def relative_work(residues: int, special: int, digits: int) -> dict[CostKind, float]:
+    """Residues that each primitive touches, but a bootstrap, a transform counting as `TRANSFORM`.
+
+    Args:
+        residues, special: primes of a ciphertext, and special ones.
+        digits: of a key switch.
+    """
+    wide = residues + special
+    switch = 2 * digits * wide + 2 * (wide + residues) * TRANSFORM
+    hoist = digits * wide * TRANSFORM  # the shared part of hoisted rotations
+    known: dict[str, float] = dict.fromkeys(("rotate", "mul", "square"), hoist + switch)
+    known |= {
+        "rotate_hoisted": switch,
+        "hoist": hoist,
+        "rescale": 2 * residues * TRANSFORM,
+        "mul_plain": (1 + TRANSFORM) * residues,
+        "add_plain": TRANSFORM * residues,
+    }
+    found = {name: known.get(name, 2.0 * residues) for name in COST_KINDS}
+    return found | {name: sum(found[part] for part in SUBSTITUTES[name]) for name in SUBSTITUTES}

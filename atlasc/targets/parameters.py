@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
 from atlasc.program.key_plan import KeyPlan
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 
@@ -45,34 +46,6 @@ class Moduli:
     special: tuple[int, ...]
     scale: int
     sparse: tuple[int, float] | None = None
-
-
-@dataclass(frozen=True)
-class BootstrapNeeds:
-    """The keys and the memory of a bootstrap; empty in a leveled set.
-
-    Attributes:
-        rotations: amounts, to the left, of the bootstrap's rotation keys; a program may use them.
-        shared: those amounts whose keys are like any other and can be hoisted: amount -> level,
-            which is at least the highest level of a program.
-        key_levels: levels of the relinearization key and the conjugation key.
-        key_switches: key switches of one bootstrap; 0 if they are not known.
-        key_switches_of_one: key switches of the bootstrap of a ciphertext without a partner.
-        key_switches_narrow: key switches of a narrow bootstrap.
-        memory: purpose -> bytes, beside these two keys.
-    """
-
-    rotations: frozenset[int] = frozenset()
-    shared: Mapping[int, int] = field(default_factory=dict)
-    key_levels: tuple[int, ...] = ()
-    memory: Mapping[str, int] = field(default_factory=dict)
-    key_switches: int = 0
-    key_switches_of_one: int = 0
-    key_switches_narrow: int = 0
-
-    def with_plan(self, plan: KeyPlan) -> KeyPlan:
-        """The keys that are like any other, with those of a program's plan."""
-        return plan.union(KeyPlan(dict(self.shared), *self.key_levels))
 
 
 class _Fields:
@@ -234,6 +207,11 @@ class ParameterSet(_Fields):
         """Least number of copies of repeating slots for a narrow bootstrap; 0 if the target
         has no narrow bootstraps.
         """
+        return 0
+
+    @property
+    def landings(self) -> int:
+        """``landings`` of `PlaceBootstraps`."""
         return 0
 
     @property

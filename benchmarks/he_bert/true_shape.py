@@ -73,8 +73,13 @@ def rows_of(found: Inspection) -> list[tuple[str, str]]:
     ]
 
 
-def write(folder: Path) -> None:
-    """Write `model/`, with random weights, `calibration.jsonl` and `test.jsonl`."""
+def write(folder: Path, layers: int = 0) -> None:
+    """Write `model/`, with random weights, `calibration.jsonl` and `test.jsonl`.
+
+    Args:
+        folder: where they go.
+        layers: number of layers; 0: those of the true shape.
+    """
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -82,7 +87,9 @@ def write(folder: Path) -> None:
     short = small_model.pairs(JOINED * count)
     rows = [joined(short[start::count]) for start in range(count)]
     torch.manual_seed(small_model.SEED)
-    model = BertForSequenceClassification(BertConfig(**configuration()))
+    fewer = {"num_hidden_layers": layers} if layers else {}
+    config = BertConfig(**configuration() | fewer)
+    model = BertForSequenceClassification(config)
     for layer in model.bert.encoder.layer:
         layer.attention.self.query.weight.data *= SHARPER
     model.save_pretrained(folder / "model")

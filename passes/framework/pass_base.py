@@ -55,6 +55,10 @@ class Parameters(Protocol):
         """``narrow`` of `PlaceBootstraps`."""
 
     @property
+    def landings(self) -> int:
+        """``landings`` of `PlaceBootstraps`."""
+
+    @property
     def bootstrap_errors(self) -> tuple[float, float]:
         """``error`` and ``cubic`` of `PlaceBootstraps`."""
 

@@ -20,6 +20,7 @@ from atlasc.passes.lowering.packing.packer import is_alone
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import Placement, place
 from atlasc.program.costs import PrimitiveCosts, op_costs
+from atlasc.program.counting_engine import CostKind
 
 FEWEST = 2.0**20
 """Extra seconds of a bootstrap if the fewest are wanted: more than a bootstrap could save."""
@@ -57,6 +58,8 @@ class PlaceBootstraps(Pass):
         narrow: slots that repeat this often (two or more) are bootstrapped narrowly, which costs
             less; 0 for no narrow bootstraps.
         lowest: least level of a ciphertext that can be bootstrapped.
+        landings: steps between the levels that a bootstrap may end at, from the highest downwards,
+            where it takes less at a lower one; 0: it always ends at the highest.
     """
 
     name = "place-bootstraps"
@@ -72,6 +75,7 @@ class PlaceBootstraps(Pass):
     cubic: float = 0.0
     narrow: int = 0
     lowest: int = 0
+    landings: int = 0
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -86,33 +90,47 @@ class PlaceBootstraps(Pass):
             *goal.parameters.bootstrap_errors,
             goal.parameters.narrow,
             goal.parameters.bootstrap_from,
+            goal.parameters.landings,
         )
 
     @property
     def chain(self) -> LevelChain:
         """The chain of levels, and the cost of a bootstrap, which is 1 without costs."""
-        top, cost, one, narrow = self.levels, 1.0, None, None
-        if self.costs is not None:
-            more = FEWEST * self.fewest
-            cost = self.costs.get(("bootstrap", top), 0.0) + more
-            if ("bootstrap_one", top) in self.costs:
-                one = self.costs["bootstrap_one", top] + more
-            if self.narrow:
-                narrow = self.costs["bootstrap_narrow", top] + more
-        after = top if self.bootstrap else None
-        return LevelChain(top, after, cost, self.batch, one, narrow, self.lowest)
+        top = self.levels
+        if self.costs is None:
+            return LevelChain(
+                top, top if self.bootstrap else None, 1.0, self.batch, lowest=self.lowest
+            )
+        costs, more = self.costs, FEWEST * self.fewest
+
+        def seconds(kind: CostKind) -> tuple[float, ...]:
+            highest = costs.get((kind, top), 0.0)
+            return tuple(costs.get((kind, at), highest) + more for at in range(top + 1))
+
+        return LevelChain(
+            top,
+            top if self.bootstrap else None,
+            seconds("bootstrap"),
+            self.batch,
+            seconds("bootstrap_one") if ("bootstrap_one", top) in costs else None,
+            seconds("bootstrap_narrow") if self.narrow else None,
+            self.lowest,
+            landing_levels(top, self.lowest, self.landings),
+        )
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
         placement, nodes = self.solve(module)
-        bootstraps, cost = placement.bootstrap_count, ""
+        bootstraps, cost = f"{placement.bootstrap_count} bootstraps", ""
+        if lower := sorted({*placement.bootstraps.values()} - {self.levels}):
+            bootstraps += f", some to level {', '.join(map(str, lower))}"
         placed = self._placed(module, placement, nodes)
         noise = program_change(placed, self.error, self.cubic)
         if noise:
             report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
         if self.costs is not None:
             cost = f"{self.seconds(placement):.1f} s predicted, "
-        report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
+        report.say(f"{cost}{bootstraps}; {placement.method}")
         facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
         placed.attributes |= facts
         if self.bootstrap and self.lowest:
@@ -256,6 +274,11 @@ class PlaceBootstraps(Pass):
                 level = op.attributes.get("level", placement.entry_levels[nodes[op]])
                 rewriter.copy(op, [at(operand, level) for operand in op.operands])
         return rewriter.module
+
+
+def landing_levels(top: int, lowest: int, step: int) -> tuple[int, ...]:
+    """Levels below the highest one that bootstraps end at, by ``landings`` of the pass."""
+    return tuple(range(top - step, max(lowest, 1) - 1, -step)) if step else ()
 
 
 def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:

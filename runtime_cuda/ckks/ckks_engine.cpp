@@ -9,7 +9,6 @@
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/record.hpp"
 #include "ckks/keys/key_switch.hpp"
-#include "ckks/keys/raise.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
@@ -37,11 +36,23 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
       ring_(ground_->ring),
       role_(std::move(role)),
       encoder_(ring_),
-      cache_(encoder_, ground_->memory->budget() / cache_share) {
-    ground_->memory->on_pressure([this] { cache_.clear(); });
+      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)) {
+    ground_->memory->on_pressure([this] { cache_->clear(); });
 }
 
-CkksEngine::~CkksEngine() { ground_->memory->on_pressure(nullptr); }
+CkksEngine::CkksEngine(const CkksEngine& whole, int level)
+    : ground_(std::make_unique<Ground>(landed(whole.ring_.chain(), level),
+                                       whole.ground_->memory)),
+      ring_(ground_->ring),
+      role_{whole.role_.identity, std::nullopt, whole.role_.keys},
+      encoder_(ring_),
+      cache_(whole.cache_) {}
+
+CkksEngine::~CkksEngine() {
+    if (ring_.chain().gap.limbs == 0) {
+        ground_->memory->on_pressure(nullptr);
+    }
+}
 
 std::size_t CkksEngine::limbs_of(int level) const { return ring_.chain().limbs_at(level); }
 
@@ -90,7 +101,7 @@ Value CkksEngine::canonical(const Ciphertext& handle) const {
 Polys CkksEngine::relinearised(const Polys& x, int level) const {
     const std::size_t limbs = limbs_of(level);
     const Digits digits = decomposed(ring_, x.part(2), limbs);
-    return switched(ring_, digits, *role_.keys.relinearisation, 1,
+    return switched(ring_, digits, *role_.keys->relinearisation, 1,
                     times_special(ring_, x.part(0), x.part(1), limbs), level);
 }
 
@@ -210,8 +221,9 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
         polys = std::make_shared<Polys>(
             shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
     } else {
-        const auto plain = cache_.encoded({&value}, {x.scale}, limbs, false, false)[0];
-        polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain->values(), limbs));
+        std::vector<std::shared_ptr<const Plain>> kept;
+        const PlainValues plain = encoded({&value}, {x.scale}, limbs, false, false, kept)[0];
+        polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain, limbs));
     }
     return held(std::move(polys), x.level, limbs, x.scale);
 }
@@ -256,9 +268,10 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
                 scales.push_back(scale);
             }
         }
-        const auto plains = cache_.encoded(slots, scales, limbs, false, false);
+        std::vector<std::shared_ptr<const Plain>> kept;
+        const auto plains = encoded(slots, scales, limbs, false, false, kept);
         for (std::size_t at = 0; at < vectors.size(); ++at) {
-            terms[vectors[at]].plain = plains[at]->values();
+            terms[vectors[at]].plain = plains[at];
         }
         Words on_device;
         if (!numbers.empty()) {
@@ -270,6 +283,24 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
     }
     return held(std::move(polys), level - 1, limbs, target);
+}
+
+std::vector<PlainValues> CkksEngine::encoded(
+    const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
+    std::size_t limbs, bool extended, bool again,
+    std::vector<std::shared_ptr<const Plain>>& kept) const {
+    const Chain::Gap& gap = ring_.chain().gap;
+    const std::size_t all = gap.key_limb(limbs - 1) + 1;
+    kept = cache_->encoded(values, scales, all, extended, again);
+    std::vector<PlainValues> found;
+    for (const auto& plain : kept) {
+        PlainValues& own = found.emplace_back(plain->values());
+        if (all != limbs) {
+            own.from = gap.limb * ring_.degree();
+            own.gap = gap.limbs * ring_.degree();
+        }
+    }
+    return found;
 }
 
 int CkksEngine::least_level(const std::vector<const Ciphertexts*>& operands,
@@ -304,7 +335,8 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         refuse("a product", "level " + std::to_string(level) +
                                 " belongs to the linear transforms of the bootstrap");
     }
-    if (!role_.keys.relinearisation || role_.keys.relinearisation->packing.limbs < limbs) {
+    const auto& key = role_.keys->relinearisation;
+    if (!reaches(ring_, key ? &*key : nullptr, limbs)) {
         refuse("a product", "there is no key to relinearise at level " + std::to_string(level),
                "make keys with this program's client");
     }
@@ -323,24 +355,6 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
                               " has no level " + std::to_string(level));
     }
     return lowered(x, level);
-}
-
-Ciphertext CkksEngine::raise_modulus(const Ciphertext& x, int level, std::size_t copies) {
-    if (!role_.keys.to_sparse || of(x).level != 0 || (copies != 1 && copies != raised_copies)) {
-        refuse("raise_modulus", "it takes keys that bootstrap, a ciphertext at level 0, and 1 or " +
-                                    std::to_string(raised_copies) + " copies");
-    }
-    const std::size_t limbs = limbs_of(level);
-    auto polys = std::make_shared<Polys>(
-        (copies == 1 ? raised : raised_mean)(ring_, *canonical(x).polys, role_.keys, limbs));
-    return held(std::move(polys), level, limbs, scale_of(level));
-}
-
-Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
-    if (bootstraps_.empty() || !role_.keys.to_sparse) {
-        refuse("bootstrap", "these parameters do not allow a bootstrap");
-    }
-    return bootstraps_.refreshed(*this, xs, period);
 }
 
 }  // namespace atlasc::ckks

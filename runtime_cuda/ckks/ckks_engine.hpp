@@ -1,7 +1,9 @@
 // CKKS ciphertexts on a device (device.hpp).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +26,9 @@ namespace atlasc::ckks {
 class CkksEngine final : public Engine {
 public:
     CkksEngine(std::unique_ptr<Ground> ground, Role role);
+    /// The engine of the bootstraps of another one that end at a lower level: by the same keys and
+    /// encoded plaintexts, with fewer primes.
+    CkksEngine(const CkksEngine& whole, int level);
     ~CkksEngine() override;
 
     const Backend& backend() const override { return ckks_backend; }
@@ -50,7 +55,7 @@ public:
     Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
-    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override;
     void bootstrap_by(std::shared_ptr<const Record> record) override {
         bootstraps_.add(std::move(record));
     }
@@ -89,13 +94,21 @@ private:
                     std::vector<std::optional<Extended>>& totals) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
+    CkksEngine& landing(int level);
+    /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
+    std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
+                                     const std::vector<double>& scales, std::size_t limbs,
+                                     bool extended, bool again,
+                                     std::vector<std::shared_ptr<const Plain>>& kept) const;
 
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;
     Role role_;
     Encoder encoder_;
-    PlaintextCache cache_;
+    std::shared_ptr<PlaintextCache> cache_;  ///< of the whole chain
     Bootstraps bootstraps_;
+    std::mutex mutex_;  ///< over what follows
+    std::map<int, std::unique_ptr<CkksEngine>> landings_;
 };
 
 }  // namespace atlasc::ckks

@@ -23,24 +23,26 @@ Switched unturned(const Ring& ring, const Polys& x, std::size_t limbs) {
 }  // namespace
 
 const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
-    const auto key = role_.keys.rotations.find(amount);
-    if (key == role_.keys.rotations.end() || key->second.packing.limbs < limbs_of(level)) {
+    const auto found = role_.keys->rotations.find(amount);
+    const SwitchKey* key = found == role_.keys->rotations.end() ? nullptr : &found->second;
+    if (!reaches(ring_, key, limbs_of(level))) {
         refuse("rotate",
                "there is no key for amount " + std::to_string(amount) + " at level " +
                    std::to_string(level),
                "make keys with this program's client");
     }
-    return key->second;
+    return *key;
 }
 
 Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
     const Value x = canonical(handle);
-    if (!role_.keys.conjugation || role_.keys.conjugation->packing.limbs < x.limbs) {
+    const SwitchKey* key = role_.keys->conjugation ? &*role_.keys->conjugation : nullptr;
+    if (!reaches(ring_, key, x.limbs)) {
         refuse("conjugate", "there is no key for level " + std::to_string(x.level),
                "make keys with this program's client");
     }
     const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
-    auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.conjugation,
+    auto polys = std::make_shared<Polys>(switched(ring_, digits, *key,
                                                   galois_of_conjugation(ring_),
                                                   times_special(ring_, x.polys->part(0), nullptr,
                                                                 x.limbs)));
@@ -154,15 +156,16 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
                 values.push_back(&value);
             }
         }
-        const auto plains = cache_.encoded(values, std::vector<double>(values.size(), scale),
-                                           limbs, true, true);
+        std::vector<std::shared_ptr<const Plain>> kept;
+        const auto plains = encoded(values, std::vector<double>(values.size(), scale), limbs, true,
+                                    true, kept);
         std::vector<std::vector<PlainValues>> rows;
         std::size_t next = 0;
         for (std::size_t at = first; at < end; ++at) {
             rows.emplace_back();
             for (const BabyStep& baby : order) {
                 const bool used = steps[at].terms.count(baby) != 0;
-                rows.back().push_back(used ? plains[next++]->values() : PlainValues{nullptr, 0});
+                rows.back().push_back(used ? plains[next++] : PlainValues{nullptr, 0});
             }
         }
         add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);

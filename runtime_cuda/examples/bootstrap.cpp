@@ -26,7 +26,7 @@ int main() {
             numbers[at] = std::sin(static_cast<double>(at));
         }
         const atlasc::Ciphertext x = engine->encrypt(numbers, 3);  // a bootstrap consumes three
-        const atlasc::Ciphertext fresh = engine->bootstrap_many({x}, engine->slots()).at(0);
+        const atlasc::Ciphertext fresh = engine->bootstrap_many({x}, engine->slots(), 9).at(0);
         const atlasc::Ciphertext y = engine->rotate(engine->square(fresh), 1);
         const atlasc::Vector found = engine->decrypt(y);
         double error = 0.0;

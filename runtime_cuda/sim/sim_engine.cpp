@@ -154,7 +154,7 @@ Vector SimEngine::drawn(std::size_t count, double deviation) {
     return errors;
 }
 
-Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period) {
+Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period, int level) {
     check_range(values);
     values = repeated(values, period);
     if (noise_.bootstrap_cubic != 0.0) {
@@ -170,7 +170,7 @@ Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period) {
             values[slot] += errors[slot % period];
         }
     }
-    return std::make_shared<Slots>(std::move(values), *parameters_.bootstrap_level);
+    return std::make_shared<Slots>(std::move(values), level);
 }
 
 Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
@@ -334,15 +334,24 @@ Ciphertext SimEngine::drop_to(const Ciphertext& x, int level) {
     return level == source.level ? x : std::make_shared<Slots>(source.values, level);
 }
 
-Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
+Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) {
     if (!parameters_.bootstrap_level) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
+    }
+    if (level < 1 || level > *parameters_.bootstrap_level) {
+        refuse("bootstrap", "it ends at a level from 1 to " +
+                                std::to_string(*parameters_.bootstrap_level) + ", not at " +
+                                std::to_string(level));
     }
     if (!bootstraps_.empty()) {
         for (const Ciphertext& x : xs) {
             check_range(of(x).values);
         }
-        return bootstraps_.refreshed(*this, xs, period);
+        Ciphertexts result = bootstraps_.refreshed(*this, xs, period);
+        for (Ciphertext& x : result) {
+            x = drop_to(x, level);
+        }
+        return result;
     }
     // Two become the parts of a complex one, so that an imaginary part of one spoils the other. The
     // imaginary part of one alone is lost.
@@ -357,7 +366,7 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
             const double spoilt = paired ? others[slot].imag() : 0.0;
             values[slot] = values[slot].real() + (at % 2 == 0 ? -spoilt : spoilt);
         }
-        result.push_back(bootstrapped(std::move(values), period));
+        result.push_back(bootstrapped(std::move(values), period, level));
     }
     return result;
 }

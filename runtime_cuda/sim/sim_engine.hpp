@@ -64,7 +64,7 @@ public:
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
-    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override;
     std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
@@ -78,7 +78,7 @@ private:
 
     /// Real values of which the mean of all blocks of `period` comes back, with the errors of a
     /// bootstrap, which are real, and repeat.
-    Ciphertext bootstrapped(ComplexVector values, std::size_t period);
+    Ciphertext bootstrapped(ComplexVector values, std::size_t period, int level);
 
     /// A factor of a product, rescaled.
     Ciphertext factor(const Ciphertext& x) { return noisy(x, noise_.rescale_at(level(x))); }

@@ -156,34 +156,44 @@ std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Recor
     return result;
 }
 
+/// What a program says that a primitive takes; another one may have written it.
+template <typename Given>
+const Given& given(const std::vector<Given>& all, std::size_t at) {
+    if (at >= all.size()) {
+        refuse("a primitive lacks an operand or a number");
+    }
+    return all[at];
+}
+
 Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphertexts& x,
                    const std::vector<Plaintext>& plaintexts) {
     using Primitive = Instruction::Primitive;
     const auto half = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
     switch (instruction.primitive) {
-        case Primitive::add: return {engine.add(x.at(0), x.at(1))};
-        case Primitive::sub: return {engine.sub(x.at(0), x.at(1))};
-        case Primitive::negate: return {engine.negate(x.at(0))};
-        case Primitive::add_plain: return {engine.add_plain(x.at(0), plaintexts.at(0))};
-        case Primitive::mul: return {engine.mul(x.at(0), x.at(1))};
-        case Primitive::square: return {engine.square(x.at(0))};
+        case Primitive::add: return {engine.add(given(x, 0), given(x, 1))};
+        case Primitive::sub: return {engine.sub(given(x, 0), given(x, 1))};
+        case Primitive::negate: return {engine.negate(given(x, 0))};
+        case Primitive::add_plain: return {engine.add_plain(given(x, 0), given(plaintexts, 0))};
+        case Primitive::mul: return {engine.mul(given(x, 0), given(x, 1))};
+        case Primitive::square: return {engine.square(given(x, 0))};
         case Primitive::dot: return {engine.dot({x.begin(), half}, {half, x.end()})};
-        case Primitive::mul_plain: return {engine.mul_plain(x.at(0), plaintexts.at(0))};
+        case Primitive::mul_plain: return {engine.mul_plain(given(x, 0), given(plaintexts, 0))};
         case Primitive::dot_plain: return {engine.dot_plain(x, plaintexts)};
-        case Primitive::times_i: return {engine.times_i(x.at(0))};
-        case Primitive::conjugate: return {engine.conjugate(x.at(0))};
-        case Primitive::rotate: return {engine.rotate(x.at(0), instruction.numbers.at(0))};
-        case Primitive::rotate_many: return engine.rotate_many(x.at(0), instruction.numbers);
+        case Primitive::times_i: return {engine.times_i(given(x, 0))};
+        case Primitive::conjugate: return {engine.conjugate(given(x, 0))};
+        case Primitive::rotate: return {engine.rotate(given(x, 0), given(instruction.numbers, 0))};
+        case Primitive::rotate_many: return engine.rotate_many(given(x, 0), instruction.numbers);
         case Primitive::drop_to:
-            return {engine.drop_to(x.at(0), static_cast<int>(instruction.numbers.at(0)))};
+            return {engine.drop_to(given(x, 0), static_cast<int>(given(instruction.numbers, 0)))};
         case Primitive::bootstrap_many:
-            return engine.bootstrap_many(x, instruction.numbers.at(0));
+            return engine.bootstrap_many(x, given(instruction.numbers, 0),
+                                         static_cast<int>(given(instruction.numbers, 1)));
         case Primitive::transform:
             return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()));
         case Primitive::raise_modulus:
-            return {engine.raise_modulus(x.at(0), static_cast<int>(instruction.numbers.at(0)),
-                                         instruction.numbers.at(1))};
-        case Primitive::rotate_sum: return {engine.rotate_sum(x.at(0), instruction.numbers)};
+            return {engine.raise_modulus(given(x, 0), static_cast<int>(given(instruction.numbers, 0)),
+                                         given(instruction.numbers, 1))};
+        case Primitive::rotate_sum: return {engine.rotate_sum(given(x, 0), instruction.numbers)};
     }
     refuse("it has an unknown primitive");
 }

@@ -143,8 +143,9 @@ def drop(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 
 def bootstrap(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
-    """Kernel of ``ckks.bootstrap``; a target level below the engine's is reached by dropping."""
-    return drop(ctx, op, ctx.engine.bootstrap_many(x, op.attributes.get("period")))
+    """Kernel of ``ckks.bootstrap``."""
+    level = op.attributes["level"]
+    return ctx.engine.bootstrap_many(x, op.attributes.get("period"), level)
 
 
 def gather(ctx: Context, op: Op, x: list[Register]) -> list[Register]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from atlasc.program.bootstrap.sets import SETS
 from atlasc.targets import OWN, find_target
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.ckks.counted_needs import counted_needs
 from atlasc.targets.ckks.parameters import STORED, CkksParameters, name_of
-from atlasc.targets.parameters import BootstrapNeeds
 
 
 def stored_sets() -> Iterator[CkksParameters]:
@@ -28,6 +28,7 @@ def facts(needs: BootstrapNeeds) -> dict[str, object]:
         "key_levels": list(needs.key_levels),
         "memory": dict(needs.memory),
         "key_switches": [needs.key_switches, one, narrow],
+        "landings": {kind: list(shares) for kind, shares in needs.landings.items()},
     }
 
 

@@ -9,19 +9,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atlasc.program.bootstrap.sets import SETS
-from atlasc.program.counting_engine import Counted, counts_of
+from atlasc.program.counting_engine import Counted, Counts, counts_of
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
 from atlasc.program.live_engine import LiveEngine
 from atlasc.program.plaintexts import Slots
 from atlasc.program.transform_work import SHORT_REPEATS
-from atlasc.targets.parameters import NARROWER, BootstrapNeeds, ParameterSet
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
+from atlasc.targets.costs import BOOTSTRAPS, relative_work
+from atlasc.targets.parameters import NARROWER, ParameterSet
+
+TABLES = 4
+"""Words for each coefficient in the tables of a prime: a root and its quotient, both ways."""
 
 
 def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
     """The needs of a set with a bootstrap, counted on its circuits, which takes long."""
     one, two = parameters.circuit(parameters.slots)
     narrow, _ = parameters.circuit(max(parameters.slots >> NARROWER, 1))
+    kinds = zip(BOOTSTRAPS, (two, one, narrow), strict=True)
     run = LiveEngine(*two.shape)
     run.play(two, [[Counted(level)] for [level] in two.levels])
     counts = counts_of(two)
@@ -32,6 +38,12 @@ def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
     products = max(at for name, at in counts.primitives if name in ("mul", "square"))
     # A key at the lowest level switches to the sparse secret, those of one digit back.
     top = len(parameters.moduli.primes) - 1
+    primes = parameters.residues(top) + parameters.special_primes
+    diagonals = {
+        level: number * _plaintext_bytes(parameters, level, period)
+        for level, number, period in _diagonals(parameters, two)
+    }
+    lowest = diagonals[min(level for level in diagonals if level > parameters.max_level)]
     back = (1 + LEAST_COPIES) * parameters.key_bytes(top) // parameters.digits(top)
     memory = {
         "bootstrap_keys": back + sum(map(parameters.key_bytes, (0, *rotations.values()))),
@@ -40,10 +52,12 @@ def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
             parameters.live_bytes({work and replace(work, plaintexts=0.0): counts})
             for work, counts in run.peaks.items()
         ),
-        "bootstrap_diagonals": sum(
-            number * _plaintext_bytes(parameters, level, period)
-            for level, number, period in _diagonals(parameters, two)
-        ),
+        "bootstrap_diagonals": sum(diagonals.values()),
+        # Of lower levels that bootstraps end at: tables of transforms, and the diagonals of one
+        # stage, whose scale is another one.
+        "bootstrap_landings": (parameters.max_level - parameters.bootstrap_from)
+        // parameters.landings
+        * (TABLES * primes * parameters.ring_degree * 8 + lowest),
     }
     key_levels = (products, counts.conjugation_level)
     return BootstrapNeeds(
@@ -54,7 +68,42 @@ def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
         counts.key_switches,
         counts_of(one).key_switches,
         counts_of(narrow).key_switches,
+        {kind: _landings(parameters, counts_of(circuit)) for kind, circuit in kinds},
     )
+
+
+def _landings(parameters: ParameterSet, counts: Counts) -> tuple[float, ...]:
+    """The work of a bootstrap by the level after it, as a share of that of the highest one."""
+
+    def work(landing: int) -> float:
+        total = 0.0
+        for (name, level), calls in counts.primitives.items():
+            limbs, digits = _landed(parameters, landing, level)
+            total += calls * relative_work(limbs, parameters.special_primes, digits)[name]
+        return total
+
+    least, top = parameters.bootstrap_from, parameters.max_level
+    return tuple(round(work(max(at, least)) / work(top), 3) for at in range(top + 1))
+
+
+def _landed(parameters: ParameterSet, landing: int, level: int) -> tuple[int, int]:
+    """Primes and digits at a level of a bootstrap that ends at level ``landing``: it has no primes
+    of the levels between that one and the highest level after a bootstrap.
+    """
+    most, left, digits, limbs = sum(parameters.moduli.special), 0, list[int](), 0
+    gap = range(parameters.residues(landing), parameters.residues(parameters.max_level))
+    sizes = list[int]()
+    for at, bits in enumerate(parameters.moduli.primes[: level + 1]):
+        count = parameters.residues(at) - len(sizes)
+        sizes += [(bits + part) // count for part in range(count)]
+    for place, bits in enumerate(sizes):
+        if bits > left:
+            left = most
+            digits.append(0)
+        left -= bits
+        digits[-1] += place not in gap
+        limbs += place not in gap
+    return limbs, sum(map(bool, digits))
 
 
 def _diagonals(parameters: ParameterSet, function: Function) -> Iterator[tuple[int, int, int]]:

@@ -48,7 +48,9 @@ def _traffic(parameters: CkksParameters) -> Traffic:
             "bootstrap_narrow": counts_of(narrow),
         }
         found = {name: bytes_moved(counts, table) for name, counts in circuits.items()}
-        table |= {(name, parameters.max_level): moved for name, moved in found.items()}
+        for level in range(parameters.max_level + 1):
+            for name, moved in found.items():
+                table[name, level] = moved * parameters.needs.landing(name, level)
     return table
 
 

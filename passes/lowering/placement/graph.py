@@ -2,17 +2,23 @@
 
 All operands of a node enter it at one level i, and its result leaves at i - depth >= 0. Between a
 result and its uses a value may drop to any lower level for free. It may also be bootstrapped, which
-costs the same from every level that a bootstrap can begin at. One bootstrap refreshes as many
-ciphertexts of the value as the backend puts into one. The problem is to find the entry levels and
-bootstraps of least total cost.
+costs the same from every level that a bootstrap can begin at. It ends at one of the backend's
+levels, of which a lower one may cost less. One bootstrap refreshes as many ciphertexts of the value
+as the backend puts into one. The problem is to find the entry levels and bootstraps of least total
+cost.
 
-A value needs at most one bootstrap. Dropping is free, so two bootstraps (before a fork and on a
-branch, or on two branches) never beat a single one. So the entry levels alone describe a placement.
+A value needs at most one bootstrap, to the least level that is enough for all uses. Dropping is
+free, so two bootstraps (before a fork and on a branch, or on two branches) never beat a single one.
+So the entry levels alone describe a placement.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Landing: TypeAlias = float | tuple[float, ...]
+"""Cost of a bootstrap: a constant, or one figure for each level 0..bootstrap_level after it."""
 
 
 @dataclass(frozen=True)
@@ -21,30 +27,39 @@ class LevelChain:
 
     Attributes:
         max_level: the top of the modulus chain; levels are 0..max_level.
-        bootstrap_level: level of a ciphertext after a bootstrap; None without bootstraps.
+        bootstrap_level: highest level after a bootstrap; None without bootstraps.
         bootstrap_cost: cost of one bootstrap.
         one_cost: cost for a ciphertext without a partner, if one bootstrap refreshes two; None: the
             same.
         bootstrap_batch: number of ciphertexts of one value that one bootstrap refreshes.
         narrow_cost: cost for each ciphertext whose slots repeat; None: as for others.
         lowest: least level of a ciphertext that can be bootstrapped: the levels that this consumes.
+        landings: other levels that a bootstrap may end at.
     """
 
     max_level: int
     bootstrap_level: int | None = None
-    bootstrap_cost: float = 1.0
+    bootstrap_cost: Landing = 1.0
     bootstrap_batch: int = 1
-    one_cost: float | None = None
-    narrow_cost: float | None = None
+    one_cost: Landing | None = None
+    narrow_cost: Landing | None = None
     lowest: int = 0
+    landings: tuple[int, ...] = ()
 
-    def cost_of(self, node: LevelNode) -> float:
-        """Cost of the bootstraps that refresh a node's result."""
+    def landing(self, level: int) -> int:
+        """The level that a bootstrap for a level ends at."""
+        assert self.bootstrap_level is not None, "a level that no bootstrap reaches"
+        return min(at for at in (*self.landings, self.bootstrap_level) if at >= level)
+
+    def cost_of(self, node: LevelNode, level: int) -> float:
+        """Cost of the bootstraps that refresh a node's result for a level."""
+        level = self.landing(level)
         if node.narrow and self.narrow_cost is not None:
-            return self.narrow_cost * node.ciphertexts
+            return _at(self.narrow_cost, level) * node.ciphertexts
         whole, rest = divmod(node.ciphertexts, self.bootstrap_batch)
         one = self.bootstrap_cost if self.one_cost is None else self.one_cost
-        return (self.bootstrap_cost * whole if whole else 0.0) + (one if rest else 0.0)
+        two = _at(self.bootstrap_cost, level) * whole if whole else 0.0
+        return two + (_at(one, level) if rest else 0.0)
 
     def bootstraps(self, node: LevelNode) -> int:
         """Number of bootstraps that refresh a node's result."""
@@ -80,7 +95,11 @@ class LevelNode:
 
     def cost_at(self, level: int) -> float:
         """Cost if the node is entered at `level`."""
-        return float(self.cost[level] if isinstance(self.cost, tuple) else self.cost)
+        return _at(self.cost, level)
+
+
+def _at(cost: float | tuple[float, ...], level: int) -> float:
+    return float(cost[level] if isinstance(cost, tuple) else cost)
 
 
 @dataclass

@@ -55,7 +55,7 @@ class Pieces:
         calls = sum(chain.bootstraps(node) for node in graph.nodes)
         most = 0.0
         if chain.bootstrap_level is not None:
-            most = math.fsum(map(chain.cost_of, graph.nodes))
+            most = math.fsum(chain.cost_of(node, chain.bootstrap_level) for node in graph.nodes)
         for node in graph.nodes:
             if node.level is None:
                 costs = costs_of(node, chain.max_level)
@@ -76,13 +76,14 @@ class Pieces:
 
     def edge(self, node: LevelNode) -> Table:
         """[from, to]: free downwards, one bootstrap of the node's result upwards."""
-        bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node)
-        if not node.refreshable or bootstrap is None:
+        top, calls = self.chain.bootstrap_level, self.chain.bootstraps(node)
+        if not node.refreshable or top is None:
             return self.drop
-        cost = self.chain.cost_of(node)
-        levels = np.arange(self.levels)
-        possible = (levels[:, None] >= self.chain.lowest) & (levels <= bootstrap)
-        return np.minimum(self.drop, self._encode(np.where(possible, cost, np.inf), calls))
+        costs = np.full((self.levels, self.levels), np.inf)
+        costs[self.chain.lowest :, : top + 1] = [
+            self.chain.cost_of(node, level) for level in range(top + 1)
+        ]
+        return np.minimum(self.drop, self._encode(costs, calls))
 
     def of_node(self, node: LevelNode, read: bool) -> int:
         """Number of the table [entry level, level of the result at its uses] of a node, with the

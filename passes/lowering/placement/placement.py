@@ -99,12 +99,11 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
     results = tuple(level - node.depth for level, node in zip(entries, graph.nodes, strict=True))
     bootstraps: dict[int, int] = {}
     for index, users in enumerate(graph.uses()):
-        if any(entries[user] > results[index] for user in users):
-            assert chain.bootstrap_level is not None, "a level that no bootstrap reaches"
-            bootstraps[index] = chain.bootstrap_level
-    refreshed = [graph.nodes[index] for index in bootstraps]
-    counts = [chain.bootstraps(node) for node in refreshed]
-    costs = list(map(chain.cost_of, refreshed))
+        highest = max((entries[user] for user in users), default=0)
+        if highest > results[index]:
+            bootstraps[index] = chain.landing(highest)
+    counts = [chain.bootstraps(graph.nodes[index]) for index in bootstraps]
+    costs = [chain.cost_of(graph.nodes[index], level) for index, level in bootstraps.items()]
     costs += [n.cost_at(at) for at, n in zip(entries, graph.nodes, strict=True) if n.level is None]
     widest = max((len(step.neighbours) for step in steps), default=0)
     method = Method(widest, len(pieces.tables), len(steps))

@@ -205,7 +205,8 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
         refreshed: list[LibraryCiphertext] = []
         for pair in zip(bottom[::2], bottom[1::2], strict=True):
             refreshed += self._library.merge_bootstrap(*pair, *shared)
-        return [DesiloCiphertext(raw) for raw in refreshed[: len(ciphertexts)]]
+        results = map(DesiloCiphertext, refreshed[: len(ciphertexts)])
+        return [self.drop_to(one, level) for one in results]
 
     # --- helpers
 

@@ -20,8 +20,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
+from atlasc.targets.parameters import Moduli, ParameterSet
 
 PRIME_BITS = 40
 """Bits of the prime of one level, and log2 of the scale."""

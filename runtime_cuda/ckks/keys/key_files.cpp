@@ -210,7 +210,8 @@ Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& p
     require_room(ground, entries_of(needs, ring), interface.memory);
     const Coefficients coefficients = uniform_secret(ring.degree());
     const KeyMaker maker(ring, coefficients, fresh_seed());
-    return {random_identity(), SecretKey(ring, coefficients), maker.make(needs, progress)};
+    return {random_identity(), SecretKey(ring, coefficients),
+            std::make_shared<EvaluationKeys>(maker.make(needs, progress))};
 }
 
 Role client_role(const Interface& interface, Ground& ground, PlainFile secret) {
@@ -223,7 +224,8 @@ Role client_role(const Interface& interface, Ground& ground, PlainFile secret) {
     if (coefficients.size() != ground.ring.degree() || !ternary) {
         throw Error(file.name() + " is damaged", "its secret is none of the ring");
     }
-    return {file.fact("key"), SecretKey(ground.ring, coefficients), {}};
+    return {file.fact("key"), SecretKey(ground.ring, coefficients),
+            std::make_shared<EvaluationKeys>()};
 }
 
 Role public_role(const Interface& interface, Ground& ground, PlainFile public_key) {
@@ -237,7 +239,7 @@ Role public_role(const Interface& interface, Ground& ground, PlainFile public_ke
     }
     Polys zero(ring, 2, limbs);
     upload(zero.words.get(), bytes.data(), bytes.size());
-    Role role{file.fact("key"), std::nullopt, {}};
+    Role role{file.fact("key"), std::nullopt, std::make_shared<EvaluationKeys>()};
     role.public_key.emplace(ring, std::move(zero));
     return role;
 }
@@ -249,11 +251,11 @@ Role server_role(const Interface& interface, Ground& ground, PlainFile evaluatio
     std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
     require_room(ground, entries, interface.memory);
     number_by(file.names(), entries);
-    Role role{file.fact("key"), std::nullopt, {}};
+    auto keys = std::make_shared<EvaluationKeys>();
     for (const KeyEntry& entry : entries) {
-        keep(role.keys, entry, loaded(ring, seed, entry, file));
+        keep(*keys, entry, loaded(ring, seed, entry, file));
     }
-    return role;
+    return {file.fact("key"), std::nullopt, std::move(keys)};
 }
 
 }  // namespace atlasc::ckks

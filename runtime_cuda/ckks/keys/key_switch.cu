@@ -78,11 +78,19 @@ Addends times_special(const Ring& ring, const Word* first, const Word* second,
     return {first, second, limbs, ring.special_products()};
 }
 
+bool reaches(const Ring& ring, const SwitchKey* key, std::size_t limbs) {
+    return key != nullptr && key->packing.limbs > ring.chain().gap.key_limb(limbs - 1);
+}
+
 InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limbs, Word* out) {
     const bool turns = x.key != nullptr;
+    Chain::Gap gap = turns ? ring.chain().gap : Chain::Gap();
+    if (!x.digits.of_primes) {
+        gap.digits = 0;
+    }
     return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
             x.digits.count, ring.primes(), x.digits.words,
-            turns ? x.key->packing : Packing(ring, limbs, ring.size_p()),
+            turns ? x.key->packing : Packing(ring, limbs, ring.size_p()), gap,
             turns ? x.key->words.get() : nullptr, x.addends, x.galois,
             inverse_galois(ring, x.galois), false, out, x.digits.log_run};
 }

@@ -24,6 +24,7 @@ struct OwnDigits {
     const Word* words = nullptr;
     std::size_t count = 0;
     int log_run = 0;
+    bool of_primes = true;  ///< one for each block of the chain's primes
 };
 
 /// Digits of polynomials of `limbs` primes.
@@ -33,9 +34,10 @@ struct Digits {
     std::size_t size;   ///< words of a polynomial's
     Words words;
     int log_run = 0;
+    bool of_primes = true;
 
     OwnDigits of(std::size_t polynomial) const {
-        return {words.get() + polynomial * size, count, log_run};
+        return {words.get() + polynomial * size, count, log_run, of_primes};
     }
 };
 
@@ -55,6 +57,9 @@ struct Extended {
     std::size_t limbs;
     Words words;
 };
+
+/// Whether a key is there, and has the first `limbs` primes of the ring.
+bool reaches(const Ring& ring, const SwitchKey* key, std::size_t limbs);
 
 /// Digits times a key, which reaches as far as they do, plus addends, all at X^galois. Without a key
 /// the addends alone.

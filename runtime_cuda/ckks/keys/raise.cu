@@ -121,7 +121,7 @@ Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::
     ring.backward(coefficients.get(), sparse.part(0), 1);
     lift_coefficients(ring, coefficients.get(), 0, first.get(), 0, limbs);
     ring.forward(first.get(), limbs);
-    const Digits digits{limbs, 1, extended * ring.degree(), ring.polynomial(extended)};
+    const Digits digits{limbs, 1, extended * ring.degree(), ring.polynomial(extended), 0, false};
     Word* special = digits.words.get() + limbs * ring.degree();
     ring.backward(coefficients.get(), sparse.part(1), 1);
     lift_coefficients(ring, coefficients.get(), 0, digits.words.get(), 0, limbs);
@@ -146,7 +146,7 @@ Polys raised_mean(const Ring& ring, const Polys& x, const EvaluationKeys& keys, 
            "mean of copies");
     ring.forward(first.get(), limbs);
     const Digits digits{limbs, raised_copies, raised_copies * size,
-                        Words(ring.memory(), raised_copies * size), log_run};
+                        Words(ring.memory(), raised_copies * size), log_run, false};
     ring.backward(coefficients.get(), sparse.part(1), 1);
     launch(digits.words.size(),
            DigitsOfCopies{ring.log_degree(), log_run, limbs, extended, ring.size_q(), ring.primes(),

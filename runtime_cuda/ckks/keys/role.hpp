@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "ckks/keys/keys.hpp"
 #include "ckks/keys/public_key.hpp"
@@ -11,10 +12,12 @@
 
 namespace atlasc::ckks {
 
-/// Device memory and the ring on it.
+/// Device memory and a ring on it.
 struct Ground {
     Ground(const Chain& chain, std::uint64_t device_memory)
-        : memory(std::make_shared<Memory>(device_memory)), ring(*memory, chain) {}
+        : Ground(chain, std::make_shared<Memory>(device_memory)) {}
+    Ground(const Chain& chain, std::shared_ptr<Memory> shared)
+        : memory(std::move(shared)), ring(*memory, chain) {}
 
     std::shared_ptr<Memory> memory;
     Ring ring;
@@ -24,7 +27,7 @@ struct Ground {
 struct Role {
     std::string identity;  ///< of the key pair; every ciphertext carries it in files
     std::optional<SecretKey> secret;
-    EvaluationKeys keys;
+    std::shared_ptr<const EvaluationKeys> keys;
     std::optional<PublicKey> public_key{};
 };
 

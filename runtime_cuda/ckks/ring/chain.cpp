@@ -220,6 +220,7 @@ Chain chain_of(const Parameters& parameters) {
     Chain chain;
     chain.degree = 2 * parameters.slots;
     chain.raises = parameters.bootstraps();
+    chain.refreshed = parameters.bootstrap_level.value_or(-1);
     // The base is one prime, since its residues are read as integers when a modulus is raised. A
     // larger one than the device is fast for is mostly followed by others, which stay whole too.
     const int most =
@@ -249,6 +250,42 @@ Chain chain_of(const Parameters& parameters) {
     chain.q.resize(chain.limbs.back());
 
     set_scales(chain, moduli);
+    return chain;
+}
+
+Chain landed(Chain chain, int level) {
+    const std::size_t first = chain.limbs_at(level);
+    const std::size_t end = chain.limbs_at(chain.refreshed);
+    const auto without = [&](std::size_t at) {
+        return at <= first ? at : at < end ? first : at - (end - first);
+    };
+    std::vector<double> scales = chain.scales;
+    for (int at = level + 1; at <= chain.top(); ++at) {
+        // Where a square keeps its scale it does so from the other one below.
+        const auto place = static_cast<std::size_t>(at);
+        const double square = chain.scales[place - 1] * chain.modulus(at);
+        const bool squares = std::fabs(chain.scales[place] * chain.scales[place] / square - 1.0) < 0x1p-30;
+        if (at <= chain.refreshed) {
+            scales[place] = scales[place - 1];
+        } else if (squares) {
+            scales[place] = std::sqrt(scales[place - 1] * chain.modulus(at));
+        }
+    }
+    std::vector<std::size_t> digits;
+    for (std::size_t digit = 0; digit < chain.digits.size(); ++digit) {
+        const std::size_t start = without(chain.digits[digit]);
+        if (digits.empty() || start != digits.back()) {
+            digits.push_back(start);
+        }
+    }
+    const auto whole = std::lower_bound(chain.digits.begin(), chain.digits.end(), first);
+    chain.gap = {first, end - first, static_cast<std::size_t>(whole - chain.digits.begin()),
+                 chain.digits.size() - digits.size()};
+    chain.digits = std::move(digits);
+    chain.scales = std::move(scales);
+    chain.q.erase(chain.q.begin() + static_cast<std::ptrdiff_t>(first),
+                  chain.q.begin() + static_cast<std::ptrdiff_t>(end));
+    std::transform(chain.limbs.begin(), chain.limbs.end(), chain.limbs.begin(), without);
     return chain;
 }
 

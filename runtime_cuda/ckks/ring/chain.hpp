@@ -24,6 +24,23 @@ constexpr int sparse_weight = 32;
 /// Where nothing but plaintexts is multiplied, in the transforms of a bootstrap, scales are those
 /// of Moduli::log_scales: a plaintext may have any scale.
 struct Chain {
+    /// Primes that a bootstrap to a lower level leaves out, of the chain that keys are for: `limbs` of
+    /// them from `limb` on, and with them `digits` whole digits from `digit` on.
+    struct Gap {
+        std::size_t limb = 0;
+        std::size_t limbs = 0;
+        std::size_t digit = 0;
+        std::size_t digits = 0;
+
+        /// A limb of Q and a digit as the keys count them.
+        ATLASC_DEVICE std::size_t key_limb(std::size_t own) const {
+            return own < limb ? own : own + limbs;
+        }
+        ATLASC_DEVICE std::size_t key_digit(std::size_t own) const {
+            return own < digit ? own : own + digits;
+        }
+    };
+
     std::size_t degree = 0;      ///< N; half as many slots
     std::vector<Prime> q;        ///< of level 0 first; that is one prime
     std::vector<std::size_t> limbs;  ///< by level
@@ -33,6 +50,8 @@ struct Chain {
     std::vector<std::size_t> digits;
     std::vector<double> scales;  ///< by level
     bool raises = false;         ///< whether keys lead to a sparse secret and back
+    int refreshed = -1;          ///< highest level after a bootstrap; -1 without bootstraps
+    Gap gap{};
 
     int top() const { return static_cast<int>(limbs.size()) - 1; }
 
@@ -52,6 +71,11 @@ struct Chain {
 /// The chain that a program was compiled for, by the sizes of its primes. Throws Error: it names
 /// none, or one beyond limits.hpp. Here parameters enter the engine.
 Chain chain_of(const Parameters& parameters);
+
+/// The chain without the primes of the levels from `level` + 1 to `refreshed`, which have those of
+/// `level` then. A bootstrap that ends at `refreshed` ends at `level` in it, and the steps before have
+/// fewer primes; keys stay those of the whole chain.
+Chain landed(Chain chain, int level);
 
 /// Digits of a key switch of a polynomial of the first `limbs` primes.
 std::size_t digits_of(const Chain& chain, std::size_t limbs);

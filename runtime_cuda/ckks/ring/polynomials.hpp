@@ -5,12 +5,19 @@
 
 namespace atlasc::ckks {
 
-/// Values of a plaintext polynomial: one for each run of 2^log_run neighbours.
+/// Values of a plaintext polynomial, one for each run of 2^log_run neighbours. Those that a ring takes
+/// from one with more primes (`Chain::Gap`) lie `gap` places further, from place `from` on.
 struct PlainValues {
     const Word* words;
     int log_run;
+    std::size_t from = ~std::size_t{0};
+    std::size_t gap = 0;
 
-    ATLASC_DEVICE Word operator[](std::size_t at) const { return words[at >> log_run]; }
+    /// The word of a place.
+    ATLASC_DEVICE const Word* word(std::size_t at) const {
+        return words + ((at < from ? at : at + gap) >> log_run);
+    }
+    ATLASC_DEVICE Word operator[](std::size_t at) const { return *word(at); }
 };
 
 /// Values of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts

@@ -140,6 +140,7 @@ struct InnerProduct {
     const Prime* primes;
     const Word* digit_words;
     Packing packing;  ///< of both parts of a key for each digit
+    Chain::Gap gap;   ///< of the ring, in the key
     const Word* key_words;
     Addends addends;
     std::uint32_t galois;
@@ -148,21 +149,26 @@ struct InnerProduct {
     Word* out;
     int log_run = 0;     ///< of 2^log_run equal values of digits, which are neighbours, one is stored
 
+    /// The key's limb of one of the ring's.
+    ATLASC_DEVICE std::size_t key_limb(std::size_t limb) const {
+        return limb < limbs ? gap.key_limb(limb) : packing.limbs + limb - limbs;
+    }
+
     /// What becomes the value at another place: both parts, not reduced.
     ATLASC_DEVICE void products(std::size_t at, Wide& b, Wide& a) const {
         const std::size_t limb = at >> log_degree;
         const std::size_t start = limb << log_degree;
         const std::size_t extended = (limbs + size_p) << log_degree;
-        const std::size_t key_limb = limb < limbs ? limb : packing.limbs + limb - limbs;
-        const std::size_t bits = packing.bits(key_limb);
+        const std::size_t bits = packing.bits(key_limb(limb));
         const std::size_t part = packing.start(packing.limbs + packing.special);
-        const Word* key = key_words + packing.start(key_limb);
+        const Word* key = key_words + packing.start(key_limb(limb));
         b = 0;
         a = 0;
         for (std::size_t digit = 0; digit < digits; ++digit) {
             const Word x = digit_words[(digit * extended + at) >> log_run];
-            b += static_cast<Wide>(x) * unpacked(key + 2 * digit * part, bits, at - start);
-            a += static_cast<Wide>(x) * unpacked(key + (2 * digit + 1) * part, bits, at - start);
+            const Word* parts = key + 2 * gap.key_digit(digit) * part;
+            b += static_cast<Wide>(x) * unpacked(parts, bits, at - start);
+            a += static_cast<Wide>(x) * unpacked(parts + part, bits, at - start);
         }
         if (limb < addends.limbs) {
             const Word factor = addends.factors == nullptr ? 1 : addends.factors[limb];

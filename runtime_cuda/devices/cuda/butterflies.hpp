@@ -26,9 +26,10 @@ ATLASC_DEVICE inline int first_stages(int log_size) { return log_size / 2; }
 /// pair them; numbers that lie together, as the last ones do; or all of a vector.
 enum class Parts { columns, rows, vectors };
 
-/// One pass over some vectors of 2^log_size numbers. A `Field` has vectors by number, each with `get`,
-/// `set`, the `butterfly` of a node, and what becomes of a number at the end (`finished`), unless it
-/// is `skipped`. A block works on `Field::in_block` numbers: of a vector, or of several.
+/// One pass over some vectors of 2^log_size numbers. A `Field` has vectors by number, each with an
+/// `operand` to begin with, `get`, `set` and its arithmetic, unless it is `skipped`. An arithmetic
+/// makes a `number` of an operand, has the `butterfly` of a node, and makes a result of a number
+/// (`finished`). A block works on `Field::in_block` numbers: of a vector, or of several.
 ///
 /// Sizes are powers of two, and places are 32 bits long: a division of 64 bits takes longer than a
 /// butterfly. What a thread holds is chosen by constants, or else it would not stay in registers.
@@ -42,6 +43,8 @@ struct Pass {
     static constexpr unsigned resident = 1024 / threads;  ///< with 64 registers a thread
     static constexpr bool columns = parts == Parts::columns;
     static constexpr bool vectors = parts == Parts::vectors;
+    static constexpr bool begins = vectors || columns == forwards;
+    static constexpr bool ends = vectors || columns != forwards;
 
     int log_size;
     std::uint32_t count;  ///< of vectors
@@ -100,9 +103,9 @@ private:
             return;
         }
         if (forwards) {
-            vector.set(place, vector.finished(memory.get(spread(at))));
+            vector.set(place, memory.get(spread(at)));
         } else {
-            memory.set(spread(at), vector.get(place));
+            memory.set(spread(at), vector.operand(place));
         }
     }
 
@@ -124,34 +127,49 @@ private:
         Number x[8];
         for (std::uint32_t e = 0; e < 8; ++e) {
             const std::uint32_t index = start + (e << log_distance);
-            x[e] = from_memory ? memory.get(in_memory(index, own))
-                               : vector.get(in_vector(index, own, part));
+            if (from_memory) {
+                x[e] = memory.get(in_memory(index, own));
+            } else {
+                const std::uint32_t place = in_vector(index, own, part);
+                x[e] = begins ? vector.operand(place) : vector.get(place);
+            }
         }
         const std::uint32_t root =
             parts == Parts::rows
                 ? (1U << first_stages(log_size)) + (part << (log_in_block - many)) + own
                 : 1;
-        for (int turn = 0; turn < 3; ++turn) {
-            const int log_apart = forwards ? 2 - turn : turn;
-            if (log_apart >= together) {
-                continue;
-            }
-            const int stage = first + together - 1 - log_apart;
-            for (std::uint32_t e = 0; e < 8; ++e) {
-                if ((e >> log_apart & 1) == 0) {
-                    const std::uint32_t index = start + (e << log_distance);
-                    const std::uint32_t node = (root << stage) + (index >> (many - stage));
-                    vector.butterfly(x[e], x[e + (1U << log_apart)], node);
+        vector.with_arithmetic([&](const auto& arithmetic) {
+            if (begins && step == 0) {
+                for (std::uint32_t e = 0; e < 8; ++e) {
+                    x[e] = arithmetic.number(x[e]);
                 }
             }
-        }
+            for (int turn = 0; turn < 3; ++turn) {
+                const int log_apart = forwards ? 2 - turn : turn;
+                if (log_apart >= together) {
+                    continue;
+                }
+                const int stage = first + together - 1 - log_apart;
+                for (std::uint32_t e = 0; e < 8; ++e) {
+                    if ((e >> log_apart & 1) == 0) {
+                        const std::uint32_t index = start + (e << log_distance);
+                        const std::uint32_t node = (root << stage) + (index >> (many - stage));
+                        arithmetic.butterfly(x[e], x[e + (1U << log_apart)], node, log_apart);
+                    }
+                }
+            }
+            if (ends && step == steps() - 1) {
+                for (std::uint32_t e = 0; e < 8; ++e) {
+                    x[e] = arithmetic.finished(x[e]);
+                }
+            }
+        });
         for (std::uint32_t e = 0; e < 8; ++e) {
             const std::uint32_t index = start + (e << log_distance);
             if (to_memory) {
                 memory.set(in_memory(index, own), x[e]);
             } else {
-                const bool last = vectors || columns != forwards;
-                vector.set(in_vector(index, own, part), last ? vector.finished(x[e]) : x[e]);
+                vector.set(in_vector(index, own, part), x[e]);
             }
         }
     }

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string>
 
+#include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/cuda/vectors.hpp"
@@ -11,23 +14,32 @@
 namespace atlasc::ckks {
 namespace {
 
-/// x 2^64 modulo q.
-Word with_factor(Word x, const Prime& q) { return reduce(static_cast<Wide>(x) << 64, q); }
-
-Modulus modulus_of(const Prime& q) {
-    Word inverse = q.value;  // modulo 2^64: each step doubles the correct bits
-    for (int bits = 3; bits < 64; bits *= 2) {
-        inverse *= 2 - q.value * inverse;
+/// Whether doubles are faster here than integers. GPUs with half as many units for doubles as for
+/// floats are: those of compute capability 8.0, 9.0 and 10.0 say so. Others have a 32nd or a 64th.
+bool doubles_are_fast() {
+    const char* wanted = std::getenv("ATLASC_GPU");
+    if (wanted == nullptr) {
+        int device = 0;
+        int ratio = 0;
+        check(cudaGetDevice(&device), "cudaGetDevice");
+        check(cudaDeviceGetAttribute(&ratio, cudaDevAttrSingleToDoublePrecisionPerfRatio, device),
+              "cudaDeviceGetAttribute");
+        return ratio == 2;
     }
-    return {q.value, inverse, with_factor(with_factor(1, q), q)};
+    const std::string name = wanted;
+    if (name != "doubles" && name != "integers") {
+        throw Error("ATLASC_GPU names no arithmetic", "it is \"" + name + "\"",
+                    "set it to doubles or integers, or unset it for what suits the GPU");
+    }
+    return name == "doubles";
 }
 
 /// Place i has the power of rev(i).
-void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
+void fill_powers(Word root, const Prime& q, const Modulus& modulus, int log_degree, Word* out) {
     Word power = 1;
     for (std::size_t at = 0; at < std::size_t{1} << log_degree; ++at) {
         out[reverse_bits(static_cast<std::uint32_t>(at), log_degree)] =
-            with_factor(power, q);
+            modulus.factor(power, q);
         power = multiply(power, root, q);
     }
 }
@@ -61,13 +73,15 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
     std::vector<Word> backwards(primes.size() * degree);
     std::vector<Word> last;
     std::vector<Modulus> moduli;
+    const bool doubles = doubles_are_fast();
     for (std::size_t at = 0; at < primes.size(); ++at) {
         const Prime& q = primes[at];
+        const Modulus modulus = Modulus::of(q, doubles);
         const Word root = root_of(q, degree);
-        fill_powers(root, q, log_degree, &forwards[at * degree]);
-        fill_powers(inverse(root, q), q, log_degree, &backwards[at * degree]);
-        last.push_back(with_factor(inverse(degree, q), q));
-        moduli.push_back(modulus_of(q));
+        fill_powers(root, q, modulus, log_degree, &forwards[at * degree]);
+        fill_powers(inverse(root, q), q, modulus, log_degree, &backwards[at * degree]);
+        last.push_back(modulus.factor(inverse(degree, q), q));
+        moduli.push_back(modulus);
     }
     tables_->log_degree = log_degree;
     tables_->size_q = primes.size() - special;

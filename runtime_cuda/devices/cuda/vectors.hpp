@@ -6,32 +6,11 @@
 
 #include "ckks/ring/transforms.hpp"
 #include "devices/cuda/butterflies.hpp"
+#include "devices/cuda/moduli.hpp"
 
 namespace atlasc::ckks {
 
-/// A prime q < 2^60, q^-1 modulo 2^64, and 2^128 modulo q (Montgomery 1985).
-struct Modulus {
-    Word q;
-    Word inverse;
-    Word square;
-};
-
-ATLASC_DEVICE inline Word less(Word x, Word bound) { return x >= bound ? x - bound : x; }
-
-/// x w / 2^64 modulo q, less than 5/4 q, for x < 4q: factors w < q have 2^64 in them, and take one word.
-ATLASC_DEVICE inline Word lazy_product(Word x, Word w, const Modulus& modulus) {
-    const Wide whole = static_cast<Wide>(x) * w;
-    const Word multiple = static_cast<Word>(whole) * modulus.inverse;
-    const Wide same_low = static_cast<Wide>(multiple) * modulus.q;
-    return static_cast<Word>(whole >> 64) - static_cast<Word>(same_low >> 64) + modulus.q;
-}
-
-ATLASC_DEVICE inline Word product(Word x, Word w, const Modulus& modulus) {
-    return less(lazy_product(x, w, modulus), modulus.q);
-}
-
-/// Limbs of polynomials, transformed modulo their primes. Until they are finished, numbers are less
-/// than 4q forwards and 2q backwards (Harvey 2014).
+/// Limbs of polynomials, transformed modulo their primes.
 template <bool forwards>
 struct ResidueVectors {
     using Number = Word;
@@ -52,7 +31,7 @@ struct ResidueVectors {
         bool skipped;
         const Word* in;
         Word* out;
-        Modulus modulus;
+        const Modulus* modulus;
         const Word* nodes;
         Word last;
         const Word* dividend;  ///< null but where a division ends
@@ -64,8 +43,9 @@ struct ResidueVectors {
         std::size_t all;
         int log_degree;
 
-        ATLASC_DEVICE Word get(std::size_t at) const {
-            return block == nullptr ? in[at] : converted(at);
+        ATLASC_DEVICE Word get(std::size_t at) const { return in[at]; }
+        ATLASC_DEVICE Word operand(std::size_t at) const {
+            return forwards && block != nullptr ? converted(at) : in[at];
         }
         /// As `Converter` has it, without a division: it is done for each limb.
         ATLASC_DEVICE Word converted(std::size_t at) const {
@@ -80,36 +60,36 @@ struct ResidueVectors {
             return reduce(sum, *prime);
         }
         ATLASC_DEVICE void set(std::size_t at, Word x) const {
-            const Word q = modulus.q;
-            if (dividend != nullptr) {
-                const Word value = dividend[at];
-                const Word rest = value >= x ? value - x : value + q - x;
-                x = product(product(rest, inverse, modulus), modulus.square, modulus);
-            }
-            out[at] = x;
-        }
-        ATLASC_DEVICE Word finished(Word x) const {
-            if (forwards) {
-                return less(less(x, 2 * modulus.q), modulus.q);
-            }
-            x = product(x, last, modulus);
-            return scale == 0 ? x
-                              : product(product(x, scale, modulus), modulus.square, modulus);
+            out[at] = dividend == nullptr ? x : modulus->quotient(dividend[at], x, inverse);
         }
 
-        ATLASC_DEVICE void butterfly(Word& x, Word& y, std::size_t node) const {
-            const Word twice = 2 * modulus.q;
-            const Word w = nodes[node];
-            if (forwards) {
-                const Word first = less(x, twice);
-                const Word second = lazy_product(y, w, modulus);
-                x = first + second;
-                y = first + twice - second;
+        template <typename Function>
+        ATLASC_DEVICE void with_arithmetic(const Function& function) const {
+            if (modulus->in_doubles) {
+                function(Arithmetic<Doubles>{modulus->doubles, nodes, last, scale});
             } else {
-                const Word difference = x + twice - y;
-                x = less(x + y, twice);
-                y = lazy_product(difference, w, modulus);
+                function(Arithmetic<Integers>{modulus->integers, nodes, last, scale});
             }
+        }
+    };
+
+    template <typename Residues>
+    struct Arithmetic {
+        Residues modulus;
+        const Word* nodes;
+        Word last;
+        Word scale;
+
+        ATLASC_DEVICE Word number(Word x) const { return modulus.number(x); }
+        ATLASC_DEVICE Word finished(Word x) const {
+            if (forwards) {
+                return modulus.word(modulus.reduced(x));
+            }
+            x = modulus.product(x, last);
+            return modulus.word(scale == 0 ? x : modulus.times(x, scale));
+        }
+        ATLASC_DEVICE void butterfly(Word& x, Word& y, std::size_t node, int log_apart) const {
+            modulus.template butterfly<forwards>(x, y, nodes[node], log_apart);
         }
     };
 
@@ -125,7 +105,7 @@ struct ResidueVectors {
         return {limbs.skips(polynomial, limb),
                 limbs.in[polynomial] + (begins ? 0 : start),
                 limbs.out[polynomial] + start,
-                moduli[prime],
+                moduli + prime,
                 nodes + (prime << log_degree),
                 forwards ? 0 : last[prime],
                 ends ? limbs.dividends[polynomial] + start : nullptr,
@@ -168,13 +148,20 @@ struct ComplexVectors {
         double factor;
 
         ATLASC_DEVICE Complex get(std::size_t at) const { return data[at]; }
+        ATLASC_DEVICE Complex operand(std::size_t at) const { return data[at]; }
         ATLASC_DEVICE void set(std::size_t at, const Complex& x) const { data[at] = x; }
+
+        template <typename Function>
+        ATLASC_DEVICE void with_arithmetic(const Function& function) const {
+            function(*this);
+        }
+        ATLASC_DEVICE Complex number(const Complex& x) const { return x; }
         ATLASC_DEVICE Complex finished(const Complex& x) const {
             return {x.x * factor, x.y * factor};
         }
 
         /// Backwards with the conjugate of the node's root, which is its inverse.
-        ATLASC_DEVICE void butterfly(Complex& x, Complex& y, std::size_t node) const {
+        ATLASC_DEVICE void butterfly(Complex& x, Complex& y, std::size_t node, int) const {
             const Complex w = nodes[node];
             if (forwards) {
                 const Complex turned{y.x * w.x - y.y * w.y, y.x * w.y + y.y * w.x};

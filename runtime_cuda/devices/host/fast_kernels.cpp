@@ -72,7 +72,7 @@ const Word* place_in(const Source& source, const Shape& shape, std::size_t at) {
 
 /// The values from a place on.
 PlainValues row_of(const PlainValues& values, std::size_t at) {
-    return {values.words + (at >> values.log_run), values.log_run};
+    return {values.word(at), values.log_run};
 }
 
 }  // namespace

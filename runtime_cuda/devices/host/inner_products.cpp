@@ -27,8 +27,7 @@ void straight_product(const InnerProduct& kernel, std::size_t limb, std::size_t 
     const bool runs = kernel.log_run != 0;
     const std::size_t room = runs ? std::min(most_spread, length) : length;
     spread.resize(runs ? kernel.digits * room : 0);
-    const std::size_t key_limb =
-        limb < kernel.limbs ? limb : kernel.packing.limbs + limb - kernel.limbs;
+    const std::size_t key_limb = kernel.key_limb(limb);
     const Word* key =
         kernel.digits == 0 ? nullptr : kernel.key_words + kernel.packing.start(key_limb);
     const Addends& addends = kernel.addends;
@@ -41,7 +40,8 @@ void straight_product(const InnerProduct& kernel, std::size_t limb, std::size_t 
         }
         vector_kernels().inner_product(
             b + done, a + done, runs ? spread.data() : kernel.digit_words + at,
-            runs ? room : extended, {key, kernel.packing.bits(key_limb), first + done},
+            runs ? room : extended,
+            {key, kernel.packing.bits(key_limb), first + done, kernel.gap.digit, kernel.gap.digits},
             kernel.packing.words(), kernel.digits,
             {added ? addends.first + at : nullptr,
              added && addends.second != nullptr ? addends.second + at : nullptr,

@@ -57,7 +57,7 @@ struct Tiles {
                 const PlainValues& plain = kernel.plains[row / 2 * kernel.count + baby];
                 if (plain.words != nullptr) {
                     terms.push_back({x + baby * 2 * part(),
-                                     {plain.words + (at >> plain.log_run), plain.log_run}});
+                                     {plain.word(at), plain.log_run}});
                 }
             }
             vector_kernels().sum_of_products(kernel.out[row / 2] + row % 2 * size + at,

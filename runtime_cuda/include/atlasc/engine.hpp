@@ -155,9 +155,10 @@ public:
     /// which slots that repeat are equal: 1 or 16 copies.
     virtual Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) = 0;
 
-    /// The same slots, refreshed to the level after a bootstrap, from level 3 or above. Slots must lie in [-1, 1], and
+    /// The same slots, refreshed to a level that is at most the parameters' level after a bootstrap,
+    /// from level 3 or above. The lower it is, the less work it may be. Slots must lie in [-1, 1], and
     /// repeat after `period` slots; slots that do not repeat are lost.
-    virtual Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) = 0;
+    virtual Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) = 0;
 
     /// From now on, bootstrap by the functions `refresh_1_PERIOD` and `refresh_2_PERIOD` of a
     /// record, in addition to earlier records.

@@ -114,7 +114,9 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     cost = json.loads(run("inspect", tmp_path / "lowered" / "program.air", "--json").out)
     message = refused("inspect", tmp_path / "lowered" / "program.air", "--generate")
     assert "is lowered already" in message and "its folder step" in message
-    assert cost["levels"] <= found["front"][-1]["levels"]
+    # Of the path that is deepest in all levels, which is not always the deepest in those of the
+    # formula: the settings that this search ends with have two levels of norms more on it.
+    assert cost["levels"] <= found["front"][-1]["levels"] + 2
 
 
 @pytest.mark.parametrize("target", ["phantom", "sim"])
@@ -165,7 +167,8 @@ def test_opt_lists_its_passes() -> None:
     for name in (
         "canonicalise",
         "pack{slots=32768,features-low=false}",
-        "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0,narrow=0,lowest=0}",
+        "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0,narrow=0,lowest=0,"
+        "landings=0}",
         "rotation-keys{key-memory=none}",
     ):
         assert f"{name}\n    " in listed

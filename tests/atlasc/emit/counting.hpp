@@ -138,9 +138,8 @@ public:
         count("transform_result", at, results.size());
         return engine_.transform(xs, steps);
     }
-    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override {
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override {
         const auto batch = static_cast<std::size_t>(parameters_.bootstrap_batch);
-        const int level = *parameters_.bootstrap_level;
         const std::size_t rest = xs.size() % batch != 0 ? 1 : 0;
         if (2 * period <= slots()) {
             count("bootstrap_narrow", level, xs.size() / batch + rest);
@@ -148,7 +147,7 @@ public:
             count("bootstrap", level, xs.size() / batch);
             count("bootstrap_one", level, rest);
         }
-        return engine_.bootstrap_many(xs, period);
+        return engine_.bootstrap_many(xs, period, level);
     }
 
 private:

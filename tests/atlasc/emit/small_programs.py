@@ -22,7 +22,7 @@ from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.kernels.scores import score_layout
 from atlasc.program.rotation_plan import rotation_reach
-from atlasc.targets.parameters import BootstrapNeeds
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 14

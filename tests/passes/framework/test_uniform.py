@@ -21,6 +21,7 @@ class Set:
     slots, max_level, bootstrap_level, bootstrap_batch = 1024, 14, 14, 2
     bootstrap_from = 0
     bootstrap_errors = (0.0, 0.0)
+    landings = 0
     narrow = 0
 
 

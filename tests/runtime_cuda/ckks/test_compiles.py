@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,8 +16,17 @@ DEVICE = RUNTIME / "devices/cuda"
 FILES = sorted(path for one in ("ckks", "devices") for path in RUNTIME.glob(f"{one}/**/*.*"))
 COMPILED = [path for path in FILES if path.suffix in (".cpp", ".cu")]
 SOURCES = [path for path in COMPILED if "host" not in path.parts]
-ARCHITECTURES = (80, 89, 90)
 NVCC = shutil.which("nvcc")
+
+
+def architectures() -> list[int]:
+    """Those of our users that this nvcc knows."""
+    command = [NVCC or "true", "--list-gpu-code"]
+    known = subprocess.run(command, capture_output=True, text=True).stdout.split()
+    return [one for one in (80, 89, 90, 100) if f"sm_{one}" in known]
+
+
+ARCHITECTURES = architectures()
 
 
 def phantom_headers() -> Path | None:
@@ -52,6 +62,29 @@ def test_compiles_against_phantom(source: Path, tmp_path: Path) -> None:
     headers = phantom_headers()
     assert headers is not None
     compile_with(headers, source, tmp_path / "object.o")
+
+
+@pytest.mark.deep("engines")
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_numbers_of_a_pass_stay_in_registers(architecture: int, tmp_path: Path) -> None:
+    """Four blocks of 256 threads share the 65,536 registers of a multiprocessor, and a pass over a
+    long vector of residues keeps its eight numbers there. For sm_100, nvcc 13.0 makes no constants
+    of the loop that converts residues, and has them in memory."""
+    assert NVCC is not None
+    folders = [f"-I{one}" for one in (RUNTIME, RUNTIME / "include", DEVICE)]
+    command = [NVCC, "-std=c++17", "-O3", "-c", f"-arch=sm_{architecture}", "-Xptxas=-v", *folders]
+    command += [str(DEVICE / "transforms.cu"), "-o", str(tmp_path / "object.o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kernels = re.findall(
+        r"entry function '\w*?(Residue|Complex)Vectors\w*?PartsE(\d)\w*'.*\n.*\n"
+        r" *(\d+) bytes stack frame.*\n.*Used (\d+) registers",
+        done.stdout + done.stderr,
+    )
+    assert len(kernels) == 12
+    assert all(int(registers) <= 64 for *_, registers in kernels), kernels
+    long = [int(stack) for kind, parts, stack, _ in kernels if kind == "Residue" and parts != "2"]
+    assert len(long) == 4 and max(long) <= (64 if architecture == 100 else 16), kernels
 
 
 @pytest.mark.parametrize("source", FILES, ids=lambda path: path.name)

@@ -25,6 +25,7 @@ from atlasc.targets.ckks.traffic import bytes_moved, traffic_of
 from benchmarks.lowering import bert, in_packing
 
 from .conftest import HERE, PROGRAMS, builder
+from .test_engine import CONFORMANCE
 
 TOKENS = 128
 BOUNDS = {"low": (23_400, 1.132e12), "top": (42_900, 1.772e12)}
@@ -42,16 +43,13 @@ def counted(
     latency = LatencyTarget.of(find_target("cuda"))
     program, parameters = in_packing(approximated, latency, request.param == "low")
     write_project(folder / "project", program, parameters, "cuda")
-    sources = folder / "project" / "src"
     traffic = str(HERE / "stand_in/traffic.hpp")
     # Nothing is computed, so half of the time would go into making it fast.
-    more = ("-Og", f"-I{sources}", "-DATLASC_PROGRAM=bert", "-include", traffic)
-    build = builder(folder, cpp, OPTIMISED, *more)
-    parts = (PROGRAMS / "launches.cpp", sources / "program.cpp")
+    build = builder(folder, cpp, OPTIMISED, "-Og", "-include", traffic)
+    parts = (PROGRAMS / "launches.cpp", CONFORMANCE / "programs.cpp")
     binary = build("launches", *parts, device="cuda")
-    done = subprocess.run(
-        [binary, folder / "project" / PROGRAM], capture_output=True, text=True, check=False
-    )
+    command = [binary, "program", folder / "project" / PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     costs = program_costs(program)
     predicted = sum(memory_parts(costs.total, parameters, costs).values())

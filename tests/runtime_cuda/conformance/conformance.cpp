@@ -469,7 +469,7 @@ void bootstrap(Suite& suite) {
     const Vector b(suite.slots(), 1.0);
     const Vector c = suite.random(0.1);
     const Ciphertexts refreshed = engine.bootstrap_many(
-        {suite.sent(a, 3), suite.sent(b, 5), suite.sent(c, 4)}, suite.slots());
+        {suite.sent(a, 3), suite.sent(b, 5), suite.sent(c, 4)}, suite.slots(), level);
     suite.check("bootstrap, uniform slots", refreshed.at(0), a, level, bootstrap_tolerance);
     suite.check("bootstrap, ones", refreshed.at(1), b, level, bootstrap_tolerance);
     suite.check("bootstrap, alone", refreshed.at(2), c, level, bootstrap_tolerance);
@@ -482,12 +482,32 @@ void bootstrap(Suite& suite) {
     const Vector d = conformance::repeated(a, period);
     const Vector e = conformance::repeated(c, period);
     const Ciphertexts narrow = engine.bootstrap_many(
-        {suite.sent(d, 3), suite.sent(e, 6), suite.sent(d, 4)}, period);
+        {suite.sent(d, 3), suite.sent(e, 6), suite.sent(d, 4)}, period, level);
     suite.check("narrow bootstrap, first of two", narrow.at(0), d, level, bootstrap_tolerance);
     suite.check("narrow bootstrap, second", narrow.at(1), e, level, bootstrap_tolerance);
     suite.check("narrow bootstrap, alone", narrow.at(2), d, level, bootstrap_tolerance);
     suite.check("product of two kinds", engine.mul(narrow[1], refreshed[0]), each(e, a, times),
                 level - 1, bootstrap_tolerance);
+    for (const int lower : {3, level / 2, level - 1}) {
+        const std::string to = " to level " + std::to_string(lower);
+        const Ciphertexts landed = engine.bootstrap_many(
+            {suite.sent(a, 3), suite.sent(b, level), suite.sent(c, 4)}, suite.slots(), lower);
+        suite.check("bootstrap" + to + ", first of two", landed.at(0), a, lower, bootstrap_tolerance);
+        suite.check("bootstrap" + to + ", second", landed.at(1), b, lower, bootstrap_tolerance);
+        suite.check("bootstrap" + to + ", alone", landed.at(2), c, lower, bootstrap_tolerance);
+        suite.check("product of two levels" + to, engine.mul(landed[0], refreshed[2]),
+                    each(a, c, times), lower - 1, bootstrap_tolerance);
+        suite.check("rotation of it" + to, engine.rotate(landed[0], 1),
+                    turned(ComplexVector(a.begin(), a.end()), 1), lower,
+                    bootstrap_tolerance);
+        const Ciphertexts few = engine.bootstrap_many({suite.sent(d, 3)}, period, lower);
+        suite.check("narrow bootstrap" + to, few.at(0), d, lower, bootstrap_tolerance);
+    }
+    for (const int wrong : {0, level + 1}) {
+        suite.refuses("a bootstrap to level " + std::to_string(wrong), [&] {
+            engine.bootstrap_many({suite.sent(a, 3)}, suite.slots(), wrong);
+        });
+    }
 }
 
 int run_leveled(const std::vector<std::string>& numbers) {
@@ -505,7 +525,7 @@ int run_leveled(const std::vector<std::string>& numbers) {
                   [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });
     suite.refuses("a bootstrap that the parameters lack",
                   [&] { suite.engine().bootstrap_many({suite.sent(suite.random(), 0)},
-                                                         suite.slots()); });
+                                                         suite.slots(), 0); });
     return suite.failed() ? 1 : 0;
 }
 

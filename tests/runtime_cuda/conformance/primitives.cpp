@@ -103,15 +103,15 @@ public:
         return text.str();
     }
 
-    /// Seconds of one bootstrap of `count` ciphertexts whose slots repeat; says the error.
-    double bootstrap(std::size_t count, std::size_t copies = 1) {
+    /// Seconds of one bootstrap of `count` ciphertexts whose slots repeat, to a level; says the error.
+    double bootstrap(int level, std::size_t count, std::size_t copies = 1) {
         const std::size_t period = vector_.size() / copies;
         vector_ = conformance::repeated(vector_, period);
         const Ciphertexts xs(count, sent(3));
-        server_.bootstrap_many(xs, period);
+        server_.bootstrap_many(xs, period, level);
         finish();
         const auto start = Clock::now();
-        const Ciphertexts refreshed = server_.bootstrap_many(xs, period);
+        const Ciphertexts refreshed = server_.bootstrap_many(xs, period, level);
         finish();
         const double taken = since(start);
         const Vector slots = client_.decrypt(client_.load(server_.save(refreshed[0])));
@@ -250,9 +250,9 @@ int run(const std::vector<std::string>& arguments) {
     bootstrap << "null";
     if (refreshes) {
         bootstrap.str("");
-        bootstrap << "{\"seconds\": " << bench.bootstrap(2) << ", \"key_seconds\": " << key_seconds
-                  << ", \"measured\": true, \"one_seconds\": " << bench.bootstrap(1)
-                  << ", \"narrow_seconds\": " << bench.bootstrap(1, conformance::copies) << "}";
+        bootstrap << "{\"seconds\": " << bench.bootstrap(top, 2) << ", \"key_seconds\": " << key_seconds
+                  << ", \"measured\": true, \"one_seconds\": " << bench.bootstrap(top, 1)
+                  << ", \"narrow_seconds\": " << bench.bootstrap(top, 1, conformance::copies) << "}";
     }
     std::cout << "{\n \"backend\": \"" << built_backend().name
               << "\",\n \"machine\": {\"processor\": \"" << arguments[0]

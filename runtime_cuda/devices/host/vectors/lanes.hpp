@@ -38,16 +38,19 @@ struct Addends {
     Word factor;
 };
 
-/// Packed residues from a place on, a multiple of 8.
+/// Packed residues of a key from a place on, a multiple of 8. Digits from `gap` on are the key's that
+/// come `gaps` later.
 struct Packed {
     const Word* words;
     std::size_t bits;
     std::size_t first;
+    std::size_t gap = 0;
+    std::size_t gaps = 0;
 };
 
 /// The sums over digits of x times both parts of a key, and addends: digit d is at
-/// x + d * digit_stride, its parts 2 d key_stride words behind the key's first and one key_stride
-/// further.
+/// x + d * digit_stride, its parts 2 k key_stride words behind the key's first and one key_stride
+/// further, for the key's digit k.
 void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Packed& key,
                    std::size_t key_stride, std::size_t digits, const Addends& addends,
                    std::size_t length, const Prime& q);

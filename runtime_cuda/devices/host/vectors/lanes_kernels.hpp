@@ -147,7 +147,8 @@ void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride,
         Sums first;
         Sums second;
         const auto add_digit = [&](std::size_t digit) {
-            const Word* parts = key.words + 2 * digit * key_stride;
+            const std::size_t of_key = digit < key.gap ? digit : digit + key.gaps;
+            const Word* parts = key.words + 2 * of_key * key_stride;
             for (std::size_t part = 0; part < line / width; ++part) {
                 const std::size_t place = at + part * width;
                 const Vector value = load(x + digit * digit_stride + place);

@@ -166,7 +166,8 @@ def test_scores_are_those_of_predict(
         write(folder / "config.json", config | known)
     wanted = library.CrossEncoder(str(folder)).predict(PAIRS).reshape(len(PAIRS), labels)
     called, found = answers_of(folder, PAIRS)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    # The library computes in float32: on some processors the two differ by 1.2e-6.
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
     plain = end == "Identity" or (end is None and labels == 3)
     assert called == ("logits" if plain else "scores")
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from atlasc.targets import OWN, find_target
+from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.ckks import counted_needs
 from atlasc.targets.ckks import parameters as needs
 from atlasc.targets.ckks.__main__ import stored_sets
 from atlasc.targets.ckks.parameters import CkksParameters
-from atlasc.targets.parameters import BootstrapNeeds
 
 SETS = {needs.name_of(one): one for one in stored_sets()}
 

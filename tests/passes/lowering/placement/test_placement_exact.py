@@ -18,14 +18,18 @@ Value = tuple[int, bool, bool]
 """Ciphertexts of a value, whether it may be bootstrapped, and whether its slots repeat."""
 
 
-def cost_of(chain: LevelChain, ciphertexts: int, narrow: bool) -> float:
-    """Of pairs, triples, and so on, and of what is left over."""
+def cost_of(chain: LevelChain, ciphertexts: int, narrow: bool, level: int) -> float:
+    """Of pairs, triples, and so on, and of what is left over, to a level that bootstraps end at."""
+
+    def at(cost: float | tuple[float, ...]) -> float:
+        return cost[level] if isinstance(cost, tuple) else cost
+
     if narrow and chain.narrow_cost is not None:
-        return ciphertexts * chain.narrow_cost
+        return ciphertexts * at(chain.narrow_cost)
     whole = ciphertexts // chain.bootstrap_batch
     over = ciphertexts > whole * chain.bootstrap_batch
     one = chain.bootstrap_cost if chain.one_cost is None else chain.one_cost
-    return whole * chain.bootstrap_cost + over * one
+    return whole * at(chain.bootstrap_cost) + over * at(one)
 
 
 def calls_of(chain: LevelChain, ciphertexts: int, narrow: bool) -> int:
@@ -41,7 +45,7 @@ def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
     Tries all combinations of entry levels; for each value then every level of the trunk, reached by
     dropping or by a bootstrap, and on every use again a drop or a bootstrap of its own.
     """
-    top = -1 if chain.bootstrap_level is None else chain.bootstrap_level
+    ends = () if chain.bootstrap_level is None else (*chain.landings, chain.bootstrap_level)
     levels = range(chain.max_level + 1)
     impossible = (math.inf, 0)
 
@@ -49,9 +53,10 @@ def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
     def edge(level: int, value: Value, use: int) -> tuple[float, int]:
         ciphertexts, refreshable, narrow = value
         options = [(0.0, 0)] if level >= use else []
-        if refreshable and chain.lowest <= level and use <= top:
+        if refreshable and chain.lowest <= level:
             calls = calls_of(chain, ciphertexts, narrow)
-            options.append((cost_of(chain, ciphertexts, narrow), calls))
+            reach = [end for end in ends if end >= use]
+            options += [(cost_of(chain, ciphertexts, narrow, end), calls) for end in reach]
         return min(options, default=impossible)
 
     @cache
@@ -114,23 +119,34 @@ def replay(graph: LevelGraph, chain: LevelChain, found: Placement) -> tuple[floa
         if index in found.bootstraps:
             assert node.refreshable
             assert found.result_levels[index] >= chain.lowest
-            assert found.bootstraps[index] == chain.bootstrap_level
+            level = found.bootstraps[index]
+            assert level in (*chain.landings, chain.bootstrap_level)
             calls = calls_of(chain, node.ciphertexts, node.narrow)
-            cost += cost_of(chain, node.ciphertexts, node.narrow)
+            cost += cost_of(chain, node.ciphertexts, node.narrow, level)
             count += calls
     assert set(found.bootstraps) <= used, "a bootstrap that nothing reads"
     return cost, count
 
 
 def random_chain(rng: random.Random, max_level: int) -> LevelChain:
+    """Half of the chains with bootstraps that may end lower, which takes less."""
+    top = rng.choice([None, *range(1, max_level + 1)])
+    landings = tuple(at for at in range(top or 0) if rng.random() < 0.4)
+
+    def landing(cost: int) -> float | tuple[float, ...]:
+        steps = sorted(rng.randint(0, cost) for _ in range(top or 0))
+        return (*steps, cost) if landings and rng.random() < 0.8 else cost
+
+    one, narrow = rng.choice([None, 0, 3, 16]), rng.choice([None, 0, 2, 12])
     return LevelChain(
         max_level,
-        rng.choice([None, *range(1, max_level + 1)]),
-        rng.choice([0, 1, 4, 9, 20, 50]),
+        top,
+        landing(rng.choice([0, 1, 4, 9, 20, 50])),
         rng.choice([1, 2, 2, 3]),
-        rng.choice([None, 0, 3, 16]),
-        rng.choice([None, 0, 2, 12]),
+        None if one is None else landing(one),
+        None if narrow is None else landing(narrow),
         rng.choice([0, 0, 1, 2]),
+        landings if rng.random() < 0.7 else (),
     )
 
 

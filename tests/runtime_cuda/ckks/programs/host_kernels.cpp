@@ -159,10 +159,15 @@ void kernels(const Chain& chain, int log_degree) {
             const Addends addends =
                 accumulate ? Addends{digit_words.data(), nullptr, count + size_p, nullptr}
                            : Addends{added.data(), added.data(), count, ring.special_products()};
-            same(InnerProduct{log_degree, count, chain.q.size(), size_p, digits, primes.data(),
-                              digit_words.data(), packing, key.data(), addends, galois,
-                              inverse_galois(ring, galois), accumulate, nullptr},
-                 extended, 2 * extended, "InnerProduct at X^" + std::to_string(galois));
+            // The second time without some of the key's digits.
+            for (const std::size_t gaps : {std::size_t{0}, std::size_t{3}}) {
+                const Chain::Gap gap{count, 0, 2, gaps};
+                same(InnerProduct{log_degree, count, chain.q.size(), size_p, digits - gaps,
+                                  primes.data(), digit_words.data(), packing, gap, key.data(),
+                                  addends, galois, inverse_galois(ring, galois), accumulate,
+                                  nullptr},
+                     extended, 2 * extended, "InnerProduct at X^" + std::to_string(galois));
+            }
         }
     }
     const auto plain_of = [&](int log_run) {

@@ -1,5 +1,7 @@
-// A program on a GPU that computes nothing: what it would be asked to do, as JSON, and the seconds
-// of the host. ATLASC_PROGRAM is the namespace of an emitted program.
+// A GPU that computes nothing: what it would be asked to do, as JSON.
+//
+//     launches program FILE        a program that atlasc compiled; the seconds of the host too
+//     launches bootstraps FILE     of atlasc/emit/parameter_set.py, with --copies 1 32
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -7,11 +9,24 @@
 #include "atlasc/program_file.hpp"
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
-#include "program.hpp"
+#include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
 
 using namespace atlasc;
+using Clock = std::chrono::steady_clock;
+
+/// With keys that nobody made. From here on what the device is asked to do is counted.
+std::unique_ptr<ckks::CkksEngine> counting_engine(const Interface& interface) {
+    auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
+    stand_in::Tally& tally = stand_in::tally();
+    tally.begun = true;
+    ckks::Role role = ckks::fresh_role(interface, *ground);
+    tally.begun = false;  // the engine tries its transforms
+    auto engine = std::make_unique<ckks::CkksEngine>(std::move(ground), std::move(role));
+    tally.begun = true;
+    return engine;
+}
 
 Values inputs_of(const Interface& interface, Engine& engine) {
     Values inputs;
@@ -33,46 +48,70 @@ std::map<std::string, Tensor> masks_of(const Interface& interface) {
     return masks;
 }
 
-void run(const std::string& weights_path) {
-    const TensorFile weights(weights_path, TensorFile::large_header);
-    const StoredProgram stored(weights);
-    const Interface& interface = stored.interface();
-    auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
-    stand_in::Tally& tally = stand_in::tally();
-    tally.begun = true;
-    ckks::Role role = ckks::fresh_role(interface, *ground);
-    tally.begun = false;  // the engine tries its transforms
-    ckks::CkksEngine engine(std::move(ground), std::move(role));
-    tally.begun = true;
-    Values inputs = inputs_of(interface, engine);
-    const auto masks = masks_of(interface);
-    const auto record = std::make_shared<const Record>(weights);
-    engine.bootstrap_by(record);
-    Context context(engine, *record, weights, masks);
-
-    tally.work.clear();
-    const auto start = std::chrono::steady_clock::now();
-    ATLASC_PROGRAM::execute(context, std::move(inputs));
-    const std::chrono::duration<double> host = std::chrono::steady_clock::now() - start;
-
-    std::cout << "{\"host\": " << host.count() << ", \"memory\": " << engine.memory().peak()
-              << ", \"kernels\": {";
+/// Prints what was done since `start`, when the tally was cleared.
+void print(const std::string& name, Clock::time_point start, const ckks::CkksEngine& engine) {
+    const std::chrono::duration<double> host = Clock::now() - start;
+    std::cout << "{\"name\": \"" << name << "\", \"host\": " << host.count()
+              << ", \"memory\": " << engine.memory().peak() << ", \"kernels\": {";
     const char* separator = "";
-    for (const auto& [name, work] : tally.work) {
-        std::cout << separator << "\"" << name << "\": {\"launches\": " << work.launches
+    for (const auto& [kernel, work] : stand_in::tally().work) {
+        std::cout << separator << "\"" << kernel << "\": {\"launches\": " << work.launches
                   << ", \"bytes\": " << work.bytes << ", \"limbs\": " << work.limbs << "}";
         separator = ", ";
     }
-    std::cout << "}}\n";
+    std::cout << "}}" << std::endl;
+}
+
+void program(const std::string& path) {
+    const TensorFile weights(path, TensorFile::large_header);
+    const StoredProgram stored(weights);
+    const auto engine = counting_engine(stored.interface());
+    Values inputs = inputs_of(stored.interface(), *engine);
+    const auto masks = masks_of(stored.interface());
+    const auto record = std::make_shared<const Record>(weights);
+    engine->bootstrap_by(record);
+    Context context(*engine, *record, weights, masks);
+    stand_in::tally().work.clear();
+    const auto start = Clock::now();
+    stored.execute(context, std::move(inputs));
+    print("program", start, *engine);
+}
+
+void bootstraps(const std::string& path) {
+    const conformance::Bootstrapped set = conformance::bootstrapped(path);
+    const auto engine = counting_engine(set.interface);
+    engine->bootstrap_by(set.record);
+    const int level = *set.interface.parameters.bootstrap_level;
+    for (const std::size_t copies : {std::size_t{1}, conformance::copies}) {
+        for (const std::size_t count : {1, 2}) {
+            const Vector slots(engine->slots(), 0.0);
+            const Ciphertexts xs(count, engine->encrypt(slots, 3));
+            engine->bootstrap_many(xs, engine->slots() / copies, level);  // encodes its diagonals
+            stand_in::tally().work.clear();
+            const auto start = Clock::now();
+            engine->bootstrap_many(xs, engine->slots() / copies, level);
+            print(std::string(copies == 1 ? "bootstrap_" : "bootstrap_narrow_") +
+                      (count == 1 ? "one" : "two"),
+                  start, *engine);
+        }
+    }
+}
+
+int run(const std::vector<std::string>& arguments) {
+    const std::string kind = arguments.empty() ? "" : arguments[0];
+    if (arguments.size() != 2 || (kind != "program" && kind != "bootstraps")) {
+        throw Error("launches program FILE, or launches bootstraps FILE");
+    }
+    kind == "program" ? program(arguments[1]) : bootstraps(arguments[1]);
+    return 0;
 }
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
     setenv("ATLASC_STAND_IN", "large", 1);
     try {
-        run(argv[1]);
-        return 0;
+        return run({argv + 1, argv + argc});
     } catch (const Error& error) {
         std::cerr << "error: " << error.what() << ": " << error.why << '\n';
         return 2;

@@ -226,7 +226,8 @@ void use(const Parameters& parameters, const Chain& chain, Sets& random) {
     needs.rotations = {{1 + random.below(2 * parameters.slots), level()}};
     const Coefficients secret = uniform_secret(chain.degree);
     const KeyMaker maker(ground->ring, secret, fresh_seed());
-    Role role{std::string(32, 'a'), SecretKey(ground->ring, secret), maker.make(needs)};
+    Role role{std::string(32, 'a'), SecretKey(ground->ring, secret),
+              std::make_shared<EvaluationKeys>(maker.make(needs))};
     CkksEngine engine(std::move(ground), std::move(role));
     const Vector half(engine.slots(), 0.5);
     const Ciphertext x = engine.encrypt(half, chain.top());

@@ -115,7 +115,7 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
         const Addends addends{added.data(), turns ? nullptr : added.data(), count,
                               special_products};
         babies.push_back({ring.log_degree(), count, ring.size_q(), size_p, turns ? digits : 0,
-                          primes.data(), turns ? digit_words.data() : nullptr, packing,
+                          primes.data(), turns ? digit_words.data() : nullptr, packing, {},
                           turns ? key.data() : nullptr, addends, galois,
                           inverse_galois(ring, galois), false, nullptr});
         const auto order = static_cast<std::uint32_t>(2 * ring.degree());
@@ -126,6 +126,10 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
     std::vector<PlainValues> plains(sums * babies.size(), {values.data(), log_run});
     plains[babies.size() + 1].words = nullptr;
     plains[babies.size() + 2] = {&values[values.size() - 1], 63};  // one number for all
+    Row wider = values;  // with a limb behind the first that is not read
+    const std::size_t limb = ring.degree() >> log_run;
+    wider.insert(wider.begin() + static_cast<std::ptrdiff_t>(limb), limb, ~Word{0});
+    plains[babies.size() + 3] = {wider.data(), log_run, ring.degree(), ring.degree()};
     Row found[2] = {Row(sums * 2 * extended), Row(sums * 2 * extended)};
     std::vector<Word*> out[2];
     for (std::size_t sum = 0; sum < sums; ++sum) {

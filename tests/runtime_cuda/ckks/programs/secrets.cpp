@@ -248,7 +248,8 @@ void arithmetic() {
         const SwitchKey key = maker.make(entry);
         named("key/" + entry.name, downloaded(key.words.get(), key.words.size()));
     }
-    Role role{std::string(32, '0'), SecretKey(ring, secret), maker.make(needs)};
+    Role role{std::string(32, '0'), SecretKey(ring, secret),
+              std::make_shared<EvaluationKeys>(maker.make(needs))};
     CkksEngine engine(std::move(ground), std::move(role));
     const int top = engine.level(engine.encrypt(Vector(engine.slots(), 0.0), 3));
     const auto result = [&](const std::string& name, const Ciphertext& ciphertext) {

@@ -2,9 +2,11 @@
 // be secure: what backend.hpp refuses, the engine itself can do.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ckks_engine.hpp"
@@ -28,6 +30,7 @@ int run(const std::string& path) {
     const Interface& interface = set.interface;
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     ckks::Role role = ckks::fresh_role(interface, *ground);
+    const int top = *interface.parameters.bootstrap_level;
     ckks::CkksEngine engine(std::move(ground), std::move(role));
     engine.bootstrap_by(set.record);
 
@@ -38,17 +41,34 @@ int run(const std::string& path) {
     const Vector ones(engine.slots(), 1.0);
     Ciphertexts refreshed = engine.bootstrap_many(
         {engine.encrypt(uniform, 3), engine.encrypt(ones, 6), engine.encrypt(uniform, 4)},
-        engine.slots());
+        engine.slots(), top);
     const std::size_t period = engine.slots() / conformance::copies;
     const Vector few = conformance::repeated(uniform, period);
     for (const Ciphertext& x : engine.bootstrap_many(
-             {engine.encrypt(few, 3), engine.encrypt(ones, 6), engine.encrypt(few, 4)}, period)) {
+             {engine.encrypt(few, 3), engine.encrypt(ones, 6), engine.encrypt(few, 4)}, period, top)) {
         refreshed.push_back(x);
     }
     const std::vector<const Vector*> expected = {&uniform, &ones, &uniform, &few, &ones, &few};
     for (std::size_t at = 0; at < refreshed.size(); ++at) {
         const double error = largest_error(engine.decrypt_complex(refreshed[at]), *expected[at]);
         std::cout << engine.level(refreshed[at]) << ' ' << std::log2(error) << '\n';
+    }
+    // To lower levels, which leave out parts of digits, whole ones and several.
+    for (const int level : {3, 8, 9, 14, top - 1}) {
+        const Ciphertexts wide = engine.bootstrap_many(
+            {engine.encrypt(uniform, 3), engine.encrypt(ones, top)}, engine.slots(), level);
+        const Ciphertexts narrow = engine.bootstrap_many({engine.encrypt(few, 4)}, period, level);
+        const Ciphertext sum = engine.add(engine.mul(wide[0], wide[1]), narrow[0]);
+        Vector both(uniform.size());
+        std::transform(uniform.begin(), uniform.end(), few.begin(), both.begin(), std::plus<>());
+        std::cout << "to " << level << ' ' << engine.level(wide[0]) << ' '
+                  << engine.level(narrow[0]) << ' ' << engine.level(sum);
+        const std::vector<std::pair<Ciphertext, const Vector*>> slots = {
+            {wide[0], &uniform}, {wide[1], &ones}, {narrow[0], &few}, {sum, &both}};
+        for (const auto& [found, wanted] : slots) {
+            std::cout << ' ' << std::log2(largest_error(engine.decrypt_complex(found), *wanted));
+        }
+        std::cout << '\n';
     }
     const ComplexVector product =
         engine.decrypt_complex(engine.mul(refreshed[0], refreshed[2]));

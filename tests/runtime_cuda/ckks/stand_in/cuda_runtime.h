@@ -37,6 +37,7 @@ using cudaMemPool_t = struct CUmemPoolHandle_st*;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
 enum { cudaEventDisableTiming = 2 };
+enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio = 87 };
 
 inline const cudaStream_t cudaStreamLegacy = nullptr;
 
@@ -110,6 +111,10 @@ struct cudaDeviceProp {
 };
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* has, int) {
     *has = {"a stand-in", 9, 0};
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+    *value = stand_in::asked("consumer") ? 64 : 2;
     return cudaSuccess;
 }
 inline cudaError_t cudaDriverGetVersion(int* version) {
