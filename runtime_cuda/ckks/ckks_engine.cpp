@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -49,7 +51,7 @@ CkksEngine::CkksEngine(const CkksEngine& whole, int level)
       cache_(whole.cache_) {}
 
 CkksEngine::~CkksEngine() {
-    if (ring_.chain().gap.limbs == 0) {
+    if (!ring_.chain().is_part()) {
         ground_->memory->on_pressure(nullptr);
     }
 }
@@ -86,11 +88,8 @@ Value CkksEngine::canonical(const Ciphertext& handle) const {
     }
     const double scale = scale_of(x.level);
     if (!close(x.scale, scale)) {
-        const Polynomials pending =
-            is_pending(x) ? x.polys : scaled(x, pending_scale(x.level));
-        x.polys = std::make_shared<Polys>(pending->parts == 3
-                                              ? relinearised(*pending, x.level + 1)
-                                              : rescaled(ring_, *pending, x.level + 1));
+        settled({handle});
+        return of(handle);
     }
     x.limbs = limbs;
     x.scale = scale;
@@ -98,11 +97,49 @@ Value CkksEngine::canonical(const Ciphertext& handle) const {
     return x;
 }
 
-Polys CkksEngine::relinearised(const Polys& x, int level) const {
-    const std::size_t limbs = limbs_of(level);
-    const Digits digits = decomposed(ring_, x.part(2), limbs);
-    return switched(ring_, digits, *role_.keys->relinearisation, 1,
-                    times_special(ring_, x.part(0), x.part(1), limbs), level);
+void CkksEngine::settle(const Ciphertexts& handles) {
+    Ciphertexts pending;
+    for (const Ciphertext& handle : handles) {
+        if (is_pending(of(handle))) {
+            pending.push_back(handle);
+        }
+    }
+    settled(pending);
+}
+
+void CkksEngine::settled(const Ciphertexts& handles) const {
+    using Waiting = std::pair<Ciphertext, Value>;
+    std::map<std::pair<int, std::size_t>, std::vector<Waiting>> alike;  // by level and parts
+    std::set<const CiphertextData*> seen;
+    for (const Ciphertext& handle : handles) {
+        const Value x = of(handle);
+        const bool waits = x.limbs != limbs_of(x.level) && !close(x.scale, scale_of(x.level));
+        if (waits && seen.insert(handle.get()).second) {
+            alike[{x.level, x.polys->parts}].emplace_back(handle, x);
+        }
+    }
+    for (const auto& [kind, all] : alike) {
+        const auto [level, parts] = kind;
+        const std::size_t most = std::max<std::size_t>(together() / parts, 1);
+        for (std::size_t first = 0; first < all.size(); first += most) {
+            std::vector<Polynomials> pending;
+            std::vector<const Polys*> operands;
+            for (std::size_t at = first; at < std::min(first + most, all.size()); ++at) {
+                const Value& x = all[at].second;
+                pending.push_back(is_pending(x) ? x.polys : scaled(x, pending_scale(level)));
+                operands.push_back(pending.back().get());
+            }
+            std::vector<Polys> found =
+                parts == 3 ? relinearised(ring_, operands, *role_.keys->relinearisation,
+                                          limbs_of(level + 1), level + 1)
+                           : rescaled(ring_, operands, level + 1);
+            for (std::size_t at = 0; at < found.size(); ++at) {
+                held_by(all[first + at].first)
+                    .replace({level, std::make_shared<Polys>(std::move(found[at])),
+                              limbs_of(level), scale_of(level)});
+            }
+        }
+    }
 }
 
 Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
@@ -341,10 +378,21 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
                "make keys with this program's client");
     }
     auto total = std::make_shared<Polys>(ring_, 3, limbs);
-    for (std::size_t at = 0; at < lefts.size(); ++at) {
-        const Ciphertext left = lowered(lefts[at], level);
-        const Ciphertext right = lowered(rights[at], level);
-        add_product(ring_, *canonical(left).polys, *canonical(right).polys, *total, at == 0);
+    const std::size_t most = std::max<std::size_t>(together() / 4, 1);
+    for (std::size_t first = 0; first < lefts.size(); first += most) {
+        const std::size_t end = std::min(first + most, lefts.size());
+        Ciphertexts operands;
+        for (std::size_t at = first; at < end; ++at) {
+            operands.push_back(lowered(lefts[at], level));
+            operands.push_back(lefts[at] == rights[at] ? operands.back()
+                                                       : lowered(rights[at], level));
+        }
+        settled(operands);
+        for (std::size_t at = first; at < end; ++at) {
+            const Value left = canonical(operands[2 * (at - first)]);
+            const Value right = canonical(operands[2 * (at - first) + 1]);
+            add_product(ring_, *left.polys, *right.polys, *total, at == 0);
+        }
     }
     return held(std::move(total), level - 1, limbs, target);
 }

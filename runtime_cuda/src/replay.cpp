@@ -198,6 +198,112 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
     refuse("it has an unknown primitive");
 }
 
+/// Whether an engine may add the results of products that are not yet relinearised or rescaled.
+bool takes_pending(Instruction::Primitive primitive) {
+    using Primitive = Instruction::Primitive;
+    return primitive == Primitive::add || primitive == Primitive::sub ||
+           primitive == Primitive::negate || primitive == Primitive::add_plain ||
+           primitive == Primitive::times_i || primitive == Primitive::drop_to;
+}
+
+/// The instructions from `first` on that an engine may do side by side: of one primitive, with
+/// operands that are there (`in_step` of atlasc/program/lanes.py puts them so). Returns their end.
+std::size_t beside(const Function& function, std::size_t first, const Ciphertexts& registers) {
+    const auto ready = [&](const Instruction& instruction) {
+        return instruction.primitive == function.code[first].primitive &&
+               std::all_of(instruction.operands.begin(), instruction.operands.end(),
+                           [&](std::size_t number) { return registers[number] != nullptr; });
+    };
+    std::size_t end = first + 1;
+    while (end < function.code.size() && ready(function.code[end])) {
+        ++end;
+    }
+    return end;
+}
+
+/// A function on an engine, with its registers.
+class Player {
+public:
+    Player(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
+           Ciphertexts registers)
+        : engine_(engine),
+          record_(record),
+          function_(function),
+          arrays_(arrays),
+          registers_(std::move(registers)) {
+        registers_.resize(function.registers);
+    }
+
+    Ciphertexts played() {
+        std::size_t end = 0;
+        for (std::size_t first = 0; first < function_.code.size(); first = end) {
+            end = beside(function_, first, registers_);
+            play(first, end);
+        }
+        Ciphertexts results;
+        for (const std::size_t number : function_.results) {
+            results.push_back(registers_[number]);
+        }
+        return results;
+    }
+
+private:
+    void play(std::size_t first, std::size_t end) {
+        const auto& code = function_.code;
+        const Instruction::Primitive primitive = code[first].primitive;
+        const bool rotates = primitive == Instruction::Primitive::rotate;
+        if (end - first > 1 && rotates) {
+            std::vector<std::size_t> amounts;
+            for (std::size_t at = first; at < end; ++at) {
+                amounts.push_back(given(code[at].numbers, 0));
+            }
+            const Ciphertexts made = engine_.rotate_each(operands(first, end), amounts);
+            for (std::size_t at = first; at < end; ++at) {
+                keep(code[at], {made[at - first]});
+            }
+            return;
+        }
+        if (end - first > 1 && !takes_pending(primitive)) {
+            engine_.settle(operands(first, end));
+        }
+        for (std::size_t at = first; at < end; ++at) {
+            keep(code[at], called(engine_, code[at], operands(at, at + 1),
+                                  plaintexts_of(code[at], record_, engine_.slots(), arrays_)));
+        }
+    }
+
+    Ciphertexts operands(std::size_t first, std::size_t end) const {
+        Ciphertexts found;
+        for (std::size_t at = first; at < end; ++at) {
+            for (const std::size_t number : function_.code[at].operands) {
+                if (registers_[number] == nullptr) {
+                    refuse(function_.name + " reads a ciphertext that it does not have");
+                }
+                found.push_back(registers_[number]);
+            }
+        }
+        return found;
+    }
+
+    void keep(const Instruction& instruction, Ciphertexts made) {
+        if (made.size() != instruction.results.size()) {
+            refuse(function_.name + " makes other ciphertexts than it says");
+        }
+        for (std::size_t at = 0; at < made.size(); ++at) {
+            registers_[instruction.results[at]] = std::move(made[at]);
+        }
+        for (const std::size_t number : instruction.released) {
+            registers_[number] = nullptr;
+        }
+    }
+
+    Engine& engine_;
+    const Record& record_;
+    const Function& function_;
+    Arrays& arrays_;
+    Ciphertexts registers_;
+};
+
 }  // namespace
 
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
@@ -249,33 +355,7 @@ Ciphertexts replay(Engine& engine, const Record& record, const Function& functio
         std::move(operands[at].begin(), operands[at].end(), std::back_inserter(registers));
         operands[at].clear();
     }
-    registers.resize(function.registers);
-    for (const Instruction& instruction : function.code) {
-        Ciphertexts given;
-        for (const std::size_t number : instruction.operands) {
-            if (registers[number] == nullptr) {
-                refuse(function.name + " reads a ciphertext that it does not have");
-            }
-            given.push_back(registers[number]);
-        }
-        Ciphertexts made =
-            called(engine, instruction, given,
-                   plaintexts_of(instruction, record, engine.slots(), arrays));
-        if (made.size() != instruction.results.size()) {
-            refuse(function.name + " makes other ciphertexts than it says");
-        }
-        for (std::size_t at = 0; at < made.size(); ++at) {
-            registers[instruction.results[at]] = std::move(made[at]);
-        }
-        for (const std::size_t number : instruction.released) {
-            registers[number] = nullptr;
-        }
-    }
-    Ciphertexts results;
-    for (const std::size_t number : function.results) {
-        results.push_back(registers[number]);
-    }
-    return results;
+    return Player(engine, record, function, arrays, std::move(registers)).played();
 }
 
 void Bootstraps::add(std::shared_ptr<const Record> record) {

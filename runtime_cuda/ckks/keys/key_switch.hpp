@@ -41,9 +41,9 @@ struct Digits {
     }
 };
 
-/// Of polynomials that follow one another.
-Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
-                  std::size_t count = 1);
+/// Of some polynomials.
+Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
+                  std::size_t limbs);
 
 /// P times both parts of a ciphertext, of which the second may be null.
 Addends times_special(const Ring& ring, const Word* first, const Word* second,
@@ -85,6 +85,11 @@ Addends both_parts(const Ring& ring, const Extended& x);
 /// The ciphertexts themselves, and with a level above 0 divided by the level's primes too: one
 /// rounding. One ciphertext or more, of the same primes.
 std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level);
+
+/// The same ciphertexts, of 3 parts each, without the third one: that part is switched by a key from s^2
+/// to s. Divided as above.
+std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*>& xs,
+                                const SwitchKey& key, std::size_t limbs, int level);
 
 /// The ciphertext whose digits these are of, under the key's secret, plus addends; see the two above.
 Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
