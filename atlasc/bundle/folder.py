@@ -9,8 +9,8 @@ step/                    the bundle of a decoder's step (``compile --generate``)
                          has the plan of the keys of a text: of the step and the prefill
 prefill/                 the bundle of the prefill of a prompt, if there is one
 client/                  interface.safetensors, embed.air (+ arrays), model/ (config, tokenizer,
-                         mask); of a step whose head the client computes also head.air, and of one
-                         with a public prefix prefix.json
+                         mask); of a step also generation.json, head.air if the client computes the
+                         head, and prefix.json if there is a public prefix
 server/                  program.safetensors; program.air and poly.air, for people and passes
 ```
 
@@ -51,6 +51,7 @@ from atlasc.runtime.interface import Interface, interface_of, read_interface
 from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
+    from atlasc.loading.generation.settings import Settings
     from atlasc.loading.inputs import Inputs
     from atlasc.loading.loaded_model import LoadedModel
     from atlasc.loading.texts.public_prefix import PublicPrefix
@@ -60,6 +61,8 @@ STEP, PREFILL = "step", "prefill"
 before it."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
+GENERATION = "client/generation.json"
+"""How the client of a step chooses tokens, as the model's folder says."""
 PREFIX = "client/prefix.json"
 """The public prefix of all texts. The server's program has its keys and values."""
 
@@ -202,6 +205,24 @@ class Bundle:
         return read_json(
             where, PublicPrefix, "the public prefix", most, values=MAX_IDS, remedy=remedy,
             links=False,
+        )  # fmt: skip
+
+    @cached_property
+    def generation(self) -> Settings:
+        """How the client of this step chooses tokens, unless its user says otherwise. A bundle of
+        an older version has the end tokens of the config alone.
+
+        Raises:
+            AtlasError: the file is damaged.
+        """
+        from atlasc.loading.generation.settings import MAX_SETTINGS, MAX_VALUES, Settings, end_alone
+
+        if GENERATION not in self.manifest.files:
+            return end_alone(getattr(self.config, "eos_token_id", None))
+        _require_part(self.folder, "client")
+        return read_json(
+            self.folder / GENERATION, Settings, "the settings of generation", MAX_SETTINGS,
+            values=MAX_VALUES, remedy="compile the model again", links=False,
         )  # fmt: skip
 
     @property
