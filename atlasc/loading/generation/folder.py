@@ -128,7 +128,7 @@ def unapplied(directory: Path) -> Iterator[str]:
         known = name in Settings.model_fields or name in HARMLESS
         if known or value in (None, {}, [], *PLAIN.get(name, ())):
             continue
-        instead = INSTEAD.get(name, "no library that atlasc knows reads it")
+        instead = INSTEAD.get(name, "no setting of transformers has this name")
         shown = f"{printable(str(name))[:40]} = {printable(str(value))[:40]}"
         yield f"{place}: {shown}: {instead}"
     if (directory / CUSTOM).is_dir():
