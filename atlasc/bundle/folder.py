@@ -42,7 +42,6 @@ from atlasc.bundle.program_file import StoredProgram
 from atlasc.client.in_clear import require_closed
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import read_json
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.loading import LONG
@@ -61,10 +60,9 @@ STEP, PREFILL = "step", "prefill"
 before it."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
-GENERATION = "client/generation.json"
-"""How the client of a step chooses tokens, as the model's folder says."""
-PREFIX = "client/prefix.json"
-"""The public prefix of all texts. The server's program has its keys and values."""
+GENERATION, PREFIX = "client/generation.json", "client/prefix.json"
+"""How the client of a step chooses tokens; and the public prefix of all texts, whose keys and
+values the server's program has."""
 
 
 @dataclass(frozen=True)
@@ -197,33 +195,22 @@ class Bundle:
         """
         if PREFIX not in self.manifest.files:
             return None
-        from atlasc.loading.texts.public_prefix import MAX_IDS, MAX_PREFIX, PublicPrefix
+        from atlasc.loading.texts.public_prefix import read_prefix
 
         _require_part(self.folder, "client")
-        where, remedy = self.folder / PREFIX, "compile the model again"
-        most = 16 * MAX_PREFIX
-        return read_json(
-            where, PublicPrefix, "the public prefix", most, values=MAX_IDS, remedy=remedy,
-            links=False,
-        )  # fmt: skip
+        return read_prefix(self.folder / PREFIX)
 
     @cached_property
     def generation(self) -> Settings:
-        """How the client of this step chooses tokens, unless its user says otherwise. A bundle of
-        an older version has the end tokens of the config alone.
-
-        Raises:
-            AtlasError: the file is damaged.
+        """How the client of this step chooses tokens, unless its user says otherwise; of a bundle
+        of an older version up to the end tokens of its config. A damaged file is refused.
         """
-        from atlasc.loading.generation.settings import MAX_SETTINGS, MAX_VALUES, Settings, end_alone
+        from atlasc.loading.generation.settings import end_alone, read_settings
 
         if GENERATION not in self.manifest.files:
             return end_alone(getattr(self.config, "eos_token_id", None))
         _require_part(self.folder, "client")
-        return read_json(
-            self.folder / GENERATION, Settings, "the settings of generation", MAX_SETTINGS,
-            values=MAX_VALUES, remedy="compile the model again", links=False,
-        )  # fmt: skip
+        return read_settings(self.folder / GENERATION)
 
     @property
     def target(self) -> str:

@@ -6,14 +6,14 @@ of one beam; :mod:`atlasc.generation.processors` has their formulas.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import FailFast, Field
 
 from atlasc.ir.errors import AtlasError, counted
-from atlasc.ir.files import MIB, Schema
+from atlasc.ir.files import MIB, Schema, read_json
 
 MAX_SETTINGS = 8 * MIB
 """Greatest size in bytes of a file of settings."""
@@ -67,11 +67,6 @@ class Settings(Schema):
     typical_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     epsilon_cutoff: Annotated[float, Field(ge=0, lt=1)] = 0.0
     eta_cutoff: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of all settings."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def length(self, prompt: int) -> int | None:
         """The most tokens after a prompt of so many tokens; None if no setting says it."""
@@ -128,6 +123,14 @@ def _short(value: Any) -> str:
         return str(value)
     several = len(value) > 4 or any(isinstance(one, tuple) for one in value)
     return f"({counted(len(value), 'entry', 'entries')})" if several else " ".join(map(str, value))
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings in the client's part of a bundle; raises AtlasError for a damaged file."""
+    return read_json(
+        path, Settings, "the settings of generation", MAX_SETTINGS, values=MAX_VALUES,
+        remedy="compile the model again", links=False,
+    )  # fmt: skip
 
 
 def end_alone(ends: Any) -> Settings:
