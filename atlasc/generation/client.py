@@ -70,7 +70,7 @@ class Generated(NamedTuple):
     prompt: list[int]
     ids: list[int]
     text: str | None
-    ended: bool
+    ended: bool = False
 
     def __repr__(self) -> str:
         """Lengths alone: the text is private."""

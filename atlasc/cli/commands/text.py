@@ -178,5 +178,5 @@ def _show(client: TextClient, as_json: bool) -> None:
     if client.ended:
         rest = "" if client.finished else "; ask goes on, so that the server does not see it"
         say(f"the model has ended the text{rest}")
-    if client.finished and client.record.steps is not None:
+    if client.finished and not (client.ended and client.record.steps is None):
         say("all tokens of the session were asked for")

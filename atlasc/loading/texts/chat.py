@@ -8,6 +8,7 @@ of its tokenizer, which has bounds on memory and time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -74,7 +75,8 @@ def template_of(tokenizer: Any) -> ChatTemplate | None:
         text = text.get("default")
     if not isinstance(text, str):
         return None
-    return ChatTemplate(text=text, tokens=dict(tokenizer.special_tokens_map))
+    with explained("the chat template of the tokenizer cannot be kept for the clients"):
+        return ChatTemplate(text=text, tokens=dict(tokenizer.special_tokens_map))
 
 
 def rendered(template: ChatTemplate | None, messages: Sequence[Message]) -> str:
@@ -112,7 +114,7 @@ def _environment() -> Any:
             why="chat templates are written for it",
             remedy="pip install 'atlasc[chat]'",
         ) from None
-    if tuple(int(one) for one in jinja2.__version__.split(".")[:3]) < SAFE:
+    if tuple(map(int, re.findall(r"\d+", jinja2.__version__)[:3])) < SAFE:
         raise AtlasError(
             f"jinja2 {jinja2.__version__} is too old",
             why="its sandbox, in which chat templates run, has known ways out",

@@ -25,11 +25,11 @@ from atlasc.generation.client import DEFAULT_STEPS, TextClient
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.steps import TextBundles
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.generation.folder import settings_of
+from atlasc.loading.generation.folder import HARMLESS, INSTEAD, settings_of
 from atlasc.loading.generation.settings import Settings
 from atlasc.loading.model_files.members import left_out
 from atlasc.loading.models import load_model
-from tests.atlasc.cli.command import run
+from tests.atlasc.cli.command import ROOT, run
 from tests.atlasc.generation.conftest import VOCABULARY, changed, tokenizer
 from tests.atlasc.generation.test_session import words
 from tests.fuzz.readers.messages import ENGINE, message
@@ -299,15 +299,9 @@ def test_everything_that_transformers_has_is_applied_harmless_or_said(tmp_path: 
         (folder / "config.json").write_text("{}")
         (folder / FILE).write_text(json.dumps({name: "a value of no meaning"}))
         notes = left_out(folder, None, (), None, True)
-        known = name in Settings.model_fields or name in harmless()
+        known = name in Settings.model_fields or name in HARMLESS
         assert bool(notes) != known, name
         assert not notes or "no setting of transformers" not in notes[0][1], name
-
-
-def harmless() -> set[str]:
-    from atlasc.loading.generation.folder import HARMLESS
-
-    return set(HARMLESS)
 
 
 def test_code_of_a_folder_is_said_and_never_run(tmp_path: Path) -> None:
@@ -372,3 +366,11 @@ def test_ids_outside_of_the_vocabulary_are_refused_before_any_work(
     assert caught.value.why == f"the vocabulary has {VOCABULARY} tokens"
     with pytest.raises(AtlasError, match=f"{name} has the id"):
         written(whole, llama(), settings_of(folder))
+
+
+def test_the_page_lists_every_setting() -> None:
+    page = (ROOT / "docs" / "generation.md").read_text(encoding="utf-8")
+    for name in (*Settings.model_fields, *HARMLESS, *INSTEAD):
+        assert f"`{name}`" in page, name
+    for why in (*HARMLESS.values(), *INSTEAD.values()):
+        assert why in page, why

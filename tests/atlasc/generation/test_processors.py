@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GenerationConfig, GenerationMixin
 
+from atlasc.api.generation import sampling_of
 from atlasc.generation.processors import PROCESSORS, Text, processed
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.warpers import WARPERS, probabilities, warped
@@ -174,6 +175,13 @@ def test_what_the_user_says_goes_before_the_folder() -> None:
     hot = Sampling(temperature=2, top_k=3).over(folder)
     assert (hot.temperature, hot.top_k, hot.top_p) == (2, 3, 0.9)
     assert Sampling(temperature=2).over(Settings()).do_sample
+    assert sampling_of(top_k=3, top_p=0.5, seed=1, draws=True) == Sampling(
+        top_k=3, top_p=0.5, seed=1
+    )
+    with pytest.raises(AtlasError, match="need a temperature"):
+        sampling_of(temperature=0.0, top_p=0.5, draws=True)
+    with pytest.raises(AtlasError, match="cannot be chosen"):
+        sampling_of(temperature=1.0, top_p=1.5)
     assert Sampling().begun(folder).seed is not None and Sampling().begun().seed is None
 
 
