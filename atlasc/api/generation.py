@@ -185,7 +185,7 @@ def generate(
         needed = client.steps_for(client.most) - client.public
         cache = None if session is None else session / SERVER
         server = stack.enter_context(step_server(bundle, keys, cache, target=target))
-        for what in filter(None, (client.way, client.choice)):
+        for what in filter(None, (client.choice, client.way)):
             note(what, "")
         if client.computes_prompt:
             with steps("computing the prompt", total=100) as shown:

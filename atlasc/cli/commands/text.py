@@ -81,7 +81,7 @@ def ask(
         steps=tokens, until_end=until_end, target=target,
     ) as client:  # fmt: skip
         if not client.done:
-            for what in filter(None, (client.way, client.choice)):
+            for what in filter(None, (client.choice, client.way)):
                 show("note", what)
         with progress("encrypting"):
             made = client.request()
