@@ -89,16 +89,17 @@ def said(prompt: str, chat: bool, messages: Path | None) -> Prompted | None:
     """The prompt of the options: a text, or a conversation; None if nothing was given."""
     from atlasc.ir.errors import AtlasError
     from atlasc.ir.files import MIB, read_json
-    from atlasc.loading.texts.chat import MAX_VALUES
+    from atlasc.loading.texts.chat import MAX_VALUES, Message
 
     if messages is not None and not chat:
         raise AtlasError("--messages has no effect without --chat", remedy="give both")
     if not chat:
         return prompt or None
-    found: list[dict[str, str]] = []
+    found: list[Message] = []
     if messages is not None:
         remedy = 'write a list of messages: [{"role": "user", "content": "..."}]'
-        kind = list[dict[str, str]]
-        found = read_json(messages, kind, "the messages", MIB, values=MAX_VALUES, remedy=remedy)
+        found = read_json(
+            messages, list[Message], "the messages", MIB, values=MAX_VALUES, remedy=remedy
+        )
     own = [{"role": "user", "content": prompt}] if prompt else []
-    return [*found, *own] or None
+    return [*(one.model_dump() for one in found), *own] or None
