@@ -321,7 +321,8 @@ class TextClient:
 
     def _choice(self, answer: Message) -> int:
         """The token after all that are known, by the encrypted answer at the last of them."""
-        found, place = self._role(self._program()).decrypt(answer), len(self.record.ids)
+        role, place = self._role(self._program()), len(self.record.ids)
+        found = role.decrypt(answer)
         if found.refused:
             raise AtlasError(
                 f"the answer for token {place} cannot be right",
@@ -331,7 +332,11 @@ class TextClient:
         (logits,) = found.outputs.values()
         limit = self.record.prompt + self.most
         text = Text(np.asarray(self.record.ids), self.record.prompt, limit)
-        return self.record.sampling.choose(logits[0], text, self.settings)
+        try:
+            return self.record.sampling.choose(logits[0], text, self.settings)
+        except AtlasError:
+            role.ledger.end(answer.entry)  # the server sees that the session stops here
+            raise
 
     def _begun(
         self, prompt: list[int] | None, sampling: Sampling, steps: int | None, until_end: bool

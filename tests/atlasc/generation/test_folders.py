@@ -105,10 +105,11 @@ class Role:
 
     def __init__(self, bundle: Bundle, module: Any) -> None:
         self.bundle, self._module, self.ids = bundle, module, list[int]()
-        self.ledger = self
+        self.ledger, self.ends = self, 0
 
     def end(self, entry: object) -> None:
         """Count an end that the server sees."""
+        self.ends += 1
 
     def query(self, arrays: Any, *, name: str) -> Any:
         place = int(np.argmax(arrays["position"]))
@@ -126,11 +127,13 @@ class Role:
         return Answers({"logits": logits.numpy()[None].astype(float)}, {})
 
 
-def written(bundle: Bundle, module: Any, settings: Settings, **given: Any) -> TextClient:
+def written(
+    bundle: Bundle, module: Any, settings: Settings, role: Role | None = None, **given: Any
+) -> TextClient:
     """A text to its end, by the settings."""
     step = bundle.step
     with changed(bundle, settings):
-        role = Role(step, module)
+        role = role or Role(step, module)
         client = TextClient(TextBundles(step), lambda _: role, None, PROMPT, **given)  # type: ignore[arg-type]
         while not client.finished:
             name = client._name(client.record.done)
@@ -258,6 +261,17 @@ def test_a_module_has_settings_of_its_own(tmp_path: Path) -> None:
     found = compile_model(module, texts, tmp_path / "b", options, tokenizer=tokenizer())
     assert found.bundle.step.generation.eos_token_id == (VOCABULARY - 1,)
     assert generate(found.bundle, PROMPT, None).ids == ids
+
+
+def test_a_session_that_settings_stop_is_counted(whole: Bundle) -> None:
+    """Where no token is left depends on the text, and the server sees that no query follows."""
+    settings = Settings(
+        no_repeat_ngram_size=1, suppress_tokens=tuple(set(range(VOCABULARY)) - {7, 8})
+    )
+    role = Role(whole.step, llama())
+    with pytest.raises(AtlasError, match=f"leave no token at place {len(PROMPT) + 2}"):
+        written(whole, role._module, settings, role, steps=4)
+    assert role.ends == 1
 
 
 def test_a_text_without_a_length_has_the_default_one(whole: Bundle) -> None:
