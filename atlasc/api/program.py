@@ -27,6 +27,7 @@ from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.files import new_folder
 from atlasc.generation.client import Generated
 from atlasc.generation.prompt import Prompt
+from atlasc.generation.steps import TextBundles
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.progress import Note, ProgressCallback, Steps, silent
@@ -230,7 +231,7 @@ class Program:
                 belongs to another program, prompt or sampling; or a step is refused.
         """
         with atlas_errors():
-            draws = self.bundle.step.generation.do_sample
+            draws = TextBundles.of(self.bundle).step.generation.do_sample
             return generate(
                 self.bundle, prompt, tokens,
                 sampling_of(temperature, top_k, seed, top_p, draws=draws),

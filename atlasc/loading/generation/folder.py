@@ -105,16 +105,33 @@ def settings_of(directory: Path) -> Settings:
         settings = parse_json(json.dumps(facts), Settings, MAX_VALUES)
     except ValueError as error:
         name, _, why = str(error).partition(": ")
-        raise AtlasError(
-            f"the setting {name.partition('.')[0]} of {place.name} cannot be applied",
-            where=str(place), why=why or name, remedy=remedy,
-        ) from None  # fmt: skip
+        fault = (name.partition(".")[0], why or name)
+    else:
+        if (found_fault := contradiction(settings)) is None:
+            return settings
+        fault = found_fault
+    raise AtlasError(
+        f"the setting {fault[0]} of {place.name} cannot be applied",
+        where=str(place), why=fault[1], remedy=remedy,
+    ) from None  # fmt: skip
+
+
+def contradiction(settings: Settings) -> tuple[str, str] | None:
+    """A setting that others make impossible, and why; None if there is none."""
     if settings.exponential_decay_length_penalty and not settings.eos_token_id:
-        raise AtlasError(
-            f"the setting exponential_decay_length_penalty of {place.name} cannot be applied",
-            where=str(place), why="it needs an eos_token_id, whose scores it raises", remedy=remedy,
-        )  # fmt: skip
-    return settings
+        return (
+            "exponential_decay_length_penalty",
+            "it needs an eos_token_id, whose scores it raises",
+        )
+    first = settings.forced_bos_token_id
+    forced = {
+        "forced_bos_token_id": () if first is None else (first,),
+        "forced_eos_token_id": settings.forced_eos_token_id,
+    }
+    for name, ids in forced.items():
+        if ids and set(ids) <= set(settings.suppress_tokens):
+            return name, "suppress_tokens rules out each token that it forces"
+    return None
 
 
 def unapplied(directory: Path) -> Iterator[str]:

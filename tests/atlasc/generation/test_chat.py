@@ -243,3 +243,4 @@ def test_a_client_without_jinja_says_what_to_install(tmp_path: Path) -> None:
 def test_python_takes_a_conversation(spoken: Bundle) -> None:
     result = atlasc.load(spoken.folder).generate(SAID, tokens=2)
     assert result.prompt == wanted(tokenizer(), SAID) and len(result.ids) <= 2
+    assert atlasc.load(spoken.folder / "step").generate(SAID, tokens=2) == result

@@ -83,6 +83,11 @@ def test_code_of_a_folder_is_said_and_never_run(tmp_path: Path) -> None:
             "the setting exponential_decay_length_penalty",
             "needs an eos_token_id",
         ),
+        (
+            {"forced_eos_token_id": [3, 4], "suppress_tokens": [3, 4, 5]},
+            "the setting forced_eos_token_id",
+            "suppress_tokens rules out each token",
+        ),
     ],
 )
 def test_values_that_a_setting_cannot_have_are_refused_by_name(
