@@ -8,7 +8,7 @@ of a text, whatever the model compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.passes.frontend.exported.constants import evaluate, read_shapes
@@ -23,6 +23,8 @@ from atlasc.passes.frontend.exported.graph import (
     packet,
     shape,
 )
+
+from atlasc.passes.frontend.exported.positions import probe_masks
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -61,8 +63,9 @@ def public_masks(
 ) -> Padding | None:
     """Read masks that are computed from ids off the public mask, which becomes an input.
 
-    Which id is that of padding follows from the embedding of the ids (``padding_idx``). Where it
-    names none, it is the only id that they are compared with, in a model without a public mask.
+    Which id is that of padding follows from the embedding of the ids (``padding_idx``), or from a
+    search for the last token of another id, as in classifiers of decoders. Where neither names one,
+    it is the only id that they are compared with, in a model without a public mask.
 
     Args:
         graph: the graph, which is changed.
@@ -78,9 +81,12 @@ def public_masks(
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.embedding.default):
         if (ids := _copied(node.args[1])) in inputs:  # ids.long() is the ids
             node.replace_input_with(node.args[1], ids)
-    found = [one for one in _comparisons(graph, inputs, kinds, known) if _decides(one, kinds)]
+    every = ((one, _read(one, kinds)) for one in _comparisons(graph, inputs, kinds, known))
+    read = {one: nodes for one, nodes in every if nodes}
+    found = list(read)
     mask = next((node for node, name in inputs.items() if name == PUBLIC_INPUT), None)
     named = {token for one in found for token in _padding_of(one.ids)}
+    named |= {one.token for one in found if _finds_last(one, read[one], known)}
     tokens = {one.token for one in found}
     tokens = tokens & named if named or mask is not None else tokens
     found = [one for one in found if one.token in tokens]
@@ -180,22 +186,40 @@ def _padding_of(ids: Node) -> set[int]:
     return {int(token) for token in named if isinstance(token, int) and token >= 0}
 
 
-def _decides(one: Compared, kinds: Mapping[Node, Kind]) -> bool:
-    """Whether a comparison meets hidden states: it is more than the index of an embedding, such as
-    the positions that RoBERTa counts.
+def _read(one: Compared, kinds: Mapping[Node, Kind]) -> list[Node]:
+    """The nodes of ids alone by which a comparison meets hidden states; none if it is no more than
+    the index of an embedding, such as the positions that RoBERTa counts.
     """
-    seen, pending = set[Node](), [one.node]
+    found, pending = dict[Node, None](), [one.node]
+    seen = set(pending)
     while pending:
         node = pending.pop()
         for user in node.users:
             if packet(user) == "embedding" and user.args[1] is node:
                 continue
             if not _of_ids(user, one.ids, kinds):
-                return True
-            if user not in seen:
+                found[node] = None
+            elif user not in seen:
                 seen.add(user)
                 pending.append(user)
-    return False
+    return list(found)
+
+
+def _finds_last(one: Compared, nodes: Sequence[Node], known: Mapping[Node, Any]) -> bool:
+    """Whether nodes are the place of the last token of each text with another id than that of a
+    comparison, and nothing else.
+    """
+    import torch
+
+    places = torch.arange(shape(one.ids)[1])
+    for probe in map(torch.from_numpy, probe_masks(*shape(one.ids))):
+        given = {**known, one.ids: torch.where(probe > 0, one.token + 1, one.token)}
+        last = (places * probe).amax(1)
+        for node in nodes:
+            value = evaluate(node, given)
+            if is_float(node) or value.numel() != len(last) or (value.flatten() != last).any():
+                return False
+    return True
 
 
 def _of_ids(node: Node, ids: Node, kinds: Mapping[Node, Kind]) -> bool:

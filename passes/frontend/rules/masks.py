@@ -1,7 +1,7 @@
-"""Masks: a softmax that drops keys, and the mean of the tokens that a mask keeps.
+"""Masks: a softmax that drops keys, and the mean or the last of the tokens that a mask keeps.
 
 The meaning of a mask is not derived from its expression. The expression is evaluated on probes, and
-must drop whole keys, or compute that mean.
+must drop whole keys, compute that mean, or choose that token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from atlasc.ir.bounds import line_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.ir.ops.masks import shares, visible
+from atlasc.ir.ops.masks import last_kept, shares, visible
 from atlasc.passes.frontend.exported.constants import evaluate, to_numpy
 from atlasc.passes.frontend.exported.graph import (
     PUBLIC_INPUT,
@@ -52,6 +52,8 @@ LINEAR = {"mul", "div", "sum", "mean", "masked_fill", "where", "matmul", "bmm", 
           "unsqueeze", "transpose", "permute", "stack", "select", *VIEWS, *RESHAPES}  # fmt: skip
 """Ops of which a mean of tokens may consist; they are linear in one private operand if the other
 operands are not private."""
+CHOICES = {"index", "gather", "take_along_dim"}
+"""Ops that are linear too, and read the elements that an index names."""
 
 
 class Meaning(NamedTuple):
@@ -226,9 +228,11 @@ def _require_public(importer: Importer, mask: Node) -> None:
     )
 
 
-def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
-    """If a node is the mean of the tokens that the public mask keeps, however it is written: the
-    function that emits the mean, and [the hidden state [batch, tokens, features]].
+def masked_tokens(
+    importer: Importer, node: Node
+) -> tuple[Callable[[], Value], list[Node]] | None:
+    """If a node is the mean of the tokens that the public mask keeps, or the last of these, however
+    it is written: the function that emits it, and [the hidden state [batch, tokens, features]].
     """
     import torch
 
@@ -243,16 +247,24 @@ def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], li
     x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
     # Allows some roundings of a short type, but no other weight.
     error = max(1e-5, 4 * torch.finfo(dtype).eps)
+    meanings = {False: shares, True: last_kept}
     for probe in probe_masks(*shape(public)):
         known = {**importer.known, public: torch.from_numpy(probe), found: x}
         result = evaluate(node, known)
-        kept = torch.from_numpy(shares(probe))[..., None]
-        wanted = (x.double() * kept).sum(1).reshape(shape(node))
-        if result.is_meta or not torch.allclose(result.double(), wanted, rtol=error, atol=error):
+        if result.is_meta:
             return None
+        for last, weights in list(meanings.items()):
+            kept = torch.from_numpy(weights(probe))[..., None]
+            wanted = (x.double() * kept).sum(1).reshape(shape(node))
+            if not torch.allclose(result.double(), wanted, rtol=error, atol=error):
+                del meanings[last]
+    if not meanings:
+        return None
+    last = min(meanings)  # of one token both are the same
 
     def emit() -> Value:
-        mean = importer.add("nn.mean", found, importer.input(public), axis=1)
+        mask = importer.input(public)
+        mean = importer.add("nn.mean", found, mask, axis=1, last=last or None)
         extents = list(shape(node))
         return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
 
@@ -288,7 +300,7 @@ def _before_mask(importer: Importer, node: Node) -> Node | None:
     one private value.
     """
     found = None
-    while packet(node) in LINEAR:
+    while packet(node) in LINEAR | CHOICES:
         private = [one for one in node.all_input_nodes if importer.kinds[one] == "data"]
         if len(private) != 1:
             break

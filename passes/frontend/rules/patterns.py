@@ -32,7 +32,7 @@ from atlasc.passes.frontend.exported.graph import (
 )
 from atlasc.passes.frontend.importer import Emit, Importer
 from atlasc.passes.frontend.rules.elementwise import choice_by_sign
-from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_tokens
 from atlasc.passes.frontend.rules.norms import NORMS
 from atlasc.passes.frontend.rules.pooling import weighted_tokens
 from atlasc.passes.frontend.rules.queries import pooled_by_softmax, scores
@@ -179,7 +179,7 @@ def product_with_transpose(
     return partial(scores, importer, a, b)
 
 
-RULES = (masked_mean, weighted_tokens, pooled_by_softmax, masked_in_steps, rotary, choice_by_sign)
+RULES = (masked_tokens, weighted_tokens, pooled_by_softmax, masked_in_steps, rotary, choice_by_sign)
 """Groups of ops that are recognised by what they compute, however they are written."""
 PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *(
