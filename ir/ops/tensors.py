@@ -224,7 +224,8 @@ def _mean(site: Site, x: np.ndarray, mask: np.ndarray | None = None) -> np.ndarr
 
 declare("nn.mean poly.mean",
         "Mean along an axis, of the tokens that a public mask keeps, or of the last of these.",
-        "x mask?", _mean_type, A("axis", "int", "from 0"), FACTOR, LAST, evaluate=_mean)  # fmt: skip
+        "x mask?", _mean_type, A("axis", "int", "from 0"), FACTOR, LAST,
+        evaluate=_mean)  # fmt: skip
 declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
         evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=1)  # fmt: skip
 

@@ -33,6 +33,7 @@ from atlasc.passes.frontend.exported.decompose import (
 )
 from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
 from atlasc.passes.frontend.exported.locations import fill_lines
+from atlasc.passes.frontend.exported.padding import UNNAMED, without_padding
 from atlasc.passes.frontend.exported.states import (
     refuse_states,
     returned,
@@ -184,9 +185,11 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
     tensors = _tensors(example_inputs, first)
     # Caches of keys and values would become outputs.
     plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
+    padding = {"pad_token_id": UNNAMED}
     training = module.training
-    held = fx.holding(getattr(module, "config", None), **plain)
-    with untouched(module), held, torch.no_grad(), warnings.catch_warnings():
+    config = getattr(module, "config", None)
+    held, unnamed = fx.holding(config, **plain), fx.holding(without_padding(config), **padding)
+    with untouched(module), held, unnamed, torch.no_grad(), warnings.catch_warnings():
         # What a module keeps in attributes is seen when it is asked beside the program.
         warnings.filterwarnings("ignore", "The tensor attributes? ")
         try:

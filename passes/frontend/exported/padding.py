@@ -23,7 +23,6 @@ from atlasc.passes.frontend.exported.graph import (
     packet,
     shape,
 )
-
 from atlasc.passes.frontend.exported.positions import probe_masks
 
 if TYPE_CHECKING:
@@ -35,8 +34,12 @@ BELOW = {"le": 0, "less_equal": 0, "lt": 1, "less": 1}
 """Comparisons of ids with these numbers ask whether an id is 0, as no id is negative."""
 
 
+UNNAMED = -1
+"""Stands for the id of padding while a model is traced whose config names none."""
+
+
 class Padding(NamedTuple):
-    """The input of token ids, and the id of padding in it."""
+    """The input of token ids, and the id of padding in it, or `UNNAMED`."""
 
     ids: Node
     token: int
@@ -56,6 +59,18 @@ class Compared(NamedTuple):
     ids: Node
     token: int
     kept: bool
+
+
+def without_padding(config: Any) -> Any:
+    """The config of HuggingFace that should name the id of padding in texts, if it names none;
+    otherwise None.
+
+    A classifier of a decoder then reads the last place, and so answers one text without padding. A
+    program has padding behind shorter texts.
+    """
+    of_text = getattr(config, "get_text_config", None)
+    found = of_text() if callable(of_text) else config
+    return found if getattr(found, "pad_token_id", None) is None else None
 
 
 def public_masks(
@@ -89,6 +104,7 @@ def public_masks(
     named |= {one.token for one in found if _finds_last(one, read[one], known)}
     tokens = {one.token for one in found}
     tokens = tokens & named if named or mask is not None else tokens
+    tokens -= set() if UNNAMED in named else {UNNAMED}
     found = [one for one in found if one.token in tokens]
     if len(tokens) != 1 or len({one.ids for one in found}) != 1:
         return None
@@ -170,7 +186,7 @@ def _number(value: Any, kinds: Mapping[Node, Kind], known: dict[Node, Any]) -> i
         if tensor.is_meta or not tensor.numel() or (tensor != tensor.flatten()[0]).any():
             return None
         value = tensor.flatten()[0].item()
-    return int(value) if value == int(value) and value >= 0 else None
+    return int(value) if value == int(value) and value >= UNNAMED else None
 
 
 def _padding_of(ids: Node) -> set[int]:

@@ -23,6 +23,10 @@ SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
 """Ops whose result is a list of parts."""
 ALIKE = {"nn.scale", "nn.add_constant", *(f"nn.{name}" for name in ACTIVATIONS)}
 """Ops that do the same to each feature, if their constant is a number."""
+READ_BY_MASK = (
+    "which token is read depends on the mask; of a hidden state [batch, tokens, features] only the "
+    "last token that the mask keeps is read so: h[arange(batch), (mask * arange(tokens)).argmax(1)]"
+)
 READ_BY_INPUT = (
     "which element is read depends on an input; a token that the private ids choose can be read "
     "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
@@ -63,10 +67,15 @@ def along(importer: Importer, x: Node | Value, axis: int, chosen: Sequence[int])
     return some(importer, x, axis, chosen)
 
 
+def _require_constant(importer: Importer, *indices: Node) -> None:
+    for index in indices:
+        if (kind := importer.kinds[index]) != "constant":
+            raise Refusal(READ_BY_MASK if kind == "mask" else READ_BY_INPUT)
+
+
 def picked(importer: Importer, x: Node, axis: int, index: Node) -> Value:
     """The elements at constant positions of an axis, or where a constant is true."""
-    if importer.kinds[index] != "constant":
-        raise Refusal(READ_BY_INPUT)
+    _require_constant(importer, index)
     axis, places = axis % len(shape(x)), importer.array(index)
     if places.ndim != 1:
         raise Refusal("only a list of positions along one axis can be read")
@@ -76,8 +85,7 @@ def picked(importer: Importer, x: Node, axis: int, index: Node) -> Value:
 
 def gathered(importer: Importer, x: Node, axis: int, index: Node, *options: Any) -> Value:
     """``gather``, if it reads the same constant positions everywhere."""
-    if importer.kinds[index] != "constant":
-        raise Refusal(READ_BY_INPUT)
+    _require_constant(importer, index)
     axis, places = axis % len(shape(x)), importer.array(index)
     first = places[tuple(slice(None) if one == axis else slice(1) for one in range(places.ndim))]
     others = list(shape(x)), list(shape(importer.node))
@@ -197,8 +205,7 @@ def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value
     every sentence.
     """
     known = {axis: index for axis, index in enumerate(indices) if index is not None}
-    if any(importer.kinds[index] != "constant" for index in known.values()):
-        raise Refusal(READ_BY_INPUT)
+    _require_constant(importer, *known.values())
     if len(known) == 1:
         ((axis, index),) = known.items()
         return picked(importer, x, axis, index)

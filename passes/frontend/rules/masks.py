@@ -1,7 +1,7 @@
-"""Masks: a softmax that drops keys, and the mean or the last of the tokens that a mask keeps.
+"""Masks: a softmax that drops keys.
 
 The meaning of a mask is not derived from its expression. The expression is evaluated on probes, and
-must drop whole keys, compute that mean, or choose that token.
+must drop whole keys. Tokens that a mask keeps are read in ``pooling``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ import numpy as np
 from atlasc.ir.bounds import line_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.ir.ops.masks import last_kept, shares, visible
+from atlasc.ir.ops.masks import visible
 from atlasc.passes.frontend.exported.constants import evaluate, to_numpy
 from atlasc.passes.frontend.exported.graph import (
     PUBLIC_INPUT,
-    RESHAPES,
-    VIEWS,
     Node,
     is_node,
-    packet,
     place,
     shape,
 )
@@ -46,14 +43,6 @@ PRIVATE_BIAS = (
 
 MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(mask, scores, low)")
 """Forms in which models put a mask into scores; a True in ``dropped`` drops a key."""
-
-
-LINEAR = {"mul", "div", "sum", "mean", "masked_fill", "where", "matmul", "bmm", "einsum", "squeeze",
-          "unsqueeze", "transpose", "permute", "stack", "select", *VIEWS, *RESHAPES}  # fmt: skip
-"""Ops of which a mean of tokens may consist; they are linear in one private operand if the other
-operands are not private."""
-CHOICES = {"index", "gather", "take_along_dim"}
-"""Ops that are linear too, and read the elements that an index names."""
 
 
 class Meaning(NamedTuple):
@@ -228,49 +217,6 @@ def _require_public(importer: Importer, mask: Node) -> None:
     )
 
 
-def masked_tokens(
-    importer: Importer, node: Node
-) -> tuple[Callable[[], Value], list[Node]] | None:
-    """If a node is the mean of the tokens that the public mask keeps, or the last of these, however
-    it is written: the function that emits it, and [the hidden state [batch, tokens, features]].
-    """
-    import torch
-
-    public = importer.mask_input
-    found = None if public is None else _before_mask(importer, node)
-    if found is None or public is None or shape(public) != shape(found)[:2]:
-        return None
-    batch, _, features = shape(found)
-    if math.prod(shape(node)) != batch * features:
-        return None
-    dtype: torch.dtype = found.meta["val"].dtype
-    x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
-    # Allows some roundings of a short type, but no other weight.
-    error = max(1e-5, 4 * torch.finfo(dtype).eps)
-    meanings = {False: shares, True: last_kept}
-    for probe in probe_masks(*shape(public)):
-        known = {**importer.known, public: torch.from_numpy(probe), found: x}
-        result = evaluate(node, known)
-        if result.is_meta:
-            return None
-        for last, weights in list(meanings.items()):
-            kept = torch.from_numpy(weights(probe))[..., None]
-            wanted = (x.double() * kept).sum(1).reshape(shape(node))
-            if not torch.allclose(result.double(), wanted, rtol=error, atol=error):
-                del meanings[last]
-    if not meanings:
-        return None
-    last = min(meanings)  # of one token both are the same
-
-    def emit() -> Value:
-        mask = importer.input(public)
-        mean = importer.add("nn.mean", found, mask, axis=1, last=last or None)
-        extents = list(shape(node))
-        return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
-
-    return emit, [found]
-
-
 def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
     """x · mask[..., None] with a public mask writes zeros: the client does, or nobody needs them
     (`without_zeros`). None for other products.
@@ -293,21 +239,6 @@ def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
             return None
     importer.zeroed.append(place(importer.node))
     return importer.add("nn.zero_padding", x, importer.input(public))
-
-
-def _before_mask(importer: Importer, node: Node) -> Node | None:
-    """The private operand of the first op with a mask, following ops in which a node is linear in
-    one private value.
-    """
-    found = None
-    while packet(node) in LINEAR | CHOICES:
-        private = [one for one in node.all_input_nodes if importer.kinds[one] == "data"]
-        if len(private) != 1:
-            break
-        if any(importer.kinds[one] == "mask" for one in node.all_input_nodes):
-            found = private[0]
-        node = private[0]
-    return found if found is not None and len(shape(found)) == 3 else None
 
 
 class _Parts(NamedTuple):

@@ -32,9 +32,9 @@ from atlasc.passes.frontend.exported.graph import (
 )
 from atlasc.passes.frontend.importer import Emit, Importer
 from atlasc.passes.frontend.rules.elementwise import choice_by_sign
-from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_tokens
+from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax
 from atlasc.passes.frontend.rules.norms import NORMS
-from atlasc.passes.frontend.rules.pooling import weighted_tokens
+from atlasc.passes.frontend.rules.pooling import masked_tokens, weighted_tokens
 from atlasc.passes.frontend.rules.queries import pooled_by_softmax, scores
 from atlasc.passes.frontend.rules.rotary import rotary
 from atlasc.passes.frontend.rules.scores import masked_in_steps
