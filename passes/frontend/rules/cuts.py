@@ -5,7 +5,7 @@ the weight before.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,9 @@ def some(importer: Importer, x: Node | Value, axis: int, chosen: Sequence[int]) 
         return features(importer, x, chosen)
     if axis == 0:
         raise Refusal("the first axis counts inputs, and each input is answered alone")
+    if last == 2 and len(chosen) == 1:
+        token = importer.add("nn.select", x, axis=1, index=chosen[0])
+        return importer.add("nn.reshape", token, shape=[extents[0], 1, extents[2]])
     if last < 3:
         if sorted(chosen) == list(range(extents[axis])):
             raise Refusal(tokens.MOVED)
@@ -77,10 +80,24 @@ def picked(importer: Importer, x: Node, axis: int, index: Node) -> Value:
     """The elements at constant positions of an axis, or where a constant is true."""
     _require_constant(importer, index)
     axis, places = axis % len(shape(x)), importer.array(index)
+    if places.dtype == bool:
+        places = np.flatnonzero(places)
     if places.ndim != 1:
-        raise Refusal("only a list of positions along one axis can be read")
-    places = np.flatnonzero(places) if places.dtype == bool else places % shape(x)[axis]
-    return along(importer, x, axis, places.tolist())
+        return _of_features(importer, x, {axis: places})
+    return along(importer, x, axis, (places % shape(x)[axis]).tolist())
+
+
+def _of_features(importer: Importer, x: Node, places: Mapping[int, np.ndarray]) -> Value:
+    """The elements at constant positions of neighbouring axes of features: the numbers of features
+    show which these are.
+    """
+    extents, axes = shape(x), list(places)
+    if axes[0] < 2 or axes != list(range(axes[0], axes[-1] + 1)):
+        raise Refusal("only lists along neighbouring axes of features, or one row, can be read")
+    numbers = np.arange(math.prod(extents[2:])).reshape(extents[2:])
+    chosen = numbers[tuple(places.get(axis, slice(None)) for axis in range(2, len(extents)))]
+    flat = importer.add("nn.reshape", x, shape=[*extents[:2], numbers.size])
+    return reshaped(importer, features(importer, flat, chosen.ravel().tolist()))
 
 
 def gathered(importer: Importer, x: Node, axis: int, index: Node, *options: Any) -> Value:
@@ -210,7 +227,7 @@ def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value
         ((axis, index),) = known.items()
         return picked(importer, x, axis, index)
     if list(known) != [0, 1]:
-        raise Refusal("only a list along one axis, or one row, can be read")
+        return _of_features(importer, x, {axis: importer.array(one) for axis, one in known.items()})
     batch, row = (importer.array(index).reshape(-1) for index in known.values())
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
