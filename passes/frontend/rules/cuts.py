@@ -231,7 +231,9 @@ def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value
     batch, row = (importer.array(index).reshape(-1) for index in known.values())
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
-    return _select(importer, x, 1, int(row[0]))
+    value = _select(importer, x, 1, int(row[0]))
+    same = value.tensor.shape == shape(importer.node)
+    return value if same else reshaped(importer, value)
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:

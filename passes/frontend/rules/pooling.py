@@ -61,7 +61,9 @@ def masked_tokens(importer: Importer, node: Node) -> tuple[Callable[[], Value], 
         for last, weights in list(meanings.items()):
             kept = torch.from_numpy(weights(probe))[..., None]
             wanted = (x.double() * kept).sum(1).reshape(shape(node))
-            if not torch.allclose(result.double(), wanted, rtol=error, atol=error):
+            if not torch.allclose(
+                result.double().reshape(wanted.shape), wanted, rtol=error, atol=error
+            ):
                 del meanings[last]
     if not meanings:
         return None
@@ -88,6 +90,9 @@ def _before_mask(importer: Importer, node: Node) -> Node | None:
         if any(importer.kinds[one] == "mask" for one in node.all_input_nodes):
             found = private[0]
         node = private[0]
+    if found is not None and packet(found) in LINEAR and shape(found) == shape(found)[:2]:
+        (inner,) = found.all_input_nodes[:1]
+        found = inner if shape(inner) == (*shape(found), 1) else found  # one score for each token
     return found if found is not None and len(shape(found)) == 3 else None
 
 

@@ -11,6 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
 import atlasc
+from atlasc.ir.final_functions import finished
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.frontend.trace import trace
 from benchmarks.families.further import FURTHER
@@ -106,6 +107,58 @@ def test_a_program_scores_as_huggingface(name: str, settings: dict[str, Any]) ->
     assert len(answered) > 4 and ran.max_error < 1e-9
     wanted = alone(model, arrays)
     np.testing.assert_allclose(ran.outputs["logits"][answered], wanted[answered], atol=1e-4)
+
+
+class Reward(torch.nn.Module):
+    """A decoder with a layer that gives one number for each token, as reward models have it."""
+
+    def __init__(self, form: Any) -> None:
+        super().__init__()
+        self.body = replace(EVERY["llama"], model="LlamaModel").build()
+        torch.manual_seed(0)
+        self.head, self.form = torch.nn.Linear(16, 1), form
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.body(input_ids, attention_mask=attention_mask).last_hidden_state
+        places = (attention_mask * torch.arange(LENGTH)).argmax(1)
+        found: torch.Tensor = self.form(self.head(hidden), places)
+        return found
+
+
+REWARDS: dict[str, Any] = {
+    "index": lambda v, last: v.squeeze(-1)[torch.arange(len(v)), last],
+    "index, then squeeze": lambda v, last: v[torch.arange(len(v)), last].squeeze(-1),
+    "gather": lambda v, last: v.squeeze(-1).gather(1, last[:, None]).squeeze(1),
+    "gather, as a column": lambda v, last: v[..., 0].gather(1, last[:, None]),
+    "a function": lambda v, last: torch.sigmoid(2 * v.squeeze(-1)[torch.arange(len(v)), last]),
+    "a constant place": lambda v, last: v.squeeze(-1)[torch.arange(len(v)), 2],
+}
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_one_number_for_a_text(name: str) -> None:
+    model, arrays = Reward(REWARDS[name]).eval(), EVERY["llama"].inputs(4)
+    module = trace(model, arrays, name="reward")
+    (op,) = module.outputs
+    with torch.no_grad():
+        wanted = model(**{key: torch.from_numpy(rows) for key, rows in arrays.items()}).numpy()
+    found = finished(op.attributes.get("function"), interpret(module, arrays)["output"])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.deep("recipes")
+@pytest.mark.parametrize("name", ["index", "gather", "gather, as a column", "a function"])
+def test_a_program_gives_one_number(name: str) -> None:
+    model, arrays = Reward(REWARDS[name]).eval(), EVERY["llama"].inputs(4)
+    program = atlasc.compile(
+        model, EVERY["llama"].inputs(), recipe="is", max_error=1e9, target="sim",
+        sequence_length=LENGTH,
+    )  # fmt: skip
+    ran = program.run(arrays)
+    assert not ran.unanswered
+    with torch.no_grad():
+        wanted = model(**{key: torch.from_numpy(rows) for key, rows in arrays.items()}).numpy()
+    np.testing.assert_allclose(ran.outputs["output"], wanted, atol=1e-4)
 
 
 @pytest.mark.deep("engines")
