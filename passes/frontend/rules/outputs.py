@@ -153,7 +153,7 @@ def _squeeze_last(node: Node) -> None:
             return
         chain.append(end)
         (end,) = wide
-    if packet(end) in CHOICES and len(shape(end)) == 1 and _squeezes(end.args[0]):
+    if packet(end) in CHOICES and end.meta["val"].ndim == 1 and _squeezes(end.args[0]):
         chain.append(end)  # the score of one token
     elif chain and _squeezes(end):
         chain[-1].replace_input_with(end, end.args[0])

@@ -46,7 +46,8 @@ def masked_tokens(importer: Importer, node: Node) -> tuple[Callable[[], Value], 
     if found is None or public is None or shape(public) != shape(found)[:2]:
         return None
     batch, _, features = shape(found)
-    if math.prod(shape(node)) != batch * features:
+    extents = list(node.meta["val"].shape)  # open, where a constant mask chooses features
+    if not all(isinstance(one, int) for one in extents) or math.prod(extents) != batch * features:
         return None
     dtype: torch.dtype = found.meta["val"].dtype
     x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
@@ -58,12 +59,11 @@ def masked_tokens(importer: Importer, node: Node) -> tuple[Callable[[], Value], 
         result = evaluate(node, known)
         if result.is_meta:
             return None
+        result = result.double().reshape(extents)
         for last, weights in list(meanings.items()):
             kept = torch.from_numpy(weights(probe))[..., None]
-            wanted = (x.double() * kept).sum(1).reshape(shape(node))
-            if not torch.allclose(
-                result.double().reshape(wanted.shape), wanted, rtol=error, atol=error
-            ):
+            wanted = (x.double() * kept).sum(1).reshape(extents)
+            if not torch.allclose(result, wanted, rtol=error, atol=error):
                 del meanings[last]
     if not meanings:
         return None
@@ -72,7 +72,6 @@ def masked_tokens(importer: Importer, node: Node) -> tuple[Callable[[], Value], 
     def emit() -> Value:
         mask = importer.input(public)
         mean = importer.add("nn.mean", found, mask, axis=1, last=last or None)
-        extents = list(shape(node))
         return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
 
     return emit, [found]

@@ -142,3 +142,12 @@ def test_other_choices_by_the_mask_are_refused_with_the_one_that_is_understood(n
     with pytest.raises(AtlasError, match="which token is read depends on the mask") as caught:
         traced(COUNTED[name])
     assert "(mask * arange(tokens)).argmax(1)" in str(caught.value)
+
+
+def test_features_of_a_mean_that_a_constant_mask_chooses() -> None:
+    kept = torch.tensor([True, False, True, True])
+    model, module = traced(lambda h, m: torch.cat([MEANS["sums"](h, m)[:, kept], h[:, 0, :1]], -1))
+    (found,) = interpret(module, {"input_ids": IDS, "attention_mask": MASK}).values()
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(IDS), torch.from_numpy(MASK)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
