@@ -41,7 +41,7 @@ struct PlaceOf {
 /// An element of an array for every slot, at the sum of the tables' entries; 0 if an entry is
 /// `nowhere`.
 struct Lookup {
-    /// Four are derived from an argument that is a mask [batch, tokens].
+    /// Five are derived from an argument that is a mask [batch, tokens].
     enum class Source {
         mask,             ///< 1 instead of an element
         literal,
@@ -52,6 +52,7 @@ struct Lookup {
         positions,        ///< the tokens that the mask keeps before each token
         log_hidden_near,  ///< the same if it sees keys less than `window` tokens away, none after it
                           ///< if `causal`; a query that the mask drops has no window
+        last_kept,        ///< 1 for the last token that the mask keeps, 0 for others
     };
 
     Source source;
