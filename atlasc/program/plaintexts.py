@@ -7,7 +7,7 @@ with a table of rows and, k positions further, a table of columns. A mask is a p
 that are 1 or 0.
 
 Descriptors are part of a recorded function. The slots are built when the function is executed, here
-and in ``runtime_cuda/src/replay.cpp``.
+and in ``runtime_cuda/src/slots.cpp``.
 """
 
 from __future__ import annotations

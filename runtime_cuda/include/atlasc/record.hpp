@@ -153,6 +153,12 @@ private:
     std::map<std::tuple<Lookup::Source, std::size_t, std::size_t, bool>, Vector> derived_;
 };
 
+/// Throws Error: another one may have written the record.
+[[noreturn]] void refuse_record(const std::string& why);
+
+/// Number of slots after which those of a plaintext repeat.
+std::size_t period_of(const SlotsRecord& slots, std::size_t size);
+
 /// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
 
