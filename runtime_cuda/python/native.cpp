@@ -178,6 +178,7 @@ void define_engine(py::module_& module) {
              })
         .def("settle",
              [](Engine& engine, const Handle& x) { computed([&] { engine.settle({x.value}); }); })
+        .def("wait", [](Engine& engine) { computed([&] { engine.wait(); }); })
         .def("play", play, py::arg("record"), py::arg("function"), py::arg("arrays"),
              py::arg("operands"), "The ciphertexts of a recorded function.")
         .def(
