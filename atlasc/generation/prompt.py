@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from atlasc.bundle.folder import Bundle
 from atlasc.generation.steps import window_of
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.texts.chat import Message, messages_of
+from atlasc.loading.texts.chat import ChatMessage, messages_of
 from atlasc.loading.texts.public_prefix import PublicPrefix, ids_after
 from atlasc.loading.texts.tokens import require_characters
 
@@ -52,7 +52,7 @@ def _ids(step: Bundle, prompt: Prompt, prefix: PublicPrefix | None) -> Sequence[
 
 
 def _of_chat(
-    step: Bundle, messages: Sequence[Message], prefix: PublicPrefix | None
+    step: Bundle, messages: Sequence[ChatMessage], prefix: PublicPrefix | None
 ) -> Sequence[int]:
     """The tokens of a conversation, with what its template writes before an answer."""
     for one in messages:

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB
-from atlasc.loading.texts.chat import Message
+from atlasc.loading.texts.chat import ChatMessage
 from atlasc.loading.texts.tokenizer import FACTS, TokenizerFacts, require_library
 from atlasc.loading.tokenizer_process import MEMORY
 
@@ -91,7 +91,7 @@ class BoundedTokenizer:
         options = {"skip_special_tokens": skip_special_tokens}
         return str(self._ask({"decode": list(ids), "options": options})["text"])
 
-    def chat_ids(self, messages: Sequence[Message]) -> list[int]:
+    def chat_ids(self, messages: Sequence[ChatMessage]) -> list[int]:
         """See :meth:`ProgramTokenizer.chat_ids`."""
         found = self._ask({"chat": [one.model_dump() for one in messages]}).get("ids")
         with explained("the tokenizer gives no token ids", self._folder):

@@ -22,7 +22,7 @@ from atlasc.loading.model_files.huggingface import (
 )
 from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.model_files.wrappers import named_inputs
-from atlasc.loading.texts.chat import Message
+from atlasc.loading.texts.chat import ChatMessage
 from atlasc.loading.texts.tokenizer import ProgramTokenizer
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class LoadedModel:
         """
         return self.encode(texts)[IDS]
 
-    def tokenize_chat(self, messages: Sequence[Message]) -> list[int]:
+    def tokenize_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Token ids of a conversation, of the model as a client knows it.
 
         Raises:

@@ -16,7 +16,7 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
 from atlasc.loading import IDS, SEGMENTS
-from atlasc.loading.texts.chat import Message, messages_of, rendered, template_of
+from atlasc.loading.texts.chat import ChatMessage, messages_of, rendered, template_of
 from atlasc.loading.texts.tokenizer import FACTS, ProgramTokenizer, facts_of, read_tokenizer
 from atlasc.targets.machine import forbid_core_dumps
 
@@ -88,7 +88,7 @@ def _answer(tokenizer: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     return {"columns": columns}
 
 
-def _chat_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def _chat_ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
     """Token ids of a conversation, also of a tokenizer of transformers."""
     if isinstance(tokenizer, ProgramTokenizer):
         return tokenizer.chat_ids(messages)

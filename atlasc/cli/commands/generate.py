@@ -89,17 +89,17 @@ def said(prompt: str, chat: bool, messages: Path | None) -> Prompted | None:
     """The prompt of the options: a text, or a conversation; None if nothing was given."""
     from atlasc.ir.errors import AtlasError
     from atlasc.ir.files import MIB, read_json
-    from atlasc.loading.texts.chat import MAX_VALUES, Message
+    from atlasc.loading.texts.chat import MAX_VALUES, ChatMessage
 
     if messages is not None and not chat:
         raise AtlasError("--messages has no effect without --chat", remedy="give both")
     if not chat:
         return prompt or None
-    found: list[Message] = []
+    found: list[ChatMessage] = []
     if messages is not None:
         remedy = 'write a list of messages: [{"role": "user", "content": "..."}]'
         found = read_json(
-            messages, list[Message], "the messages", MIB, values=MAX_VALUES, remedy=remedy
+            messages, list[ChatMessage], "the messages", MIB, values=MAX_VALUES, remedy=remedy
         )
     own = [{"role": "user", "content": prompt}] if prompt else []
     return [*(one.model_dump() for one in found), *own] or None

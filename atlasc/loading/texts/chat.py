@@ -26,7 +26,7 @@ SAFE = (3, 1, 6)
 """The first version of Jinja whose sandbox has no known way out, as transformers says."""
 
 
-class Message(Schema):
+class ChatMessage(Schema):
     """A message of a conversation.
 
     Attributes:
@@ -38,12 +38,12 @@ class Message(Schema):
     content: str
 
 
-_Messages: TypeAdapter[list[Message]] = TypeAdapter(
-    Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+_Messages: TypeAdapter[list[ChatMessage]] = TypeAdapter(
+    Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
 )
 
 
-def messages_of(given: object, where: object = "") -> list[Message]:
+def messages_of(given: object, where: object = "") -> list[ChatMessage]:
     """The messages of a conversation, of JSON values.
 
     Raises:
@@ -79,7 +79,7 @@ def template_of(tokenizer: Any) -> ChatTemplate | None:
         return ChatTemplate(text=text, tokens=dict(tokenizer.special_tokens_map))
 
 
-def rendered(template: ChatTemplate | None, messages: Sequence[Message]) -> str:
+def rendered(template: ChatTemplate | None, messages: Sequence[ChatMessage]) -> str:
     """The text of a conversation, up to where the assistant answers.
 
     Raises:

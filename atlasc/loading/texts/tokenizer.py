@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import KIB, MIB, Schema, open_plain, read_json
 from atlasc.loading import IDS, SEGMENTS
-from atlasc.loading.texts.chat import MAX_TEMPLATE, ChatTemplate, Message, rendered, template_of
+from atlasc.loading.texts.chat import MAX_TEMPLATE, ChatMessage, ChatTemplate, rendered, template_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -89,7 +89,7 @@ class ProgramTokenizer:
         columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
         return {name: column for name, column in columns.items() if name in self.facts.names}
 
-    def chat_ids(self, messages: Sequence[Message]) -> list[int]:
+    def chat_ids(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Token ids of a conversation, as ``apply_chat_template`` of transformers gives them, up to
         where the assistant answers.
         """

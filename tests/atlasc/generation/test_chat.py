@@ -23,7 +23,7 @@ from atlasc.compilation.options import CompileOptions
 from atlasc.generation.prompt import prompt_ids
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.bounded_tokenizer import BoundedTokenizer
-from atlasc.loading.texts.chat import ChatTemplate, Message, rendered
+from atlasc.loading.texts.chat import ChatMessage, ChatTemplate, rendered
 from atlasc.loading.texts.tokenizer import FACTS, read_tokenizer, write_tokenizer
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.generation.conftest import VOCABULARY
@@ -102,7 +102,7 @@ def test_tokens_are_those_of_transformers(
     found = read_tokenizer(folder)
     assert found is not None
     exact = known.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    said = [Message(**one) for one in messages]
+    said = [ChatMessage(**one) for one in messages]
     assert rendered(found.facts.chat, said) == exact
     assert found.chat_ids(said) == wanted(known, messages)
 
@@ -192,13 +192,13 @@ HOSTILE = [
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_template_does_not_leave_its_sandbox(template: str) -> None:
     with pytest.raises(AtlasError, match="cannot write this conversation"):
-        rendered(ChatTemplate(text=template), [Message(role="user", content="x")])
+        rendered(ChatTemplate(text=template), [ChatMessage(role="user", content="x")])
 
 
 def test_a_refusal_of_the_template_is_shown() -> None:
     template = ChatTemplate(text=LLAMA)
     with pytest.raises(AtlasError) as caught:
-        rendered(template, [Message(role="tool", content="x")])
+        rendered(template, [ChatMessage(role="tool", content="x")])
     assert caught.value.why == "only users and assistants speak, not tool"
 
 
@@ -207,7 +207,7 @@ def test_a_template_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.M
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     write_tokenizer(tokenizer("{% if messages | length > 1 %}" + loop + "{% endif %}w3"), tmp_path)
     monkeypatch.setattr("atlasc.loading.bounded_tokenizer.SECONDS", 2.0)
-    bounded, one = BoundedTokenizer(tmp_path), Message(role="user", content="w4")
+    bounded, one = BoundedTokenizer(tmp_path), ChatMessage(role="user", content="w4")
     with pytest.raises(AtlasError, match="the program's tokenizer was stopped"):
         bounded.chat_ids([one, one])
     monkeypatch.setattr("atlasc.loading.bounded_tokenizer.SECONDS", 60.0)
@@ -218,7 +218,7 @@ def test_a_tokenizer_without_the_library_tokenizers_has_a_template(tmp_path: Pat
     """Its files are those of the model, and its client has transformers."""
     tokenizer(LLAMA).save_pretrained(tmp_path)
     assert not (tmp_path / FACTS).exists()
-    found = BoundedTokenizer(tmp_path).chat_ids([Message(**one) for one in SAID])
+    found = BoundedTokenizer(tmp_path).chat_ids([ChatMessage(**one) for one in SAID])
     assert found == wanted(tokenizer(LLAMA), SAID)
 
 
@@ -229,10 +229,10 @@ def test_a_client_without_jinja_says_what_to_install(tmp_path: Path) -> None:
         "sys.modules['jinja2'] = None\n"
         "from pathlib import Path\n"
         "from atlasc.ir.errors import AtlasError\n"
-        "from atlasc.loading.texts.chat import Message\n"
+        "from atlasc.loading.texts.chat import ChatMessage\n"
         "from atlasc.loading.texts.tokenizer import read_tokenizer\n"
         f"found = read_tokenizer(Path({str(tmp_path)!r}))\n"
-        "try:\n    found.chat_ids([Message(role='user', content='w3')])\n"
+        "try:\n    found.chat_ids([ChatMessage(role='user', content='w3')])\n"
         "except AtlasError as error:\n    print(error.what, error.remedy)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -17,7 +17,7 @@ from atlasc.bundle.manifest import MANIFEST
 from atlasc.ir.errors import explained
 from atlasc.loading import tokenizer_process
 from atlasc.loading.bounded_tokenizer import BoundedTokenizer
-from atlasc.loading.texts.chat import Message
+from atlasc.loading.texts.chat import ChatMessage
 from atlasc.loading.texts.tokenizer import read_tokenizer
 from tests.atlasc.remote.conftest import FACTS, letters
 from tests.fuzz.reader import Reader
@@ -81,7 +81,7 @@ def _tokens(folder: Path) -> Any:
     with patch.object(subprocess, "Popen", _Forked):
         found = BoundedTokenizer(folder)
     try:
-        message = Message(role="user", content="q")
+        message = ChatMessage(role="user", content="q")
         chat = found.chat_ids([message]) if found.facts.chat else []
         return found(["a q", "r"]), found.places("a", "q", 8), chat
     finally:
