@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import many_inputs
-from benchmarks.many_inputs import Shape, attention_counts, linear_seconds
+from benchmarks.bert_base import many_inputs
+from benchmarks.bert_base.many_inputs import Shape, attention_counts, linear_seconds
 
 
 @pytest.mark.parametrize("seed", [0, 1])

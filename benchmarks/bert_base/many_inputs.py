@@ -1,7 +1,7 @@
 """What a packing of many inputs would cost: slot = (token, input), one ciphertext for each feature.
 
-    python -m benchmarks.many_inputs [--target cpu]     seconds of a text, by kind of op
-    python -m benchmarks.many_inputs --check            one layer on the simulator, against NumPy
+    python -m benchmarks.bert_base.many_inputs [--target cpu]   seconds of a text, by kind of op
+    python -m benchmarks.bert_base.many_inputs --check          a layer on the simulator, and NumPy
 
 Linear layers multiply ciphertexts by numbers, without a rotation: a matrix product over residues.
 Scores and values rotate by whole tokens. The layer is written once, for any engine: on the
@@ -267,7 +267,9 @@ def report(name: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Check the layer, or print the report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many_inputs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bert_base.many_inputs", description=__doc__
+    )
     parser.add_argument("--target", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
