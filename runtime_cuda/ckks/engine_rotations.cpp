@@ -42,11 +42,12 @@ Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
                "make keys with this program's client");
     }
     const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
-    auto polys = std::make_shared<Polys>(switched(ring_, digits, *key,
-                                                  galois_of_conjugation(ring_),
-                                                  times_special(ring_, x.polys->part(0), nullptr,
-                                                                x.limbs)));
-    return held(std::move(polys), x.level, x.limbs, x.scale);
+    std::vector<Polys> found =
+        switched(ring_,
+                 {{digits.of(0), key, galois_of_conjugation(ring_),
+                   times_special(ring_, x.polys->part(0), nullptr, x.limbs)}},
+                 x.limbs);
+    return held(std::make_shared<Polys>(std::move(found[0])), x.level, x.limbs, x.scale);
 }
 
 Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
@@ -75,16 +76,15 @@ Ciphertexts CkksEngine::rotate_each(const Ciphertexts& xs,
                 seconds.push_back(operands.back().polys->part(1));
             }
             const Digits digits = decomposed(ring_, seconds, limbs);
-            std::vector<Extended> products;
+            std::vector<Switched> each;
             for (std::size_t at = first; at < end; ++at) {
                 const std::size_t amount = amounts[places[at]];
                 const Word* rest = operands[at - first].polys->part(0);
-                add_switched(ring_,
-                             {{digits.of(at - first), &key_for(amount, level),
-                               galois_of(ring_, amount), times_special(ring_, rest, nullptr, limbs)}},
-                             products.emplace_back(ring_, limbs), false);
+                each.push_back({digits.of(at - first), &key_for(amount, level),
+                                galois_of(ring_, amount),
+                                times_special(ring_, rest, nullptr, limbs)});
             }
-            std::vector<Polys> polys = divided(ring_, products, 0);
+            std::vector<Polys> polys = switched(ring_, each, limbs);
             for (std::size_t at = first; at < end; ++at) {
                 result[places[at]] =
                     held(std::make_shared<Polys>(std::move(polys[at - first])), level, limbs,

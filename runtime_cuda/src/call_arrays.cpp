@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "atlasc/base/error.hpp"
 #include "atlasc/record.hpp"
 
 namespace atlasc {
@@ -97,8 +96,7 @@ const Vector& Arrays::of(const Lookup& lookup) {
         return lookup.literal;
     }
     if (lookup.argument >= tensors_.size()) {
-        throw Error("the record of a program does not fit",
-                    "a lookup wants an array that the call does not give", "emit the project again");
+        refuse_record("a lookup wants an array that the call does not give");
     }
     const Tensor& tensor = tensors_[lookup.argument];
     if (lookup.source == Source::argument) {

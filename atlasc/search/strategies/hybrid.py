@@ -77,9 +77,11 @@ class Hybrid(Strategy):
     Attributes:
         evaluations: greatest number of evaluations; None for the probes of single choices and
             `AFTER_PROBES` more.
-        rounds: greatest number of rounds, before NSGA-II, that solve and evaluate a front.
+        rounds: greatest number of rounds, before NSGA-II, that solve and evaluate a front. It does
+            not count where the wanted error is known.
         batch: number of settings of a predicted front that are evaluated in a round.
-        population: population of NSGA-II, which spends half of the rest.
+        population: population of NSGA-II, which spends half of the rest. It does not count where
+            the wanted error is known.
     """
 
     name = "hybrid"

@@ -156,12 +156,13 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
     return out;
 }
 
-Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
-               const Addends& addends, int level) {
+std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
+                            int level) {
     std::vector<Extended> products;
-    add_switched(ring, {{digits.of(0), &key, galois, addends}},
-                 products.emplace_back(ring, digits.limbs), false);
-    return std::move(divided(ring, products, level)[0]);
+    for (const Switched& x : xs) {
+        add_switched(ring, {x}, products.emplace_back(ring, limbs), false);
+    }
+    return divided(ring, products, level);
 }
 
 std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*>& xs,
@@ -171,13 +172,12 @@ std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*
         thirds.push_back(x->part(2));
     }
     const Digits digits = decomposed(ring, thirds, limbs);
-    std::vector<Extended> products;
+    std::vector<Switched> each;
     for (std::size_t at = 0; at < xs.size(); ++at) {
-        const Addends rest = times_special(ring, xs[at]->part(0), xs[at]->part(1), limbs);
-        add_switched(ring, {{digits.of(at), &key, 1, rest}}, products.emplace_back(ring, limbs),
-                     false);
+        each.push_back({digits.of(at), &key, 1,
+                        times_special(ring, xs[at]->part(0), xs[at]->part(1), limbs)});
     }
-    return divided(ring, products, level);
+    return switched(ring, each, limbs, level);
 }
 
 std::uint32_t galois_of(const Ring& ring, std::size_t amount) {
