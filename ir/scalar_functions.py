@@ -10,12 +10,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+
+BLOCK = 1 << 14
+"""Elements of which torch computes a function at once. It would divide more of them among threads,
+and the caller has threads of its own."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,20 @@ class ScalarFunction:
     linear_beyond: float | None = None
 
     def numpy(self, x: Any) -> Any:
-        """The function of a NumPy array, in its dtype."""
-        return self.meaning(_numpy(), x)
+        """The function of a NumPy array, in its dtype.
+
+        Arrays of float32 go through torch where it is installed, block by block. Its kernels are
+        vectorised; SciPy's erf and NumPy's cube are not: a GELU takes 4 to 40 times as long there.
+        """
+        if not isinstance(x, np.ndarray) or x.dtype != np.float32 or not _has_torch():
+            return self.meaning(_numpy(), x)
+        import torch
+
+        rows, result = np.ascontiguousarray(x).reshape(-1), np.empty(x.size, np.float32)
+        for start in range(0, x.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            result[block] = self.torch(torch.tensor(rows[block])).numpy()
+        return result.reshape(x.shape)
 
     def torch(self, x: Any) -> Any:
         """The function of a torch tensor."""
@@ -84,6 +101,11 @@ def _numpy() -> SimpleNamespace:
         above_zero=lambda x: np.maximum(x, 0),
         below_zero=lambda x: np.minimum(x, 0),
     )
+
+
+@cache
+def _has_torch() -> bool:
+    return find_spec("torch") is not None
 
 
 @cache

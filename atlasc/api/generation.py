@@ -4,7 +4,7 @@ text (:mod:`atlasc.generation`) from their folders.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
@@ -14,7 +14,8 @@ from atlasc.api.roles import Client, Server, make_keys
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import LEDGER
 from atlasc.files import new_folder, scratch_folder
-from atlasc.generation.client import Generated, TextClient, prompt_ids
+from atlasc.generation.client import DEFAULT_STEPS, Generated, TextClient
+from atlasc.generation.prompt import Prompt, prompt_ids
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import StepServer
 from atlasc.generation.steps import TextBundles, alone
@@ -26,20 +27,30 @@ KEYS, CLIENT, SERVER = "keys", "client", "server"
 
 
 def sampling_of(
-    temperature: float | None = None, top_k: int | None = None, seed: int | None = None
+    temperature: float | None = None,
+    top_k: int | None = None,
+    seed: int | None = None,
+    top_p: float | None = None,
+    *,
+    draws: bool = False,
 ) -> Sampling | None:
-    """How tokens are chosen; None if nothing was given.
+    """What the user says of the choice of tokens; None if nothing was given.
+
+    Args:
+        temperature, top_k, seed, top_p: see :class:`Sampling`.
+        draws: whether the model's folder says that tokens are drawn.
 
     Raises:
         AtlasError: a number is out of bounds, or has no effect without a temperature.
     """
-    given = {"temperature": temperature, "top_k": top_k, "seed": seed}
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     known = {name: value for name, value in given.items() if value is not None}
     if not known:
         return None
-    if not temperature and (top_k is not None or seed is not None):
+    drawn = draws if temperature is None else temperature > 0
+    if not drawn and known.keys() - {"temperature"}:
         raise AtlasError(
-            "top_k and seed need a temperature",
+            "top_k, top_p and seed need a temperature",
             why="without one the likeliest token is taken",
             remedy="give a temperature above 0, or leave them out",
         )
@@ -48,7 +59,8 @@ def sampling_of(
     except ValueError:
         raise AtlasError(
             f"tokens cannot be chosen by {known}",
-            remedy="temperature is from 0 to 1000, top_k is 1 or more, seed is 0 or more",
+            remedy="temperature is from 0 to 1000, top_k is 1 or more, top_p is from 0 to 1, seed "
+            "is 0 or more",
         ) from None
 
 
@@ -64,7 +76,7 @@ def text_client(
     bundle: Bundle,
     keys: Path,
     session: Path | None,
-    prompt: str | Sequence[int] | None = None,
+    prompt: Prompt | None = None,
     sampling: Sampling | None = None,
     *,
     steps: int | None = None,
@@ -127,8 +139,8 @@ def step_server(
 
 def generate(
     bundle: Bundle,
-    prompt: str | Sequence[int] | None,
-    tokens: int,
+    prompt: Prompt | None,
+    tokens: int | None,
     sampling: Sampling | None = None,
     *,
     session: Path | None = None,
@@ -138,12 +150,13 @@ def generate(
 ) -> Generated:
     """Generate as :meth:`atlasc.api.program.Program.generate`, with progress in steps.
 
-    ``note`` is called with how the prompt is computed, if the program has a choice.
+    ``note`` is called with how tokens are chosen, and with how the prompt is computed, if the
+    program has a choice.
 
     Raises:
         AtlasError: as :func:`text_client` and :func:`step_server`; so many tokens do not fit.
     """
-    if tokens < 1:
+    if tokens is not None and tokens < 1:
         raise AtlasError(f"{tokens} tokens cannot be generated", remedy="ask for 1 or more")
     step = TextBundles.of(bundle).step
     if prompt is not None:
@@ -161,21 +174,25 @@ def generate(
         keys, own = folder / KEYS, None if session is None else session / CLIENT
         client = stack.enter_context(
             # The server is this process.
-            text_client(bundle, keys, own, prompt, sampling, until_end=True, target=target)
+            text_client(
+                bundle, keys, own, prompt, sampling, steps=tokens, until_end=True, target=target
+            )
         )
+        if tokens is None and client.settings.length(0) is None:
+            client.most = min(client.most, DEFAULT_STEPS)
         if session is None:
             _forget_secret(keys / CLIENT)
-        needed = client.steps_for(tokens)
+        needed = client.steps_for(client.most) - client.public
         cache = None if session is None else session / SERVER
         server = stack.enter_context(step_server(bundle, keys, cache, target=target))
-        if client.choice:
-            note(client.choice, "")
+        for what in filter(None, (client.choice, client.way)):
+            note(what, "")
         if client.computes_prompt:
             with steps("computing the prompt", total=100) as shown:
                 client.receive(server.answer(client.request(), shown.report))
         with steps("generating text") as shown:
-            while client.record.done < needed and not client.ended:
-                shown.report("", client.done, needed - client.public)
+            while not client.finished:
+                shown.report("", client.done, needed)
                 client.receive(server.answer(client.request()))
         return client.result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +26,8 @@ from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.files import new_folder
 from atlasc.generation.client import Generated
+from atlasc.generation.prompt import Prompt
+from atlasc.generation.steps import TextBundles
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.progress import Note, ProgressCallback, Steps, silent
@@ -189,11 +190,12 @@ class Program:
 
     def generate(
         self,
-        prompt: str | Sequence[int] | None = None,
+        prompt: Prompt | None = None,
         *,
-        tokens: int = 32,
+        tokens: int | None = None,
         temperature: float | None = None,
         top_k: int | None = None,
+        top_p: float | None = None,
         seed: int | None = None,
         session: str | Path | None = None,
         target: str | None = None,
@@ -203,14 +205,21 @@ class Program:
         with ``generate=True``.
 
         Each token is one step on ciphertexts. The prefill computes all tokens of the prompt at
-        once, where that is predicted to take less time than a step for each of them.
+        once, where that is predicted to take less time than a step for each of them. Tokens are
+        chosen as ``generation_config.json`` of the model's folder says, unless an argument says
+        otherwise.
 
         Args:
             prompt: a text or token ids, without the public prefix that the program may have been
-                compiled with; None for a session that goes on.
-            tokens: tokens after the prompt; fewer if the model ends the text.
-            temperature: divides the logits before a token is drawn; None or 0: take the likeliest.
+                compiled with; or the messages of a conversation, which the tokenizer's chat
+                template writes: ``[{"role": "user", "content": "..."}]``; None for a session that
+                goes on.
+            tokens: tokens after the prompt; fewer if the model ends the text. None: as many as the
+                folder says and as fit, else 32.
+            temperature: divides the logits before a token is drawn; 0: take the likeliest; None: as
+                the folder says.
             top_k: draw among so many of the likeliest tokens.
+            top_p: draw among the likeliest tokens whose probabilities are together so large.
             seed: seed of the draw; None: a new one.
             session: a new folder for keys, text, and encrypted keys and values; or the folder of a
                 session, which then goes on. None keeps nothing.
@@ -222,8 +231,10 @@ class Program:
                 belongs to another program, prompt or sampling; or a step is refused.
         """
         with atlas_errors():
+            draws = TextBundles.of(self.bundle).step.generation.do_sample
             return generate(
-                self.bundle, prompt, tokens, sampling_of(temperature, top_k, seed),
+                self.bundle, prompt, tokens,
+                sampling_of(temperature, top_k, seed, top_p, draws=draws),
                 session=None if session is None else Path(session), target=target or "",
                 steps=steps_for(progress),
             )  # fmt: skip

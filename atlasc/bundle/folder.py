@@ -9,8 +9,8 @@ step/                    the bundle of a decoder's step (``compile --generate``)
                          has the plan of the keys of a text: of the step and the prefill
 prefill/                 the bundle of the prefill of a prompt, if there is one
 client/                  interface.safetensors, embed.air (+ arrays), model/ (config, tokenizer,
-                         mask); of a step whose head the client computes also head.air, and of one
-                         with a public prefix prefix.json
+                         mask); of a step also generation.json, head.air if the client computes the
+                         head, and prefix.json if there is a public prefix
 server/                  program.safetensors; program.air and poly.air, for people and passes
 ```
 
@@ -42,7 +42,6 @@ from atlasc.bundle.program_file import StoredProgram
 from atlasc.client.in_clear import require_closed
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import read_json
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.loading import LONG
@@ -51,6 +50,7 @@ from atlasc.runtime.interface import Interface, interface_of, read_interface
 from atlasc.targets.parameters import ParameterSet
 
 if TYPE_CHECKING:
+    from atlasc.loading.generation.settings import Settings
     from atlasc.loading.inputs import Inputs
     from atlasc.loading.loaded_model import LoadedModel
     from atlasc.loading.texts.public_prefix import PublicPrefix
@@ -60,8 +60,9 @@ STEP, PREFILL = "step", "prefill"
 before it."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
-PREFIX = "client/prefix.json"
-"""The public prefix of all texts. The server's program has its keys and values."""
+GENERATION, PREFIX = "client/generation.json", "client/prefix.json"
+"""How the client of a step chooses tokens; and the public prefix of all texts, whose keys and
+values the server's program has."""
 
 
 @dataclass(frozen=True)
@@ -194,15 +195,22 @@ class Bundle:
         """
         if PREFIX not in self.manifest.files:
             return None
-        from atlasc.loading.texts.public_prefix import MAX_IDS, MAX_PREFIX, PublicPrefix
+        from atlasc.loading.texts.public_prefix import read_prefix
 
         _require_part(self.folder, "client")
-        where, remedy = self.folder / PREFIX, "compile the model again"
-        most = 16 * MAX_PREFIX
-        return read_json(
-            where, PublicPrefix, "the public prefix", most, values=MAX_IDS, remedy=remedy,
-            links=False,
-        )  # fmt: skip
+        return read_prefix(self.folder / PREFIX)
+
+    @cached_property
+    def generation(self) -> Settings:
+        """How the client of this step chooses tokens, unless its user says otherwise; of a bundle
+        of an older version up to the end tokens of its config. A damaged file is refused.
+        """
+        from atlasc.loading.generation.settings import end_alone, read_settings
+
+        if GENERATION not in self.manifest.files:
+            return end_alone(getattr(self.config, "eos_token_id", None))
+        _require_part(self.folder, "client")
+        return read_settings(self.folder / GENERATION)
 
     @property
     def target(self) -> str:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from atlasc.bundle.folder import HEAD, PREFIX
+from atlasc.bundle.folder import GENERATION, HEAD, PREFIX
 from atlasc.bundle.manifest import FORMAT, INTERFACE_FILE, MANIFEST, PROGRAM_FILE
 from atlasc.bundle.program_writer import write_interface, write_program
 from atlasc.client.program import ClientProgram
@@ -17,6 +17,7 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.storage import save_modules, save_texts
 from atlasc.loading import MASK
 from atlasc.loading.client import OWN_MASK
+from atlasc.loading.generation.settings import Settings
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
 from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.mask_argument import own_mask
@@ -37,10 +38,12 @@ def write_bundle(
     model: LoadedModel,
     facts: dict[str, Any],
     prefix: PublicPrefix | None = None,
+    generation: Settings | None = None,
 ) -> None:
     """Fill a new folder; the manifest, with the digests of all other files, is written last.
 
-    ``prefix`` is the public prefix of the texts that a step generates.
+    ``prefix`` is the public prefix of the texts that a step generates, and ``generation`` says how
+    their tokens are chosen.
     """
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
@@ -54,6 +57,9 @@ def write_bundle(
     save_modules(texts, draft / "client" / "embed.safetensors")
     if prefix is not None:
         (draft / PREFIX).write_text(prefix.model_dump_json() + "\n", encoding="utf-8")
+    if generation is not None:
+        chosen = generation.model_dump_json(exclude_defaults=True)
+        (draft / GENERATION).write_text(chosen + "\n", encoding="utf-8")
     # The client's files for reading inputs: no weights, no code.
     copied = ["config.json", *PROCESSOR_FILES]
     if not _wrote_tokenizer(model, draft / "client" / "model"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -20,6 +20,7 @@ from atlasc.ir.opdef import Site
 from atlasc.ir.ops.masks import keep_mask, log_hidden
 from atlasc.ir.types import TensorType
 
+Result = TypeVar("Result")
 WORKING_SET = 128 << 20
 """Greatest bytes of the largest tensor in a chunk of inputs; a chunk needs a few times as much."""
 LARGEST_CHUNK = 16
@@ -111,6 +112,34 @@ def chunk_size(module: Module) -> int:
     return int(np.clip(WORKING_SET // (4 * largest), 1, LARGEST_CHUNK))
 
 
+def in_chunks(
+    count: int,
+    size: int,
+    chunk: Callable[[int, int], Result],
+    progress: Callable[[int], None] | None = None,
+) -> list[Result]:
+    """The results of ``chunk(start, end)`` for all inputs, in their order, on a few threads.
+
+    Matrix products have one thread, so that last bits never vary; with more, the small products of
+    attention wait for each other most of the time.
+
+    Args:
+        count: number of inputs.
+        size: number of inputs of a chunk.
+        chunk: evaluates the inputs from ``start`` to before ``end``.
+        progress: called with the number of inputs that are done.
+    """
+    starts, found = range(0, count, size), []
+    threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(starts)))
+    ends = [min(start + size, count) for start in starts]
+    with blas_threads(1), ThreadPoolExecutor(threads) as pool:
+        for end, result in zip(ends, pool.map(chunk, starts, ends), strict=True):
+            found.append(result)
+            if progress is not None:
+                progress(end)
+    return found
+
+
 def measure(
     module: Module,
     arrays: Mapping[str, np.ndarray],
@@ -126,7 +155,7 @@ def measure(
     size = min(chunk_size(module), -(-count // MOST_THREADS))
     ops = nonlinear_ops(module)
 
-    def chunk(start: int) -> dict[Op, dict[str, Reached]]:
+    def chunk(start: int, end: int) -> dict[Op, dict[str, Reached]]:
         found: dict[Op, dict[str, Reached]] = {}
 
         def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
@@ -135,21 +164,11 @@ def measure(
 
         interpreter = Interpreter(module, np.float32, override=record)
         with np.errstate(all="ignore"):
-            interpreter.run({name: array[start : start + size] for name, array in arrays.items()})
+            interpreter.run({name: array[start:end] for name, array in arrays.items()})
         return found
 
-    wanted, starts = set(ops), range(0, count, size)
-    threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(starts)))
-    chunks = []
-    # One thread per chunk. Matrix products use one thread, so that last bits never vary.
-    with (
-        blas_threads(1),
-        ThreadPoolExecutor(threads) as pool,
-    ):
-        for start, found in zip(starts, pool.map(chunk, starts), strict=True):
-            chunks.append(found)
-            if progress is not None:
-                progress(min(start + size, count))
+    wanted = set(ops)
+    chunks = in_chunks(count, size, chunk, progress)
     return [
         Measurement(op, **{
             name: Reached(*map(np.concatenate, zip(*(found[op][name] for found in chunks))))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atlasc.calibration.measure import chunk_size, input_count, nonlinear_ops
+from atlasc.calibration.measure import chunk_size, in_chunks, input_count, nonlinear_ops
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value, family_of
 
@@ -61,26 +61,29 @@ def streams_of(
               if op.attributes["side"] == "public"]  # fmt: skip
     masks = [mask.astype(bool) for mask in public if mask.shape == (count, tokens)]
     kept = masks[0] if masks else np.ones((count, tokens), bool)
-    squares: dict[str, list[np.ndarray]] = defaultdict(list)
-    channels: dict[str, np.ndarray] = {}
-    start, size = 0, chunk_size(module)
-
-    def observe(op: Op, values: np.ndarray) -> None:
-        for norm in norms.get(op.result, ()) if op.result is not None else ():
-            name, layer_norm = norm.value.name, norm.name == "nn.layer_norm"
-            centred = values - values.mean(-1, keepdims=True) if layer_norm else values
-            squares[name].append(np.square(centred).mean(axis=-1))
-            real = np.abs(centred[kept[start : start + size]])
-            most = real.max(axis=0, initial=0.0)
-            channels[name] = np.maximum(channels.get(name, 0.0), most)
-
     interpreter = Interpreter(module, np.float32)
-    for start in range(0, count, size):
+
+    def chunk(start: int, end: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+        def observe(op: Op, values: np.ndarray) -> None:
+            for norm in norms.get(op.result, ()) if op.result is not None else ():
+                layer_norm = norm.name == "nn.layer_norm"
+                centred = values - values.mean(-1, keepdims=True) if layer_norm else values
+                real = np.abs(centred[kept[start:end]])
+                squares = np.square(centred).mean(axis=-1)
+                found[norm.value.name] = squares, real.max(axis=0, initial=0.0)
+
         with np.errstate(all="ignore"):
             interpreter.run(
-                {name: array[start : start + size] for name, array in arrays.items()},
-                observe=observe,
+                {name: array[start:end] for name, array in arrays.items()}, observe=observe
             )
-        if progress is not None:
-            progress(min(start + size, count), count)
-    return Streams(kept, {name: np.concatenate(parts) for name, parts in squares.items()}, channels)
+        return found
+
+    report = None if progress is None else lambda done: progress(done, count)
+    parts = in_chunks(count, chunk_size(module), chunk, report)
+    return Streams(
+        kept,
+        {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]},
+        {name: np.max([part[name][1] for part in parts], axis=0) for name in parts[0]},
+    )

@@ -56,6 +56,7 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     ``rotation_keys`` and ``key_bytes`` are of all keys of a text, ``step_rotation_keys`` and
     ``step_key_bytes`` of those that a step needs. ``least_prompt`` is the number of tokens from
     which a prompt is computed at once; None without a prefill, and ``no_prefill`` then says why.
+    ``generation`` says how the client chooses tokens.
     """
     from atlasc.generation.steps import TextBundles, seconds_of
     from atlasc.runtime.interface import keys_of
@@ -65,7 +66,7 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
     head, why = (step.manifest.settings[name] for name in ("head", "no_prefill"))
     facts: dict[str, Any] = {"head": head, "no_prefill": why, "least_prompt": None}
     facts["step_seconds"] = step.manifest.costs.get("seconds")
-    facts["prefill_seconds"] = None
+    facts["prefill_seconds"], facts["generation"] = None, str(step.generation)
     if prefill is not None:
         facts["prefill_seconds"] = seconds_of(prefill)
         facts["least_prompt"] = int(seconds_of(prefill) / seconds_of(step)) + 1
@@ -80,6 +81,7 @@ def text_facts(bundle: Bundle) -> dict[str, Any]:
 def say_of_text(facts: Mapping[str, Any]) -> None:
     """Say what :func:`text_facts` knows."""
     say(f"text: of each step the {facts['head']} computes the head over the vocabulary (--head)")
+    say(f"text: the client chooses tokens so: {facts['generation']}")
     if facts["least_prompt"] is None:
         why = facts["no_prefill"]
         say(f"text: each token of a prompt takes a step; there is no prefill: {why}")

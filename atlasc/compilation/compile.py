@@ -33,6 +33,9 @@ from atlasc.emit.project import write_project
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.loading.generation.folder import settings_of
+from atlasc.loading.generation.settings import Settings
+from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.generation.public_rows import Prefix
@@ -123,6 +126,7 @@ def compile_model(
     prefix = _public(prepared.source)
     if options.generate:  # refuses other models before any work
         head = head_side(prepared.module, options.head, prefix)
+        _generation(prepared.source.model)
     tried = len(prepared.source.validated)
     require_enough(tried, options.unsafe_at_most)
     chosen = choose(
@@ -161,6 +165,14 @@ def _public(source: Source) -> Prefix | None:
         return None
     arrays = prefix_alone(source.model, source.prefix, source.length)
     return Prefix(arrays, len(source.prefix.ids))
+
+
+def _generation(model: LoadedModel) -> Settings:
+    """How the model's folder says that tokens are chosen, with ids that its config has."""
+    found, size = settings_of(model.directory), model.size("vocab_size")
+    if size is not None:
+        found.require_vocabulary(size, model.source)
+    return found
 
 
 def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> None:
@@ -252,7 +264,7 @@ def _write_text(
         if one is not None:
             (draft / name).mkdir()
             own = program_facts(one.program, cast(ParameterSet, one.parameters), depth_of(module))
-            more = (source.prefix, text.keys) if name == STEP else ()
+            more = (source.prefix, text.keys, _generation(source.model)) if name == STEP else ()
             _write(draft / name, one, source, facts | own | {"settings": settings}, *more)
 
 
@@ -263,12 +275,14 @@ def _write(
     facts: dict[str, Any],
     prefix: PublicPrefix | None = None,
     keys: KeyPlan | None = None,
+    generation: Settings | None = None,
 ) -> Module:
     """Fill the folder of a bundle; returns its program."""
     program = with_embedding(lowered.program, lowered.client)
     client = client_program(lowered.client, program, lowered.head, keys)
     parameters = cast(ParameterSet, lowered.parameters)
-    write_bundle(draft, client, program, parameters, lowered.poly, source.model, facts, prefix)
+    of_text = (prefix, generation)
+    write_bundle(draft, client, program, parameters, lowered.poly, source.model, facts, *of_text)
     return program
 
 

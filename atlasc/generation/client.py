@@ -25,22 +25,23 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle
+from atlasc.bundle.folder import GENERATION, Bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
+from atlasc.generation.processors import Text
+from atlasc.generation.prompt import Prompt, prompt_ids
 from atlasc.generation.record import Kept, Record
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.steps import TextBundles, name_of, public_at, seconds_of, window_of
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import IDS
 from atlasc.loading.texts.lengths import joined
-from atlasc.loading.texts.public_prefix import ids_after
-from atlasc.loading.texts.tokens import require_characters
 from atlasc.runtime.engine import RoleEngine
 
 DEFAULT_STEPS = 32
-"""Tokens after a prompt that are asked for, if there is room for so many."""
+"""Tokens after a prompt that are asked for, if there is room for so many and the model's folder
+does not say how many."""
 
 
 class Client(Protocol):
@@ -63,43 +64,17 @@ class Generated(NamedTuple):
     Attributes:
         prompt, ids: tokens of the prompt after the public prefix, and the tokens after it.
         text: the text after the prompt; None if the program has no tokenizer.
+        ended: whether the model has ended it: its last token is one of the end tokens.
     """
 
     prompt: list[int]
     ids: list[int]
     text: str | None
+    ended: bool = False
 
     def __repr__(self) -> str:
         """Lengths alone: the text is private."""
         return f"<Generated: {len(self.ids)} tokens after {len(self.prompt)} of the prompt>"
-
-
-def prompt_ids(step: Bundle, prompt: str | Sequence[int]) -> list[int]:
-    """The tokens of a prompt after the public prefix, if there is one.
-
-    Raises:
-        AtlasError: it is empty, or longer than the program was compiled for; or together with it
-            the prefix has other tokens.
-    """
-    prefix, most = step.public_prefix, window_of(step)
-    if not isinstance(prompt, str):
-        ids = prompt
-    else:
-        require_characters(prompt)
-        if prefix is None:
-            ids = step.model.tokenize([prompt])[0]
-        else:
-            ids = ids_after(prefix, prompt, step.model)
-    if prefix is not None:
-        most -= len(prefix.ids)
-    if not 1 <= len(ids) <= most:
-        after = "" if prefix is None else f" after the public prefix of {len(prefix.ids)}"
-        raise AtlasError(
-            f"the prompt has {len(ids)} tokens",
-            why=f"the program was compiled for 1 to {most}{after}",
-            remedy="shorten it, or compile with a larger --sequence-length",
-        )
-    return [int(one) for one in ids]
 
 
 class TextClient:
@@ -109,16 +84,23 @@ class TextClient:
         programs: the programs of the text.
         role: gives the role of a program; all have the same keys.
         folder: a new folder, or that of a text; None: memory alone.
-        prompt: a text or ids after the public prefix; may be left out for a text that goes on.
-        sampling: how tokens are chosen; None: greedily, or as the text began.
-        steps: tokens after the prompt that are asked for; None: ``DEFAULT_STEPS``, or as the text
-            began.
-        until_end: ask for no token behind the end of the text, although the server sees it then.
+        prompt: a text or ids after the public prefix, or a conversation; may be left out for a text
+            that goes on.
+        sampling: how tokens are chosen; None: as the model's folder says, or as the text began.
+        steps: tokens after the prompt that are asked for; None: as many as the model's folder says
+            and as fit, else ``DEFAULT_STEPS``; or as the text began.
+        until_end: ask for no token behind the end of the text, although the server sees it then;
+            ``steps`` are then the most, and without them all that fit may be asked for.
+
+    Attributes:
+        settings: how the model's folder says that tokens are chosen.
+        most: the most tokens after the prompt.
 
     Raises:
         AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
             folder is of another program, of other keys, of another prefix, prompt or sampling, or
-            damaged; or it begins with a prefill, and only the step is here.
+            damaged; or it begins with a prefill, and only the step is here; the settings of the
+            model's folder name a token that is none, or leave no room for a token.
     """
 
     def __init__(
@@ -126,7 +108,7 @@ class TextClient:
         programs: TextBundles,
         role: Callable[[Bundle], Client],
         folder: Path | None,
-        prompt: str | Sequence[int] | None = None,
+        prompt: Prompt | None = None,
         sampling: Sampling | None = None,
         *,
         steps: int | None = None,
@@ -138,12 +120,17 @@ class TextClient:
         prefix = self._step.public_prefix
         self._public = [] if prefix is None else list(prefix.ids)
         self._digest = "" if prefix is None else prefix.digest
+        self.settings = self._step.generation
+        if (size := self._step.model.size("vocab_size")) is not None:
+            self.settings.require_vocabulary(size, self._step.folder)
         given = None if prompt is None else [*self._public, *prompt_ids(self._step, prompt)]
         self.record = (
             self._opened(given, sampling, steps, until_end)
             if self._kept.known
             else self._begun(given, sampling or Sampling(), steps, until_end)
         )
+        fixed, length = self.record.steps, self.record.prompt
+        self.most = fixed or self._length(length, steps, until_end=True)
 
     @property
     def ended(self) -> bool:
@@ -153,16 +140,19 @@ class TextClient:
     @property
     def finished(self) -> bool:
         """Whether no further token is asked for."""
-        if self.record.steps is None:
-            return self.ended
-        return len(self.record.ids) - self.record.prompt >= self.record.steps
+        whole = len(self.record.ids) - self.record.prompt >= self.most
+        return whole or (self.record.steps is None and self.ended)
 
     def _end(self, ids: Sequence[int]) -> int | None:
         """The place behind the token with which the model ends the text; None before that."""
-        ends = getattr(self._step.model.config, "eos_token_id", None)
-        known = ends if isinstance(ends, list) else [ends]
-        places = range(self.record.prompt, len(ids))
-        return next((place + 1 for place in places if ids[place] in known), None)
+        ends, places = self.settings.eos_token_id, range(self.record.prompt, len(ids))
+        return next((place + 1 for place in places if ids[place] in ends), None)
+
+    @property
+    def way(self) -> str:
+        """How tokens are chosen, and how many at most."""
+        many = counted(self.most, "token", "tokens")
+        return f"tokens are chosen so: {self.record.sampling.over(self.settings)}; {many} at most"
 
     @property
     def public(self) -> int:
@@ -206,7 +196,7 @@ class TextClient:
         prompt, ids = known[len(self._public) : end], known[end : self._end(known)]
         tokenizer = self._step.model.tokenizer
         text = None if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=True)
-        return Generated(prompt, ids, text)
+        return Generated(prompt, ids, text, self.ended)
 
     def steps_for(self, tokens: int) -> int:
         """Tokens whose keys and values are needed for tokens after the prompt.
@@ -229,6 +219,22 @@ class TextClient:
             )
         return needed
 
+    def _length(self, prompt: int, steps: int | None, until_end: bool) -> int:
+        """Tokens after a prompt, at most: as asked, else as the model's folder says."""
+        if steps is not None:
+            self._needed(prompt, steps)
+            return steps
+        self._needed(prompt, 1)
+        said = self.settings.length(prompt)
+        if said == 0:
+            raise AtlasError(
+                f"max_length of the model is {self.settings.max_length}",
+                why=f"the prompt has {prompt} tokens",
+                remedy="say how many tokens after it you want (--tokens), or shorten it",
+            )
+        room = self._window - prompt + 1
+        return min(said or (room if until_end else DEFAULT_STEPS), room)
+
     def request(self) -> bytes:
         """The next query, of a token or of the whole prompt: the same bytes until its answer is
         read.
@@ -238,8 +244,9 @@ class TextClient:
                 program; a token is unknown.
         """
         if self.finished:
-            what, steps = "the model has ended the text", self.record.steps
-            what = what if steps is None else f"all {steps} tokens of the session were asked for"
+            ended = self.record.steps is None and self.ended
+            what = f"all {self.most} tokens of the session were asked for"
+            what = "the model has ended the text" if ended else what
             raise AtlasError(what, remedy="begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
         program, pending = self._program(), self._kept.request
@@ -314,7 +321,8 @@ class TextClient:
 
     def _choice(self, answer: Message) -> int:
         """The token after all that are known, by the encrypted answer at the last of them."""
-        found, place = self._role(self._program()).decrypt(answer), len(self.record.ids)
+        role, place = self._role(self._program()), len(self.record.ids)
+        found = role.decrypt(answer)
         if found.refused:
             raise AtlasError(
                 f"the answer for token {place} cannot be right",
@@ -322,21 +330,26 @@ class TextClient:
                 remedy="compile again with data like this text",
             )
         (logits,) = found.outputs.values()
-        return self.record.sampling.choose(logits[0], place)
+        limit = self.record.prompt + self.most
+        text = Text(np.asarray(self.record.ids), self.record.prompt, limit)
+        try:
+            return self.record.sampling.choose(logits[0], text, self.settings)
+        except AtlasError:
+            role.ledger.end(answer.entry)  # the server sees that the session stops here
+            raise
 
     def _begun(
         self, prompt: list[int] | None, sampling: Sampling, steps: int | None, until_end: bool
     ) -> Record:
         if prompt is None:
             raise AtlasError("a new session needs a prompt", remedy="give one")
-        if steps is None and not until_end:
-            steps = min(DEFAULT_STEPS, self._window - len(prompt) + 1)
-        self._needed(len(prompt), steps or 1)
+        length = self._length(len(prompt), steps, until_end)
         record = Record(
             program=self._step.manifest.program, keys=self._keys,
             session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
             prefill=self._programs.prefill_pays(len(prompt)), done=len(self._public),
-            sampling=sampling.begun(), steps=steps,
+            sampling=sampling.begun(self.settings), steps=None if until_end else length,
+            settings=self._step.manifest.files.get(GENERATION, ""),
         )  # fmt: skip
         self._kept.begin(record)
         return record
@@ -354,9 +367,11 @@ class TextClient:
             "another program": record.program == self._step.manifest.program,
             "other keys": record.keys == self._keys,
             "another prompt": prompt in (None, record.ids[: record.prompt]),
-            "another way to choose tokens": sampling is None or sampling.fits(record.sampling),
-            "another number of tokens": steps in (None, record.steps)
-            and not (until_end and record.steps is not None),
+            "another way to choose tokens": (sampling is None or sampling.fits(record.sampling))
+            and record.settings == self._step.manifest.files.get(GENERATION, ""),
+            "another number of tokens": record.steps is None
+            if until_end
+            else steps in (None, record.steps),
         }
         for what, holds in checks.items():
             if not holds:

@@ -28,7 +28,8 @@ class Record(Schema):
         ids: tokens of the public prefix, of the prompt and of the text after it.
         prefill: whether the first query has all tokens of the prompt.
         done: number of tokens whose keys and values the server has, and whose answers were read.
-        sampling: how tokens are chosen.
+        sampling: what the user says of the choice of tokens.
+        settings: SHA-256 of the file of the bundle that says the rest; empty if there is none.
         steps: tokens after the prompt that are asked for, wherever the model ends the text; None:
             until it ends, which the server then sees.
     """
@@ -43,6 +44,7 @@ class Record(Schema):
     prefill: bool = False
     done: Annotated[int, Field(ge=0)] = 0
     sampling: Sampling
+    settings: str = ""
     steps: Annotated[int, Field(ge=1)] | None = None
 
 

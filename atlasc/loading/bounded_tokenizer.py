@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB
+from atlasc.loading.texts.chat import ChatMessage
 from atlasc.loading.texts.tokenizer import FACTS, TokenizerFacts, require_library
 from atlasc.loading.tokenizer_process import MEMORY
 
@@ -36,6 +37,7 @@ _CODE = (
     "from atlasc.loading.tokenizer_process import main; main(Path(sys.argv[1]))"
 )
 _Columns = TypeAdapter(dict[str, list[list[int]]])
+_Ids = TypeAdapter(list[int])
 _Places = TypeAdapter(list[tuple[int, int, int]])
 
 
@@ -88,6 +90,12 @@ class BoundedTokenizer:
         """The text of token ids."""
         options = {"skip_special_tokens": skip_special_tokens}
         return str(self._ask({"decode": list(ids), "options": options})["text"])
+
+    def chat_ids(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """See :meth:`ProgramTokenizer.chat_ids`."""
+        found = self._ask({"chat": [one.model_dump() for one in messages]}).get("ids")
+        with explained("the tokenizer gives no token ids", self._folder):
+            return _Ids.validate_python(found, strict=True)
 
     def places(self, first: str, second: str, length: int) -> list[tuple[int, int, int]]:
         """See :meth:`ProgramTokenizer.places`; none if the tokenizer cannot say."""

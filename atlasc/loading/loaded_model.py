@@ -22,6 +22,7 @@ from atlasc.loading.model_files.huggingface import (
 )
 from atlasc.loading.model_files.sentence import Sentences
 from atlasc.loading.model_files.wrappers import named_inputs
+from atlasc.loading.texts.chat import ChatMessage
 from atlasc.loading.texts.tokenizer import ProgramTokenizer
 
 if TYPE_CHECKING:
@@ -190,6 +191,17 @@ class LoadedModel:
         """
         return self.encode(texts)[IDS]
 
+    def tokenize_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Token ids of a conversation, of the model as a client knows it.
+
+        Raises:
+            AtlasError: there is no tokenizer or no chat template; the template refuses the
+                messages; or the tokenizer fails.
+        """
+        if not isinstance(self.tokenizer, BoundedTokenizer):
+            raise self._no_tokenizer()
+        return self.tokenizer.chat_ids(messages)
+
     def encode(
         self, texts: Sequence[str], seconds: Sequence[str] | None = None, length: int | None = None
     ) -> dict[str, list[list[int]]]:
@@ -205,12 +217,7 @@ class LoadedModel:
         """
         tokenizer = self.tokenizer
         if tokenizer is None:
-            raise AtlasError(
-                "the model has no tokenizer",
-                where=str(self.directory),
-                remedy="put tokenizer.json beside config.json, give a module with its tokenizer, "
-                'or give ids: {"input_ids": [...]}',
-            )
+            raise self._no_tokenizer()
         cut: dict[str, Any] = {"truncation": False}
         if length is not None:
             cut = {"truncation": "longest_first", "max_length": length}
@@ -218,6 +225,14 @@ class LoadedModel:
         with tokenizer_errors(self.directory):
             encoded = tokenizer(list(texts), *pairs, verbose=False, **cut)
             return {name: list(encoded[name]) for name in (IDS, SEGMENTS) if name in encoded}
+
+    def _no_tokenizer(self) -> AtlasError:
+        return AtlasError(
+            "the model has no tokenizer",
+            where=str(self.directory),
+            remedy="put tokenizer.json beside config.json, give a module with its tokenizer, "
+            'or give ids: {"input_ids": [...]}',
+        )
 
 
 def _size(name: str, value: Any) -> int | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.generation.folder import unapplied
 from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.model_files.adapters import check_adapter
 from atlasc.loading.model_files.directories import GGUF, ONNX, gguf_file, model_directory
@@ -22,6 +23,7 @@ from atlasc.loading.model_files.huggingface import (
     quiet_transformers,
     read_config,
 )
+from atlasc.loading.model_files.members import note_of
 from atlasc.loading.model_files.parts import as_its_folder_says, encoder_of
 from atlasc.loading.model_files.saved import saved_parts
 from atlasc.loading.model_files.torch_files import load_exported_program, load_pt
@@ -99,7 +101,8 @@ def model_of(
     config = config if hasattr(config, "save_pretrained") else None
     known = str(getattr(config, "name_or_path", "") or "").rstrip("/")
     parts = {"config": config, "tokenizer": tokenizer, "processor": processor}
-    kept, folder = saved_parts(Path(known).name or type(module).__name__, parts)
+    kept, folder = saved_parts(Path(known).name or type(module).__name__, parts, module)
+    left += note_of([*unapplied(folder)])
     facts: dict[str, Any] = {"kept": kept, "notes": tuple(left), "given": model}
     return LoadedModel(module, _kind(config), config, folder, **facts)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
 from atlasc.loading import IDS, SEGMENTS
+from atlasc.loading.texts.chat import ChatMessage, messages_of, rendered, template_of
 from atlasc.loading.texts.tokenizer import FACTS, ProgramTokenizer, facts_of, read_tokenizer
 from atlasc.targets.machine import forbid_core_dumps
 
@@ -72,6 +73,10 @@ def _facts(tokenizer: Any) -> Any:
 def _answer(tokenizer: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     if "decode" in request:
         return {"text": tokenizer.decode(request["decode"], **request["options"])}
+    if "chat" in request:
+        ids = _chat_ids(tokenizer, messages_of(request["chat"]))
+        _require_few(len(ids), 1)
+        return {"ids": ids}
     if "places" in request:
         known = isinstance(tokenizer, ProgramTokenizer)
         return {"places": tokenizer.places(*request["places"]) if known else []}
@@ -79,14 +84,25 @@ def _answer(tokenizer: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     pairs = () if seconds is None else (seconds,)
     found = tokenizer(request["texts"], *pairs, verbose=False, **request["options"])
     columns = {name: list(found[name]) for name in (IDS, SEGMENTS) if name in found}
-    count = sum(map(len, columns[IDS]))
+    _require_few(sum(map(len, columns[IDS])), len(request["texts"]))
+    return {"columns": columns}
+
+
+def _chat_ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
+    """Token ids of a conversation, also of a tokenizer of transformers."""
+    if isinstance(tokenizer, ProgramTokenizer):
+        return tokenizer.chat_ids(messages)
+    text = rendered(template_of(tokenizer), messages)
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)[IDS])
+
+
+def _require_few(count: int, texts: int) -> None:
     if count > MOST_TOKENS:
         raise AtlasError(
-            f"the program's tokenizer makes {count} tokens of {len(request['texts'])} texts",
+            f"the program's tokenizer makes {count} tokens of {texts} texts",
             why=f"at most {MOST_TOKENS} are taken",
             remedy="shorten the texts; if they are short, do not use this bundle",
         )
-    return {"columns": columns}
 
 
 def _write(answer: Mapping[str, Any]) -> None:

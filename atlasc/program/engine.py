@@ -103,6 +103,13 @@ class Engine(ABC, Generic[Ct]):
             self._refuse("encrypt", f"level {level} is not in 0..{self.max_level}")
         return self._encrypt(self._vector(vector, "encrypt"), level)
 
+    def wait(self) -> None:
+        """Return when a device has done its work.
+
+        Raises:
+            AtlasError: it will do no more work for this process.
+        """
+
     @abstractmethod
     def decrypt(self, ciphertext: Ct) -> Vector:
         """The real parts of the slots; needs the secret key if there is one."""

@@ -19,6 +19,7 @@ from atlasc.program.engine import Ct, Engine
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.kernels import attention, cache, elementwise, linear, rotary, rows
 from atlasc.program.kernels.context import Context
+from atlasc.program.lanes import in_step
 from atlasc.program.plaintexts import MASK
 from atlasc.program.record import Register
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES
@@ -76,7 +77,8 @@ class Functions:
         """
         self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
         self._context = Context(shape, module, costs_only)
-        plan = repr([module.attributes.get(name) for name in PLAN_ATTRIBUTES])
+        self._lanes = module.attributes.get("lanes", 1)
+        plan = repr([self._lanes, *map(module.attributes.get, PLAN_ATTRIBUTES)])
         self._store = _store(shape.slots, shape.bootstrap_level, shape.bootstrap_batch, plan)
 
     def of(self, op: Op, levels: Sequence[Sequence[int]]) -> Function:
@@ -147,7 +149,7 @@ class Functions:
             op.name.removeprefix("ckks."),
             context.shape,
             levels,
-            tuple(context.recorder.code),
+            in_step(context.recorder.code, self._lanes),
             tuple(one.number for one in result),
             tuple(one.level for one in result),
         )

@@ -7,7 +7,7 @@ with a table of rows and, k positions further, a table of columns. A mask is a p
 that are 1 or 0.
 
 Descriptors are part of a recorded function. The slots are built when the function is executed, here
-and in ``runtime_cuda/src/replay.cpp``.
+and in ``runtime_cuda/src/slots.cpp``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.ops.masks import positions, shares, visible
+from atlasc.ir.ops.masks import last_kept, positions, shares, visible
 
 NOWHERE = -1
 """Entry of a table where a lookup is zero."""
@@ -247,5 +247,6 @@ DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
     "log_hidden": log_hidden,
     "shares": shares,
     "positions": positions,
+    "last_kept": last_kept,
 }
 """Derived arrays that a lookup may use instead of the array itself."""

@@ -26,7 +26,14 @@ from atlasc.program.plaintexts import (
 from atlasc.program.transform_work import TransformWork
 
 _MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES, _POSITIONS, _LOG_HIDDEN_NEAR = range(8)
-_SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES, "positions": _POSITIONS}
+_LAST_KEPT = 8
+_SOURCES = {
+    "": _ARGUMENT,
+    "log_hidden": _LOG_HIDDEN,
+    "shares": _SHARES,
+    "positions": _POSITIONS,
+    "last_kept": _LAST_KEPT,
+}
 """Kinds of arrays in which a lookup finds its elements; see ``Lookup::Source``."""
 _DERIVED = {kind: name for name, kind in _SOURCES.items()}
 RECORD = ("record/code", "record/tables", "record/floats", "record/names")

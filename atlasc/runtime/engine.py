@@ -115,6 +115,9 @@ class NativeEngine(RoleEngine[Ciphertext]):
         """Do the relinearization and the rescale now that a product postponed."""
         self._call("settle", ciphertext)
 
+    def wait(self) -> None:
+        self._call("wait")
+
     # --- in and out
 
     def _encrypt(self, vector: NDArray[Any], level: int) -> Ciphertext:

@@ -164,7 +164,11 @@ class Distances:
         known = held_back if len(next(iter(held_back.values()))) else self.problem.arrays
         others = other_kinds(self.problem.module, known)
         stress = Stress(self._validator(others), measure(self.problem.module, others))
-        found = [self._improved(one, picked, stress) for one in self._candidates(picked)]
+        start = Distant(self._start(picked))
+        if self._unsafe(stress, start):
+            found = [self._improved(one, picked, stress) for one in self._candidates(picked)]
+        else:  # it has the least error, and room would only add to that
+            found = [self._priced(start, picked), Distant(picked)]
         ordered = sorted(found, key=lambda one: (self._unsafe(stress, one), one.point.error))
         if known is not held_back:
             return ordered[0]
@@ -209,6 +213,12 @@ class Distances:
         """The most accurate setting within the price, with room and without; then the one that was
         picked, with room and without.
         """
+        for point in dict.fromkeys([self._start(picked), picked]):
+            yield self.widened(point, self._most(picked))
+            yield Distant(point)
+
+    def _start(self, picked: Point) -> Point:
+        """The most accurate setting within the price."""
         most = self._most(picked)
         near = [
             point
@@ -217,10 +227,7 @@ class Distances:
             and self.wanted.allows(point)
             and point.trusted(self.front.measure)
         ]
-        start = min([picked, *near], key=lambda point: (point.error, point.cost(self.front.cost)))
-        for point in dict.fromkeys([start, picked]):
-            yield self.widened(point, most)
-            yield Distant(point)
+        return min([picked, *near], key=lambda point: (point.error, point.cost(self.front.cost)))
 
     def _improved(self, found: Distant, picked: Point, stress: Stress) -> Distant:
         """A setting with more room and higher degrees at some ops, under which fewer inputs of
@@ -234,6 +241,9 @@ class Distances:
             if tried and min(tried)[0] < least:
                 least, _, at = min(tried)
                 found = moves[at]
+        return self._priced(found, picked)
+
+    def _priced(self, found: Distant, picked: Point) -> Distant:
         cost = picked.cost(self.front.cost)
         return replace(found, price=found.point.cost(self.front.cost) / cost - 1)
 

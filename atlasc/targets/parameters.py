@@ -215,6 +215,11 @@ class ParameterSet(_Fields):
         return 0
 
     @property
+    def lanes(self) -> int:
+        """``lanes`` of `PlaceBootstraps`."""
+        return 1
+
+    @property
     def log_scales(self) -> tuple[float, ...]:
         """log2 of the scale at each level, if a bootstrap is in primitives; otherwise empty."""
         return ()

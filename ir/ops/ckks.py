@@ -15,6 +15,7 @@ from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
 from atlasc.ir.ops import rules
+from atlasc.ir.ops.masks import LAST, LAST_NEEDS_MASK
 from atlasc.ir.ops.poly import chebyshev_levels
 from atlasc.ir.ops.rows import Cache, bits_for
 from atlasc.ir.ops.tensors import (
@@ -203,6 +204,7 @@ def _mul_plain(site: Site) -> Layout:
         alone = not {"zero_padding", "only_first", "layout"} & set(site.attributes)
         require(alone, "with a mask there is nothing to say about padding or layout")
         require(not isinstance(site.attributes["value"], Symbol), "with a mask value is a number")
+    require(not site.attributes.get("last") or len(site.types) > 1, LAST_NEEDS_MASK)
     layout = site.attributes.get("layout", source)
     if layout != source and not _covers(layout, source):
         raise RuleError(f"layout {layout} does not cover {source}")
@@ -212,7 +214,7 @@ def _mul_plain(site: Site) -> Layout:
 declare_ckks("ckks.mul_plain",
              "Product with a plaintext, rescaled; with a mask the value is times the share of each "
              "token, 1 / kept tokens or 0.", "x mask?", _mul_plain,
-             A("value", "scalar or symbol", "broadcast to the packed tensor"),
+             A("value", "scalar or symbol", "broadcast to the packed tensor"), LAST,
              A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),
              *PADDING,

@@ -10,6 +10,8 @@ from atlasc.ir.opdef import Site
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
 WINDOW = A("window", "int", "a query sees only keys less than so many tokens away; queries that "
            "the mask drops have no window", optional=True)  # fmt: skip
+LAST = A("last", "bool", "with a mask: the last token that it keeps, alone", optional=True)
+LAST_NEEDS_MASK = "the last token is that of a mask, which is not given"
 QUERY = A("query", "int", "token of the only query (default 0)", optional=True)
 
 
@@ -71,6 +73,13 @@ def shares(mask: np.ndarray) -> np.ndarray:
     """
     kept = mask.astype(bool)
     return np.asarray(kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1))
+
+
+def last_kept(mask: np.ndarray) -> np.ndarray:
+    """1 for the last token that a mask [batch, tokens] keeps, 0 for the others."""
+    kept = mask.astype(bool)
+    until_end = kept[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return np.asarray(kept & (until_end == 1), np.float64)
 
 
 def positions(mask: np.ndarray) -> np.ndarray:

@@ -173,6 +173,8 @@ class Attributes(TypedDict, total=False):
     index: int
     # its arguments that the domain stands for: [low, high], or [channels, 2]
     interval: Symbol | list[float]
+    # with a mask: the last token that it keeps, alone
+    last: bool
     # packing of the result; of the result, where a replicated operand grows an axis
     layout: Layout
     # axis of the layout

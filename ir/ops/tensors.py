@@ -12,7 +12,7 @@ from atlasc.ir.final_functions import FINAL_FUNCTIONS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import Site, declare, require
 from atlasc.ir.ops import rules
-from atlasc.ir.ops.masks import positions, shares
+from atlasc.ir.ops.masks import LAST, LAST_NEEDS_MASK, last_kept, positions, shares
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
@@ -198,6 +198,7 @@ def _mean_type(site: Site) -> TensorType:
     if len(site.types) > 1:
         rules.check_mask(site.types[1], (site.shape()[0], site.shape()[_axis_of(site)]))
         require(site.attributes["axis"] > 0, "a mask has an axis of its own for the batch")
+    require(not site.attributes.get("last") or len(site.types) > 1, LAST_NEEDS_MASK)
     return _without_axis(site)
 
 
@@ -209,7 +210,8 @@ def mean_weights(site: Site, mask: np.ndarray | None) -> np.ndarray | float:
     if mask is None:
         return float(factor) / site.shape()[axis]
     others = [other for other in range(1, len(site.shape())) if other != axis]
-    return factor * np.expand_dims(shares(mask), others)
+    weights = last_kept(mask) if site.attributes.get("last") else shares(mask)
+    return factor * np.expand_dims(weights, others)
 
 
 def _mean(site: Site, x: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -220,8 +222,10 @@ def _mean(site: Site, x: np.ndarray, mask: np.ndarray | None = None) -> np.ndarr
     return (x * weights).sum(axis=site.attributes["axis"])
 
 
-declare("nn.mean poly.mean", "Mean along an axis, of the tokens that a public mask keeps.",
-        "x mask?", _mean_type, A("axis", "int", "from 0"), FACTOR, evaluate=_mean)  # fmt: skip
+declare("nn.mean poly.mean",
+        "Mean along an axis, of the tokens that a public mask keeps, or of the last of these.",
+        "x mask?", _mean_type, A("axis", "int", "from 0"), FACTOR, LAST,
+        evaluate=_mean)  # fmt: skip
 declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
         evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=1)  # fmt: skip
 

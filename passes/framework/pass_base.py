@@ -51,6 +51,10 @@ class Parameters(Protocol):
         """Number of ciphertexts that one bootstrap refreshes."""
 
     @property
+    def lanes(self) -> int:
+        """``lanes`` of `PlaceBootstraps`."""
+
+    @property
     def narrow(self) -> int:
         """``narrow`` of `PlaceBootstraps`."""
 

@@ -19,9 +19,10 @@ from atlasc.passes.frontend.merge_linear import merge_linear_layers
 Users = dict[Value, list[Op]]
 Change = Callable[[np.ndarray], np.ndarray]
 # Ops f with f(c·x) = c·f(x) in their first operand, for a number c.
-_NORMS = ("", "nn.rms_norm", "nn.layer_norm")
-_CHAIN = (("", "nn.rotary"), ("nn.transpose",), _NORMS, ("nn.reshape",), _NORMS, ("nn.linear",))
-"""Ops above a repeat of heads, from below: of each step one, or none where a name is empty."""
+_NORMS = ("nn.rms_norm", "nn.layer_norm")
+_BY_HEAD = ("nn.rotary", *_NORMS)
+_CHAIN = ((_BY_HEAD, "nn.transpose"), (_BY_HEAD, "nn.reshape"), (_NORMS, "nn.linear"))
+"""Ops above a repeat of heads, from below: any number of some, and then one."""
 MERGED = ("nn.reshape", "nn.transpose", "nn.scale", "nn.add_constant", "nn.matmul", "nn.mean")
 HOMOGENEOUS = ("nn.reshape", "nn.transpose", "nn.repeat", "nn.rotary", "nn.select", "nn.mean")
 
@@ -165,20 +166,19 @@ def _repeated(array: np.ndarray, heads: int, repeats: int) -> np.ndarray:
 
 
 def _heads_chain(op: Op, users: Users) -> list[Op] | None:
-    """The reshape to heads above a repeat of axis 1, and the ops with arrays above it: a norm, if
-    there is one, and the linear layer; None if others read a value in between.
+    """The reshape to heads above a repeat of axis 1, and the ops with arrays above it: norms, if
+    there are some, and the linear layer; None if others read a value in between.
     """
     value, found = op.operands[0], list[Op]()
     if op.attributes["axis"] != 1 or len(value.tensor.shape) != 4:
         return None
-    for names in _CHAIN:
-        above = value.op
-        if len(users[value]) != 1:
-            return None
-        if above.name in names:
-            found.append(above)
-            value = above.operands[0]
-        elif "" not in names:
+    for between, end in _CHAIN:
+        while len(users[value]) == 1 and value.op.name in (*between, end):
+            found.append(value.op)
+            value = value.op.operands[0]
+            if found[-1].name == end:
+                break
+        else:
             return None
     transpose = next(above for above in found if above.name == "nn.transpose")
     reshape = next(above for above in found if above.name == "nn.reshape")

@@ -23,7 +23,7 @@ from atlasc.passes.frontend.exported.choices import without_choices
 from atlasc.passes.frontend.exported.constants import evaluate, read_shapes, to_numpy
 from atlasc.passes.frontend.exported.graph import Node
 from atlasc.passes.frontend.exported.locations import locations
-from atlasc.passes.frontend.exported.padding import public_masks
+from atlasc.passes.frontend.exported.padding import UNNAMED, public_masks
 from atlasc.passes.frontend.exported.positions import Positions, indices_of
 
 if TYPE_CHECKING:
@@ -262,7 +262,8 @@ class Importer:
         inputs = self.module.inputs
         if self.padding is not None and any(op.attributes["side"] == "public" for op in inputs):
             ids = self.values[self.padding.ids].op
-            ids.attributes["padding"] = self.padding.token
+            if self.padding.token != UNNAMED:
+                ids.attributes["padding"] = self.padding.token
 
 
 def _reduced(array: np.ndarray) -> np.ndarray:

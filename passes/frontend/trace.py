@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -33,6 +33,8 @@ from atlasc.passes.frontend.exported.decompose import (
 )
 from atlasc.passes.frontend.exported.failures import untraceable, without_dumps
 from atlasc.passes.frontend.exported.locations import fill_lines
+from atlasc.passes.frontend.exported.padding import UNNAMED, without_padding
+from atlasc.passes.frontend.exported.rope import settled
 from atlasc.passes.frontend.exported.states import (
     refuse_states,
     returned,
@@ -185,8 +187,14 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
     # Caches of keys and values would become outputs.
     plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
     training = module.training
-    held = fx.holding(getattr(module, "config", None), **plain)
-    with untouched(module), held, torch.no_grad(), warnings.catch_warnings():
+    config = getattr(module, "config", None)
+    with ExitStack() as held:
+        held.enter_context(untouched(module))
+        held.enter_context(settled(module, tensors))
+        held.enter_context(fx.holding(config, **plain))
+        held.enter_context(fx.holding(without_padding(config), pad_token_id=UNNAMED))
+        held.enter_context(torch.no_grad())
+        held.enter_context(warnings.catch_warnings())
         # What a module keeps in attributes is seen when it is asked beside the program.
         warnings.filterwarnings("ignore", "The tensor attributes? ")
         try:

@@ -228,7 +228,7 @@ def _center(packer: Packer, op: Op) -> Value:
 def _mean(packer: Packer, op: Op) -> Value:
     factor, masks = number(op.attributes.get("factor", 1.0)), _masks(packer, op)
     given = (
-        {"value": factor}
+        {"value": factor, **op.chosen("last")}
         if masks
         else {"value": factor / packer.layout(op).extent("t"), "zero_padding": True}
     )

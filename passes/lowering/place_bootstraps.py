@@ -60,6 +60,7 @@ class PlaceBootstraps(Pass):
         lowest: least level of a ciphertext that can be bootstrapped.
         landings: steps between the levels that a bootstrap may end at, from the highest downwards,
             where it takes less at a lower one; 0: it always ends at the highest.
+        lanes: ciphertexts that a device works on at once (:mod:`atlasc.program.lanes`).
     """
 
     name = "place-bootstraps"
@@ -76,6 +77,7 @@ class PlaceBootstraps(Pass):
     narrow: int = 0
     lowest: int = 0
     landings: int = 0
+    lanes: int = 1
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -91,6 +93,7 @@ class PlaceBootstraps(Pass):
             goal.parameters.narrow,
             goal.parameters.bootstrap_from,
             goal.parameters.landings,
+            goal.parameters.lanes,
         )
 
     @property
@@ -133,6 +136,8 @@ class PlaceBootstraps(Pass):
         report.say(f"{cost}{bootstraps}; {placement.method}")
         facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
         placed.attributes |= facts
+        if self.lanes > 1:
+            placed.attributes["lanes"] = self.lanes
         if self.bootstrap and self.lowest:
             placed.attributes["bootstrap_from"] = self.lowest
         return placed

@@ -14,16 +14,11 @@
 namespace atlasc::ckks {
 namespace {
 
-/// Scales this close are taken for equal: the difference is far below the errors of CKKS.
-constexpr double same_scale = 0x1p-40;
-
 /// Part of the budget that encoded plaintexts may take; the diagonals of the bootstrap stay beyond it.
 constexpr std::uint64_t cache_share = 18;
 
 /// Plaintexts that are encoded and added at once.
 constexpr std::size_t group = 16;
-
-bool close(double scale, double other) { return std::fabs(scale / other - 1.0) < same_scale; }
 
 }  // namespace
 
@@ -49,69 +44,9 @@ CkksEngine::CkksEngine(const CkksEngine& whole, int level)
       cache_(whole.cache_) {}
 
 CkksEngine::~CkksEngine() {
-    if (ring_.chain().gap.limbs == 0) {
+    if (!ring_.chain().is_part()) {
         ground_->memory->on_pressure(nullptr);
     }
-}
-
-std::size_t CkksEngine::limbs_of(int level) const { return ring_.chain().limbs_at(level); }
-
-std::size_t CkksEngine::pending_limbs(int level) const {
-    return limbs_of(std::min(level + 1, ring_.chain().top()));
-}
-
-double CkksEngine::scale_of(int level) const {
-    return ring_.chain().scales[static_cast<std::size_t>(level)];
-}
-
-double CkksEngine::pending_scale(int level) const {
-    return scale_of(level) * ring_.chain().modulus(level + 1);
-}
-
-bool CkksEngine::is_pending(const Value& x) const {
-    return x.level < ring_.chain().top() && x.limbs == pending_limbs(x.level) &&
-           x.scale == pending_scale(x.level);
-}
-
-CkksEngine::Polynomials CkksEngine::scaled(const Value& x, double scale) const {
-    const Residues factor = residues(ring_, scale / x.scale, pending_limbs(x.level));
-    return std::make_shared<Polys>(product(ring_, *x.polys, factor, pending_limbs(x.level)));
-}
-
-Value CkksEngine::canonical(const Ciphertext& handle) const {
-    Value x = of(handle);
-    const std::size_t limbs = limbs_of(x.level);
-    if (x.limbs == limbs) {
-        return x;
-    }
-    const double scale = scale_of(x.level);
-    if (!close(x.scale, scale)) {
-        const Polynomials pending =
-            is_pending(x) ? x.polys : scaled(x, pending_scale(x.level));
-        x.polys = std::make_shared<Polys>(pending->parts == 3
-                                              ? relinearised(*pending, x.level + 1)
-                                              : rescaled(ring_, *pending, x.level + 1));
-    }
-    x.limbs = limbs;
-    x.scale = scale;
-    held_by(handle).replace(x);
-    return x;
-}
-
-Polys CkksEngine::relinearised(const Polys& x, int level) const {
-    const std::size_t limbs = limbs_of(level);
-    const Digits digits = decomposed(ring_, x.part(2), limbs);
-    return switched(ring_, digits, *role_.keys->relinearisation, 1,
-                    times_special(ring_, x.part(0), x.part(1), limbs), level);
-}
-
-Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
-    const Value known = of(handle);
-    if (known.level == level) {
-        return handle;
-    }
-    const Value x = is_pending(known) ? canonical(handle) : known;
-    return held(x.polys, level, x.limbs, x.scale);
 }
 
 Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
@@ -341,10 +276,21 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
                "make keys with this program's client");
     }
     auto total = std::make_shared<Polys>(ring_, 3, limbs);
-    for (std::size_t at = 0; at < lefts.size(); ++at) {
-        const Ciphertext left = lowered(lefts[at], level);
-        const Ciphertext right = lowered(rights[at], level);
-        add_product(ring_, *canonical(left).polys, *canonical(right).polys, *total, at == 0);
+    const std::size_t most = std::max<std::size_t>(together() / 4, 1);
+    for (std::size_t first = 0; first < lefts.size(); first += most) {
+        const std::size_t end = std::min(first + most, lefts.size());
+        Ciphertexts operands;
+        for (std::size_t at = first; at < end; ++at) {
+            operands.push_back(lowered(lefts[at], level));
+            operands.push_back(lefts[at] == rights[at] ? operands.back()
+                                                       : lowered(rights[at], level));
+        }
+        settled(operands);
+        for (std::size_t at = first; at < end; ++at) {
+            const Value left = canonical(operands[2 * (at - first)]);
+            const Value right = canonical(operands[2 * (at - first) + 1]);
+            add_product(ring_, *left.polys, *right.polys, *total, at == 0);
+        }
     }
     return held(std::move(total), level - 1, limbs, target);
 }

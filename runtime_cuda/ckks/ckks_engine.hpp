@@ -33,7 +33,7 @@ public:
 
     const Backend& backend() const override { return ckks_backend; }
     const std::string& identity() const override { return role_.identity; }
-    void settle(const Ciphertext& x) override { canonical(x); }
+    void settle(const Ciphertexts& xs) override;
     std::size_t slots() const override { return ring_.slots(); }
     Ciphertext encrypt(const Vector& vector, int level) override;
     Vector decrypt(const Ciphertext& x) override;
@@ -50,6 +50,8 @@ public:
     Ciphertext times_i(const Ciphertext& x) override;
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
+    Ciphertexts rotate_each(const Ciphertexts& xs,
+                            const std::vector<std::size_t>& amounts) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override;
@@ -82,8 +84,8 @@ private:
     bool is_pending(const Value& x) const;
     /// The form that everything but sums and products with plaintexts needs.
     Value canonical(const Ciphertext& x) const;
-    /// Of three parts and the primes of a level, rescaled too.
-    Polys relinearised(const Polys& x, int level) const;
+    /// Puts those in canonical form that need a division for it, a few at once.
+    void settled(const Ciphertexts& handles) const;
     Ciphertext lowered(const Ciphertext& x, int level) const;
     Ciphertext combined(const Ciphertext& left, const Ciphertext& right, bool minus) const;
     /// A dropped ciphertext times the integer that brings it to a scale of products.

@@ -41,16 +41,58 @@ Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
         refuse("conjugate", "there is no key for level " + std::to_string(x.level),
                "make keys with this program's client");
     }
-    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
-    auto polys = std::make_shared<Polys>(switched(ring_, digits, *key,
-                                                  galois_of_conjugation(ring_),
-                                                  times_special(ring_, x.polys->part(0), nullptr,
-                                                                x.limbs)));
-    return held(std::move(polys), x.level, x.limbs, x.scale);
+    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
+    std::vector<Polys> found =
+        switched(ring_,
+                 {{digits.of(0), key, galois_of_conjugation(ring_),
+                   times_special(ring_, x.polys->part(0), nullptr, x.limbs)}},
+                 x.limbs);
+    return held(std::make_shared<Polys>(std::move(found[0])), x.level, x.limbs, x.scale);
 }
 
 Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
-    return rotate_many(x, {amount})[0];
+    return rotate_each({x}, {amount})[0];
+}
+
+Ciphertexts CkksEngine::rotate_each(const Ciphertexts& xs,
+                                    const std::vector<std::size_t>& amounts) {
+    settled(xs);
+    Ciphertexts result = xs;
+    std::map<int, std::vector<std::size_t>> alike;  // places of those that turn, by level
+    for (std::size_t at = 0; at < xs.size(); ++at) {
+        if (amounts.at(at) != 0) {
+            alike[of(xs[at]).level].push_back(at);
+        }
+    }
+    const std::size_t most = std::max<std::size_t>(together() / 2, 1);
+    for (const auto& [level, places] : alike) {
+        const std::size_t limbs = limbs_of(level);
+        for (std::size_t first = 0; first < places.size(); first += most) {
+            const std::size_t end = std::min(first + most, places.size());
+            std::vector<Value> operands;
+            std::vector<const Word*> seconds;
+            for (std::size_t at = first; at < end; ++at) {
+                operands.push_back(canonical(xs[places[at]]));
+                seconds.push_back(operands.back().polys->part(1));
+            }
+            const Digits digits = decomposed(ring_, seconds, limbs);
+            std::vector<Switched> each;
+            for (std::size_t at = first; at < end; ++at) {
+                const std::size_t amount = amounts[places[at]];
+                const Word* rest = operands[at - first].polys->part(0);
+                each.push_back({digits.of(at - first), &key_for(amount, level),
+                                galois_of(ring_, amount),
+                                times_special(ring_, rest, nullptr, limbs)});
+            }
+            std::vector<Polys> polys = switched(ring_, each, limbs);
+            for (std::size_t at = first; at < end; ++at) {
+                result[places[at]] =
+                    held(std::make_shared<Polys>(std::move(polys[at - first])), level, limbs,
+                         scale_of(level));
+            }
+        }
+    }
+    return result;
 }
 
 Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
@@ -61,7 +103,7 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
         return Ciphertexts(amounts.size(), handle);
     }
     const Value x = canonical(handle);
-    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
     Ciphertexts result(amounts.size());
     std::vector<std::size_t> places;
     std::vector<Extended> products;
@@ -100,7 +142,7 @@ Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
         refuse("rotate_sum", "it needs at least one amount");
     }
     const Value x = canonical(handle);
-    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
     std::vector<Switched> terms;
     for (const std::size_t amount : amounts) {
         if (amount == 0) {
@@ -137,7 +179,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
             continue;
         }
         if (digits.count(operand) == 0) {
-            digits.emplace(operand, decomposed(ring_, x.part(1), limbs));
+            digits.emplace(operand, decomposed(ring_, {x.part(1)}, limbs));
         }
         babies.push_back({digits.at(operand).of(0), &key_for(rotation, level),
                           galois_of(ring_, rotation),

@@ -1,6 +1,7 @@
 // What a ciphertext of the engine holds.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -23,6 +24,11 @@ struct Value {
     std::size_t limbs;
     double scale;
 };
+
+/// Whether scales are taken for equal: such a difference is far below the errors of CKKS.
+inline bool close(double scale, double other) {
+    return std::fabs(scale / other - 1.0) < 0x1p-40;
+}
 
 /// What a handle of a ciphertext points to. Whoever brings the value to another form puts that in its
 /// place, which frees the old one; others go on with the form that they took.

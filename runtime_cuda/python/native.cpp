@@ -177,7 +177,8 @@ void define_engine(py::module_& module) {
                  return computed([&] { return handle_of(engine, engine.load(bytes)); });
              })
         .def("settle",
-             [](Engine& engine, const Handle& x) { computed([&] { engine.settle(x.value); }); })
+             [](Engine& engine, const Handle& x) { computed([&] { engine.settle({x.value}); }); })
+        .def("wait", [](Engine& engine) { computed([&] { engine.wait(); }); })
         .def("play", play, py::arg("record"), py::arg("function"), py::arg("arrays"),
              py::arg("operands"), "The ciphertexts of a recorded function.")
         .def(

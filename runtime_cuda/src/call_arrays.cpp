@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "atlasc/base/error.hpp"
 #include "atlasc/record.hpp"
 
 namespace atlasc {
@@ -74,6 +73,21 @@ Vector shares(const Tensor& mask) {
     return found;
 }
 
+Vector last_kept(const Tensor& mask) {
+    const std::size_t tokens = tokens_of(mask);
+    const Vector& kept = mask.values;
+    Vector found(kept.size(), 0.0);
+    for (std::size_t first = 0; first < kept.size(); first += tokens) {
+        for (std::size_t at = std::min(first + tokens, kept.size()); at > first; --at) {
+            if (kept[at - 1] != 0.0) {
+                found[at - 1] = 1.0;
+                break;
+            }
+        }
+    }
+    return found;
+}
+
 }  // namespace
 
 const Vector& Arrays::of(const Lookup& lookup) {
@@ -82,8 +96,7 @@ const Vector& Arrays::of(const Lookup& lookup) {
         return lookup.literal;
     }
     if (lookup.argument >= tensors_.size()) {
-        throw Error("the record of a program does not fit",
-                    "a lookup wants an array that the call does not give", "emit the project again");
+        refuse_record("a lookup wants an array that the call does not give");
     }
     const Tensor& tensor = tensors_[lookup.argument];
     if (lookup.source == Source::argument) {
@@ -96,6 +109,7 @@ const Vector& Arrays::of(const Lookup& lookup) {
         known->second =
             lookup.source == Source::shares      ? shares(tensor)
             : lookup.source == Source::positions ? positions(tensor)
+            : lookup.source == Source::last_kept ? last_kept(tensor)
             : lookup.source == Source::log_hidden
                 ? log_hidden(tensor, kept_until(tensor))
                 : log_hidden(tensor, visible_near(tensor, lookup.window, lookup.causal));

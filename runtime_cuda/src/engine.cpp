@@ -32,6 +32,14 @@ Ciphertext Engine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>
     return total;
 }
 
+Ciphertexts Engine::rotate_each(const Ciphertexts& xs, const std::vector<std::size_t>& amounts) {
+    Ciphertexts rotated;
+    for (std::size_t at = 0; at < xs.size(); ++at) {
+        rotated.push_back(rotate(xs[at], amounts.at(at)));
+    }
+    return rotated;
+}
+
 Ciphertext Engine::rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts) {
     if (amounts.empty()) {
         throw Error("rotate_sum is impossible", "it needs at least one amount");

@@ -99,7 +99,7 @@ private:
 };
 
 Lookup lookup_of(Reader& reader, const std::deque<Table>& tables) {
-    constexpr std::size_t sources = 8;
+    constexpr std::size_t sources = 9;
     Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
     if (lookup.source == Lookup::Source::literal) {
         lookup.literal = reader.numbers();

@@ -1,6 +1,5 @@
-// Functions on an engine: plaintexts from their descriptors, and one call for each instruction.
+// Functions on an engine: one call for each instruction, or for a few that stand side by side.
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "atlasc/base/error.hpp"
@@ -9,105 +8,6 @@
 
 namespace atlasc {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) {
-    throw Error("the record of a program does not fit", why, "emit the project again");
-}
-
-/// How the slots of a plaintext come about: `run` neighbours are equal, and `period` slots repeat.
-struct Grid {
-    std::size_t size;
-    std::size_t run;
-    std::size_t period;
-
-    /// Numbers to compute.
-    std::size_t count() const { return period / run; }
-};
-
-/// That of which every table, however rotated, is.
-Grid common_grid(const SlotsRecord& slots, std::size_t size) {
-    std::size_t run = size;
-    std::size_t period = 1;
-    for (const Term& term : slots.terms) {
-        for (const Lookup& lookup : term.lookups) {
-            for (const PlaceOf& place : lookup.places) {
-                const auto& [numbers, repeats] = *place.table;
-                if (repeats > size) {
-                    refuse("a table repeats more often than there are slots");
-                }
-                run = std::gcd(run, run_of(numbers.size() * repeats, size, "a lookup"));
-                run = std::gcd(run, static_cast<std::size_t>(std::labs(place.rotation)));
-                period = std::max(period, size / repeats);
-            }
-        }
-    }
-    return {size, run, std::max(period, run)};
-}
-
-/// Where each run finds its element; `nowhere` for none.
-std::vector<std::int32_t> places_of(const Lookup& lookup, const Grid& grid) {
-    const auto [size, run, _] = grid;
-    std::vector<std::int32_t> places(grid.count(), 0);
-    for (const auto& [table, rotation] : lookup.places) {
-        const std::size_t period = size / table->repeats;
-        int shift = 0;  // of a slot to its place in the table
-        while (table->numbers.size() << shift < period) {
-            ++shift;
-        }
-        const std::int32_t* numbers = table->numbers.data();
-        std::size_t slot = static_cast<std::size_t>(rotation) & (size - 1);
-        for (std::int32_t& place : places) {
-            const std::int32_t found = numbers[(slot & (period - 1)) >> shift];
-            place = found == nowhere || place == nowhere ? nowhere : place + found;
-            slot = (slot + run) & (size - 1);
-        }
-    }
-    return places;
-}
-
-/// Multiplies by the elements that a lookup finds.
-void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& arrays) {
-    using Source = Lookup::Source;
-    const std::vector<std::int32_t> places = places_of(lookup, grid);
-    const Vector* values = lookup.source == Source::mask ? nullptr : &arrays.of(lookup);
-    for (std::size_t at = 0; at < product.size(); ++at) {
-        if (places[at] == nowhere) {
-            product[at] = 0.0;
-        } else if (values != nullptr) {
-            if (static_cast<std::size_t>(places[at]) >= values->size()) {
-                refuse("an array has fewer elements than a lookup wants");
-            }
-            product[at] *= (*values)[static_cast<std::size_t>(places[at])];
-        }
-    }
-}
-
-/// exp(2 pi i k / order) for all k.
-ComplexVector roots_of(std::size_t order) {
-    ComplexVector roots(order);
-    for (std::size_t k = 0; k < order; ++k) {
-        roots[k] = std::polar(1.0, 2.0 * pi * static_cast<double>(k) / static_cast<double>(order));
-    }
-    return roots;
-}
-
-/// Multiplies by the roots that a lookup finds; the product becomes complex.
-void turn(ComplexVector& turned, Vector& product, const Lookup& lookup, const Grid& grid) {
-    // One order after another: a program has one.
-    thread_local ComplexVector roots;
-    if (roots.size() != lookup.argument) {
-        roots = roots_of(lookup.argument);
-    }
-    turned.resize(product.size(), 1.0);
-    const std::vector<std::int32_t> places = places_of(lookup, grid);
-    for (std::size_t at = 0; at < product.size(); ++at) {
-        if (places[at] == nowhere) {
-            product[at] = 0.0;
-        } else {
-            turned[at] *= roots[static_cast<std::size_t>(places[at]) % roots.size()];
-        }
-    }
-}
 
 /// The operands' rotations and their factors, by the rotation that follows them and its result: of
 /// `slots` numbers each, the first are those of the first operand or result.
@@ -122,7 +22,7 @@ std::vector<GiantStep> steps_of(const Instruction& instruction,
         const GiantStep giant{to / slots, to % slots, {}};
         if (baby.operand >= instruction.operands.size() ||
             giant.result >= instruction.results.size()) {
-            refuse("a transform has fewer ciphertexts than its steps name");
+            refuse_record("a transform has fewer ciphertexts than its steps name");
         }
         if (steps.empty() || steps.back().result != giant.result ||
             steps.back().rotation != giant.rotation) {
@@ -132,7 +32,7 @@ std::vector<GiantStep> steps_of(const Instruction& instruction,
         results.insert(giant.result);
     }
     if (results.size() != instruction.results.size()) {
-        refuse("a transform has more results than its steps name");
+        refuse_record("a transform has more results than its steps name");
     }
     return steps;
 }
@@ -150,7 +50,7 @@ std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Recor
         const auto make = [&descriptor, slots, &arrays] {
             return built(descriptor, slots, arrays);
         };
-        const std::size_t period = common_grid(descriptor, slots).period;
+        const std::size_t period = period_of(descriptor, slots);
         result.emplace_back(Deferred{descriptor.identity, make, slots / period});
     }
     return result;
@@ -160,7 +60,7 @@ std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Recor
 template <typename Given>
 const Given& given(const std::vector<Given>& all, std::size_t at) {
     if (at >= all.size()) {
-        refuse("a primitive lacks an operand or a number");
+        refuse_record("a primitive lacks an operand or a number");
     }
     return all[at];
 }
@@ -195,48 +95,116 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
                                          given(instruction.numbers, 1))};
         case Primitive::rotate_sum: return {engine.rotate_sum(given(x, 0), instruction.numbers)};
     }
-    refuse("it has an unknown primitive");
+    refuse_record("it has an unknown primitive");
 }
+
+/// Whether an engine may add the results of products that are not yet relinearised or rescaled.
+bool takes_pending(Instruction::Primitive primitive) {
+    using Primitive = Instruction::Primitive;
+    return primitive == Primitive::add || primitive == Primitive::sub ||
+           primitive == Primitive::negate || primitive == Primitive::add_plain ||
+           primitive == Primitive::times_i || primitive == Primitive::drop_to;
+}
+
+/// The instructions from `first` on that an engine may do side by side: of one primitive, with
+/// operands that are there (`in_step` of atlasc/program/lanes.py puts them so). Returns their end.
+std::size_t beside(const Function& function, std::size_t first, const Ciphertexts& registers) {
+    const auto ready = [&](const Instruction& instruction) {
+        return instruction.primitive == function.code[first].primitive &&
+               std::all_of(instruction.operands.begin(), instruction.operands.end(),
+                           [&](std::size_t number) { return registers[number] != nullptr; });
+    };
+    std::size_t end = first + 1;
+    while (end < function.code.size() && ready(function.code[end])) {
+        ++end;
+    }
+    return end;
+}
+
+/// A function on an engine, with its registers.
+class Player {
+public:
+    Player(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
+           Ciphertexts registers)
+        : engine_(engine),
+          record_(record),
+          function_(function),
+          arrays_(arrays),
+          registers_(std::move(registers)) {
+        registers_.resize(function.registers);
+    }
+
+    Ciphertexts played() {
+        std::size_t end = 0;
+        for (std::size_t first = 0; first < function_.code.size(); first = end) {
+            end = beside(function_, first, registers_);
+            play(first, end);
+        }
+        Ciphertexts results;
+        for (const std::size_t number : function_.results) {
+            results.push_back(registers_[number]);
+        }
+        return results;
+    }
+
+private:
+    void play(std::size_t first, std::size_t end) {
+        const auto& code = function_.code;
+        const Instruction::Primitive primitive = code[first].primitive;
+        const bool rotates = primitive == Instruction::Primitive::rotate;
+        if (end - first > 1 && rotates) {
+            std::vector<std::size_t> amounts;
+            for (std::size_t at = first; at < end; ++at) {
+                amounts.push_back(given(code[at].numbers, 0));
+            }
+            const Ciphertexts made = engine_.rotate_each(operands(first, end), amounts);
+            for (std::size_t at = first; at < end; ++at) {
+                keep(code[at], {made[at - first]});
+            }
+            return;
+        }
+        if (end - first > 1 && !takes_pending(primitive)) {
+            engine_.settle(operands(first, end));
+        }
+        for (std::size_t at = first; at < end; ++at) {
+            keep(code[at], called(engine_, code[at], operands(at, at + 1),
+                                  plaintexts_of(code[at], record_, engine_.slots(), arrays_)));
+        }
+    }
+
+    Ciphertexts operands(std::size_t first, std::size_t end) const {
+        Ciphertexts found;
+        for (std::size_t at = first; at < end; ++at) {
+            for (const std::size_t number : function_.code[at].operands) {
+                if (registers_[number] == nullptr) {
+                    refuse_record(function_.name + " reads a ciphertext that it does not have");
+                }
+                found.push_back(registers_[number]);
+            }
+        }
+        return found;
+    }
+
+    void keep(const Instruction& instruction, Ciphertexts made) {
+        if (made.size() != instruction.results.size()) {
+            refuse_record(function_.name + " makes other ciphertexts than it says");
+        }
+        for (std::size_t at = 0; at < made.size(); ++at) {
+            registers_[instruction.results[at]] = std::move(made[at]);
+        }
+        for (const std::size_t number : instruction.released) {
+            registers_[number] = nullptr;
+        }
+    }
+
+    Engine& engine_;
+    const Record& record_;
+    const Function& function_;
+    Arrays& arrays_;
+    Ciphertexts registers_;
+};
 
 }  // namespace
-
-Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
-    const Grid grid = common_grid(slots, size);
-    Vector real(grid.count(), 0.0);
-    Vector imaginary;
-    for (const Term& term : slots.terms) {
-        Vector product(grid.count(), 1.0);
-        ComplexVector turned;  // of roots; empty: all 1
-        for (const Lookup& lookup : term.lookups) {
-            if (lookup.source == Lookup::Source::root) {
-                turn(turned, product, lookup, grid);
-            } else {
-                multiply(product, lookup, grid, arrays);
-            }
-        }
-        if (term.factor.imag() == 0.0 && turned.empty()) {
-            for (std::size_t at = 0; at < product.size(); ++at) {
-                real[at] += term.factor.real() * product[at];
-            }
-            continue;
-        }
-        imaginary.resize(grid.count(), 0.0);
-        for (std::size_t at = 0; at < product.size(); ++at) {
-            const std::complex<double> factor =
-                turned.empty() ? term.factor : term.factor * turned[at];
-            real[at] += factor.real() * product[at];
-            imaginary[at] += factor.imag() * product[at];
-        }
-    }
-    if (imaginary.empty()) {
-        return real;
-    }
-    ComplexVector both(real.size());
-    for (std::size_t at = 0; at < both.size(); ++at) {
-        both[at] = {real[at], imaginary[at]};
-    }
-    return both;
-}
 
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
                    std::vector<Ciphertexts> operands) {
@@ -244,38 +212,12 @@ Ciphertexts replay(Engine& engine, const Record& record, const Function& functio
     for (std::size_t at = 0; at < operands.size(); ++at) {
         if (operands.size() != function.operands.size() ||
             operands[at].size() != function.operands[at]) {
-            refuse(function.name + " is given other ciphertexts than it takes");
+            refuse_record(function.name + " is given other ciphertexts than it takes");
         }
         std::move(operands[at].begin(), operands[at].end(), std::back_inserter(registers));
         operands[at].clear();
     }
-    registers.resize(function.registers);
-    for (const Instruction& instruction : function.code) {
-        Ciphertexts given;
-        for (const std::size_t number : instruction.operands) {
-            if (registers[number] == nullptr) {
-                refuse(function.name + " reads a ciphertext that it does not have");
-            }
-            given.push_back(registers[number]);
-        }
-        Ciphertexts made =
-            called(engine, instruction, given,
-                   plaintexts_of(instruction, record, engine.slots(), arrays));
-        if (made.size() != instruction.results.size()) {
-            refuse(function.name + " makes other ciphertexts than it says");
-        }
-        for (std::size_t at = 0; at < made.size(); ++at) {
-            registers[instruction.results[at]] = std::move(made[at]);
-        }
-        for (const std::size_t number : instruction.released) {
-            registers[number] = nullptr;
-        }
-    }
-    Ciphertexts results;
-    for (const std::size_t number : function.results) {
-        results.push_back(registers[number]);
-    }
-    return results;
+    return Player(engine, record, function, arrays, std::move(registers)).played();
 }
 
 void Bootstraps::add(std::shared_ptr<const Record> record) {
@@ -299,7 +241,7 @@ Ciphertexts Bootstraps::refreshed(Engine& engine, const Ciphertexts& xs,
         return at == records_.end() ? nullptr : *at;
     }();
     if (found == nullptr) {
-        refuse("it has no bootstrap of slots that repeat after " + std::to_string(period));
+        refuse_record("it has no bootstrap of slots that repeat after " + std::to_string(period));
     }
     const Record& record = *found;
     Ciphertexts result;
@@ -321,7 +263,7 @@ Ciphertexts Context::play(const std::string& name, const std::vector<std::string
                           std::vector<Ciphertexts> operands) {
     const Function& function = record_.function(name);
     if (arrays.size() != function.masks.size()) {
-        refuse(name + " is given other arrays than it takes");
+        refuse_record(name + " is given other arrays than it takes");
     }
     if (clock_ != nullptr) {
         clock_->begin(function.op, place_);
@@ -331,7 +273,7 @@ Ciphertexts Context::play(const std::string& name, const std::vector<std::string
         const std::string& array = arrays[at];
         const auto given = publics_.find(array);
         if (function.masks[at] && given == publics_.end()) {
-            refuse(array + " is no public input");
+            refuse_record(array + " is no public input");
         }
         tensors.push_back(function.masks[at] ? given->second : weights_.tensor(array));
     }

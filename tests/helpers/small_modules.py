@@ -196,8 +196,8 @@ FORMS: dict[str, Form] = {
 REFUSED = {
     "x // 2", "2 / x", "table / x", "2 ** x", "x ** 0", "x ** 0.5", "x ** 5", "x ** y", "var",
     "max", "amax", "exp", "cumsum", "to int", "round", "sum all", "mean all",
-    "mean of batch", "reshape(-1)", "flatten all", "matrix @ x", "bilinear", "slice two", "gather",
-    "index_select", "stack", "roll", "expand", "repeat", "where private",
+    "mean of batch", "reshape(-1)", "flatten all", "matrix @ x", "bilinear", "slice two",
+    "stack", "roll", "expand", "repeat", "where private",
     "layer norm two axes", "group norm", "softmax axis",
     "conv1d wide", "pool", "avg pool", "random", "constant", "topk", "sort",
     "item", "bool", "numpy", "attention of two parameters",

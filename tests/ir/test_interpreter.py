@@ -88,6 +88,8 @@ BOTH: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("mean", "x", {"axis": 1, "factor": 6.0}, lambda v: v["x"].sum(1) * 2),
     ("mean", "x mask", {"axis": 1, "factor": 6.0},
      lambda v: 3 * np.stack([v["x"][0, :2].sum(0), v["x"][1, ::2].sum(0)])),
+    ("mean", "x mask", {"axis": 1, "last": True},
+     lambda v: np.stack([v["x"][0, 1], v["x"][1, 2]])),
     ("add_positions", "s mask", {"slopes": "@slopes"}, lambda v: v["s"] + alibi(v["slopes"])),
     ("center", "x", {}, lambda v: v["x"] - v["x"].sum(-1)[..., None] / 4),
     ("repeat", "h", {"axis": 1, "repeats": 3},

@@ -131,6 +131,7 @@ def test_an_error_says_what_is_expected() -> None:
         ("poly.select %x {axis = 2, index = 0}", "axis = 2 is not among the 2 axes"),
         ("poly.select %x {axis = 1, index = -1}", "index -1 is outside"),
         ("poly.mean %x {axis = -1}", "axis = -1 is not among"),
+        ("poly.mean %x {axis = 1, last = true}", "the last token is that of a mask"),
         ("poly.reshape %x {shape = [3]}", "cannot be reshaped"),
         ("poly.transpose %x {permutation = [0, 0]}", "does not permute"),
         ("poly.repeat %x {axis = 0, repeats = 0}", "must be at least 1"),

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atlasc.api.progress import progress
-from atlasc.cli.commands.generate import SEED, TEMPERATURE, TOP_K, Prompt
+from atlasc.cli.commands.generate import (
+    CHAT,
+    MESSAGES,
+    SEED,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    Prompt,
+    said,
+)
 from atlasc.cli.commands.roles import CLIENT_KEYS, SERVER_KEYS
 from atlasc.cli.output import print_json, print_written, say, show, warn
 from atlasc.cli.parameters import FILE, JSON, TARGET, BundleFolder, required
@@ -27,14 +36,17 @@ def ask(
     tokens: int | None = option(
         "Tokens after the prompt that are asked for, wherever the text ends.",
         minimum=1,
-        unset="32, or as many as fit",
+        unset="as many as the model's folder says, else 32; or as many as fit",
     ),
     until_end: bool = switch(
         "Ask for no token behind the end of the text. The server then sees where it ends, and the "
         "keys allow 16 such texts."
     ),
+    chat: bool = CHAT,
+    messages: Path | None = MESSAGES,
     temperature: float | None = TEMPERATURE,
     top_k: int | None = TOP_K,
+    top_p: float | None = TOP_P,
     seed: int | None = SEED,
     target: str = TARGET,
     as_json: bool = JSON,
@@ -54,20 +66,23 @@ def ask(
     from atlasc.api.roles import check_target, note_simulation
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import new_private_file, require_new
+    from atlasc.generation.steps import TextBundles
     from atlasc.ir.errors import AtlasError
 
     require_new(query)
     if until_end and tokens is not None:
         raise AtlasError("--tokens and --until-end exclude each other", remedy="give one of them")
-    sampling = sampling_of(temperature, top_k, seed)
     loaded = load_bundle(bundle, "client")
+    draws = TextBundles.of(loaded).step.generation.do_sample
+    sampling = sampling_of(temperature, top_k, seed, top_p, draws=draws)
     note_simulation(check_target(loaded, target), warn)
     with text_client(
-        loaded, keys, session, prompt or None, sampling,
+        loaded, keys, session, said(prompt, chat, messages), sampling,
         steps=tokens, until_end=until_end, target=target,
     ) as client:  # fmt: skip
-        if client.choice:
-            show("note", client.choice)
+        if not client.done:
+            for what in filter(None, (client.choice, client.way)):
+                show("note", what)
         with progress("encrypting"):
             made = client.request()
         new_private_file(query, made)
@@ -163,5 +178,5 @@ def _show(client: TextClient, as_json: bool) -> None:
     if client.ended:
         rest = "" if client.finished else "; ask goes on, so that the server does not see it"
         say(f"the model has ended the text{rest}")
-    if client.finished and client.record.steps is not None:
+    if client.finished and not (client.ended and client.record.steps is None):
         say("all tokens of the session were asked for")

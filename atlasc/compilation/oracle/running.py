@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from atlasc.loading import IDS, MASK
 from atlasc.loading.loaded_model import LoadedModel
 from atlasc.passes.frontend.exported.graph import holding
+from atlasc.passes.frontend.exported.padding import without_padding
 from atlasc.passes.frontend.rules.outputs import named_leaves
 
 if TYPE_CHECKING:
@@ -42,9 +44,14 @@ class Runner:
         import torch
 
         given = {name: arrays[name] for name in inputs_of(self.model, arrays)}
-        tensors = as_tensors(given, self.module)
-        args, kwargs = self._arguments(tensors)
-        with torch.no_grad(), holding(getattr(self.module, "config", None), **PLAIN):
+        config = getattr(self.module, "config", None)
+        nameless, padding = without_padding(config), {}
+        if nameless is not None and {IDS, MASK} <= set(given):
+            kept = given[MASK] > 0
+            token = _unused(given[IDS][kept])
+            padding, given[IDS] = {"pad_token_id": token}, np.where(kept, given[IDS], token)
+        args, kwargs = self._arguments(as_tensors(given, self.module))
+        with torch.no_grad(), holding(config, **PLAIN), holding(nameless, **padding):
             found = named_leaves(self.module(*args, **kwargs))
         return {
             name: leaf.detach().to("cpu", torch.float64).numpy()
@@ -81,6 +88,11 @@ class Runner:
         with Watch():
             self(arrays)
         return Runner(self.module, self.model, max(found))
+
+
+def _unused(ids: np.ndarray) -> int:
+    """The smallest id that is not among some."""
+    return int(np.setdiff1d(np.arange(ids.size + 1), ids)[0])
 
 
 def _epsilon(tensor: torch.Tensor) -> float:

@@ -62,7 +62,8 @@ def load_gguf(
         module = build(config, model_class, meta=True)
         _require_tensors(path, header, module)
         tokenizer, notes = _tokenizer(path, header)
-        kept, folder = saved_parts(path.stem, {"config": config, "tokenizer": tokenizer})
+        parts = {"config": config, "tokenizer": tokenizer}
+        kept, folder = saved_parts(path.stem, parts, module)
         if weights:
             module = _weights(path, config, model_class)
     if packed := sorted(header.types - FLOATS):

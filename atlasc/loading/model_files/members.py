@@ -17,11 +17,12 @@ from typing import Any
 
 from atlasc.ir.errors import counted, named, printable
 from atlasc.ir.files import MIB, read_json
+from atlasc.loading.generation.folder import GENERATION, unapplied
 from atlasc.loading.model_files import declared
 
 MAX_FILE = MIB
 SENTENCES, TRANSFORMER = "config_sentence_transformers.json", "sentence_bert_config.json"
-MODULES, STEP, GENERATION = "modules.json", "N_Module/config.json", "generation_config.json"
+MODULES, STEP = "modules.json", "N_Module/config.json"
 ENCODER = "CrossEncoder"
 APPLIED: Mapping[str, tuple[str, ...]] = {
     SENTENCES: ("prompts", "default_prompt_name", "truncate_dim", "activation_fn", "model_type"),
@@ -34,7 +35,6 @@ APPLIED: Mapping[str, tuple[str, ...]] = {
         "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
         "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken",
     ),
-    GENERATION: (),
 }  # fmt: skip
 """File -> members that atlasc applies; values that it cannot apply have notes of their own."""
 HARMLESS: Mapping[str, Mapping[str, str]] = {
@@ -49,14 +49,6 @@ HARMLESS: Mapping[str, Mapping[str, str]] = {
     STEP: {
         "embedding_dimension": "is the width that the weights have",
         "word_embedding_dimension": "is the width that the weights have",
-    },
-    GENERATION: {
-        "_from_model_config": "says where the file comes from",
-        "transformers_version": "names the version that wrote the file",
-        "use_cache": "is for speed",
-        "cache_implementation": "is for speed",
-        "output_attentions": "adds outputs beside the tokens",
-        "output_hidden_states": "adds outputs beside the tokens",
     },
 }
 """File -> members without effect on an answer, and why."""
@@ -81,7 +73,7 @@ def left_out(
         directory: folder of the model.
         root: folder of its list of modules; None for a folder of another library.
         steps: folders of the modules that are computed.
-        config: config of the model; the members of its generation may repeat those of the config.
+        config: config of the model.
         writes_text: whether the settings of generation concern the model.
 
     Raises:
@@ -96,16 +88,21 @@ def left_out(
         for path in steps:
             found += _unknown(STEP, f"{path.name}/config.json", settings(path / "config.json"))
     if writes_text:
-        own = vars(config)
-        facts = settings(directory / GENERATION).items()
-        found += _unknown(GENERATION, GENERATION, {n: v for n, v in facts if own.get(n) != v})
-    found += [_shown(*one) for one in declared.unknown_of_config(directory, config, writes_text)]
+        found += unapplied(directory)
+    # Without a file of their own, the settings of generation are those of config.json.
+    ignored = writes_text and os.path.isfile(directory / GENERATION)
+    found += [_shown(*one) for one in declared.unknown_of_config(directory, config, ignored)]
     found += [_shown(*one) for one in declared.unknown_of_tokenizer(directory)]
     tasks = getattr(config, "task_specific_params", None)
     if tasks:
         found.append(f"config.json: task_specific_params of {named([*map(str, tasks)])}")
     if (directory / "config_setfit.json").exists():
         found.append("config_setfit.json: the head of SetFit (model_head.pkl)")
+    return note_of(found)
+
+
+def note_of(found: list[str]) -> list[tuple[str, str]]:
+    """One note on the settings of a folder that are not applied; empty if there are none."""
     if not found:
         return []
     count = counted(len(found), "setting of the folder is", "settings of the folder are")

@@ -174,11 +174,16 @@ def _given(mask: torch.Tensor | None, types: torch.Tensor | None) -> dict[str, t
 
 
 def _pooled(tokens: torch.Tensor, mask: torch.Tensor | None, mode: str) -> torch.Tensor:
-    """The first token, or the mean of those that the mask keeps."""
+    """The first token, or the last or the mean of those that the mask keeps."""
+    import torch
+
     if mode == "cls":
         return tokens[:, 0]
     if mask is None:
-        return tokens.mean(1)
+        return tokens.mean(1) if mode == "mean" else tokens[:, -1]
+    if mode == "lasttoken":
+        places = torch.arange(mask.shape[1], device=mask.device)
+        return tokens[torch.arange(len(mask), device=mask.device), (mask * places).argmax(1)]
     kept = mask[..., None].to(tokens.dtype)
     return (tokens * kept).sum(1) / kept.sum(1)
 

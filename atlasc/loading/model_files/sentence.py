@@ -30,7 +30,7 @@ POOLINGS = {
 }
 """The end of a member of a pooling's old settings -> its name in the new ones, in the library's
 order."""
-COMPUTED = ("cls", "mean")
+COMPUTED = ("cls", "mean", "lasttoken")
 """Poolings with a rule in the frontend."""
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 """Classes of ``torch.nn`` that may end a linear layer; no other name is looked up."""

@@ -156,6 +156,7 @@ def _read_weights(
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The module, and the names of weights that are missing, unexpected, or of another size."""
     import torch
+    import transformers
 
     remedy = "copy the files again; a .bin file must hold only tensors"
     what = "the model's weights cannot be read"
@@ -163,6 +164,8 @@ def _read_weights(
         module, info = model_class.from_pretrained(
             None if tensors else str(place),
             config=config,
+            # That of the folder is read elsewhere, and its faults are none of the weights.
+            generation_config=transformers.GenerationConfig(),
             state_dict=tensors,
             attn_implementation=attention_of(model_class),
             dtype=torch.float32,

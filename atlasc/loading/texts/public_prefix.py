@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import FailFast, Field
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files import MIB, Schema, read_text
+from atlasc.ir.files import MIB, Schema, read_json, read_text
 from atlasc.loading import IDS, MASK
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.texts.lengths import joined
@@ -48,6 +48,14 @@ class PublicPrefix(Schema):
     def digest(self) -> str:
         """SHA-256 (hex) of its tokens."""
         return hashlib.sha256(np.array(self.ids, "<i8").tobytes()).hexdigest()
+
+
+def read_prefix(path: Path) -> PublicPrefix:
+    """The public prefix in the client's part of a bundle; raises AtlasError for a damaged file."""
+    return read_json(
+        path, PublicPrefix, "the public prefix", 16 * MAX_PREFIX, values=MAX_IDS,
+        remedy="compile the model again", links=False,
+    )  # fmt: skip
 
 
 def read_public_prefix(path: Path) -> str:

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import KIB, MIB, Schema, open_plain, read_json
 from atlasc.loading import IDS, SEGMENTS
+from atlasc.loading.texts.chat import MAX_TEMPLATE, ChatMessage, ChatTemplate, rendered, template_of
 
 if TYPE_CHECKING:
     import tokenizers
 
 BACKEND, FACTS = "tokenizer.json", "tokenizer_facts.json"
+MOST_FACTS = 8 * MAX_TEMPLATE
+"""Greatest size in bytes of the file of facts: a character of a template may take six bytes."""
 MAX_TOKENIZER = 256 * MIB
 """Greatest size in bytes of a file of a tokenizer."""
 TOKENIZER_REMEDY = "copy the tokenizer files of the original model again"
@@ -36,6 +39,7 @@ class TokenizerFacts(Schema):
         splits_special: whether special tokens inside a text are treated as plain text.
         truncation_side: the end at which longer pairs lose tokens.
         prompt: what is written before each text.
+        chat: the template of conversations.
         padding_side, pad_token_id, pad_token_type_id, model_max_length: see transformers.
     """
 
@@ -47,6 +51,7 @@ class TokenizerFacts(Schema):
     pad_token_type_id: int
     model_max_length: int | None
     prompt: str = ""
+    chat: ChatTemplate | None = None
 
 
 class ProgramTokenizer:
@@ -84,6 +89,14 @@ class ProgramTokenizer:
         columns = {IDS: [one.ids for one in found], SEGMENTS: [one.type_ids for one in found]}
         return {name: column for name, column in columns.items() if name in self.facts.names}
 
+    def chat_ids(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Token ids of a conversation, as ``apply_chat_template`` of transformers gives them, up to
+        where the assistant answers.
+        """
+        (found,) = self._encoded([rendered(self.facts.chat, messages)], False, None, special=False)
+        ids: list[int] = found.ids
+        return ids
+
     def places(self, first: str, second: str, length: int) -> list[list[int]]:
         """Id, start and end of each token of a pair that is cut to ``length`` tokens: the start and
         the end are characters of the second text; of other tokens both are -1.
@@ -92,8 +105,10 @@ class ProgramTokenizer:
         parts = zip(found.ids, found.offsets, found.sequence_ids, strict=True)
         return [[id_, *(place if part == 1 else (-1, -1))] for id_, place, part in parts]
 
-    def _encoded(self, given: list[Any], truncation: str | bool, length: int | None) -> list[Any]:
-        """Encodings of the library ``tokenizers``."""
+    def _encoded(
+        self, given: list[Any], truncation: str | bool, length: int | None, special: bool = True
+    ) -> list[Any]:
+        """Encodings of the library ``tokenizers``, with special tokens around each text or not."""
         with self._lock:  # the settings for cutting are shared state
             self._backend.encode_special_tokens = self.facts.splits_special
             if truncation and length is not None:
@@ -102,7 +117,7 @@ class ProgramTokenizer:
                 )
             else:
                 self._backend.no_truncation()
-            found: list[Any] = self._backend.encode_batch(given)
+            found: list[Any] = self._backend.encode_batch(given, add_special_tokens=special)
         return found
 
     def write(self, folder: Path) -> None:
@@ -141,7 +156,7 @@ def read_tokenizer(folder: Path) -> ProgramTokenizer | None:
     if not (folder / FACTS).is_file():
         return None
     facts = read_json(
-        folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MIB, values=KIB,
+        folder / FACTS, TokenizerFacts, "the facts of a tokenizer", MOST_FACTS, values=KIB,
         remedy=TOKENIZER_REMEDY, links=False,
     )  # fmt: skip
     require_library()
@@ -210,6 +225,7 @@ def facts_of(tokenizer: Any) -> TokenizerFacts:
         pad_token_id=tokenizer.pad_token_id,
         pad_token_type_id=tokenizer.pad_token_type_id,
         model_max_length=most if type(most) is int and most < 1 << 31 else None,
+        chat=template_of(tokenizer),
     )
 
 

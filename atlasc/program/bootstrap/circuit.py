@@ -32,6 +32,7 @@ from atlasc.program.bootstrap.stages import (
 )
 from atlasc.program.engine import LEAST_COPIES, is_narrow
 from atlasc.program.function import EngineParameters, Function
+from atlasc.program.lanes import in_step
 from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.program.record import Recorder, Register
 
@@ -48,7 +49,7 @@ class Circuit(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def circuit(name: str, slots: int, period: int) -> Circuit:
+def circuit(name: str, slots: int, period: int, lanes: int = 1) -> Circuit:
     """The bootstrap of a set of ``SETS``: for one ciphertext, and for two as one complex
     ciphertext, which takes two modular reductions instead of one.
 
@@ -60,6 +61,7 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
             and protect no secrets.
         period: number of slots after which the slots of the ciphertexts repeat, a power of two.
             Slots that do not repeat are lost.
+        lanes: of `in_step`.
     """
     chosen = SETS[name]
     steps = _narrow(chosen, slots, period) if is_narrow(period, slots) else _whole(chosen, slots)
@@ -72,7 +74,7 @@ def circuit(name: str, slots: int, period: int) -> Circuit:
             f"refresh_{count}_{period}",
             EngineParameters(slots, chosen.top),
             ((chosen.levels,),) * count,
-            tuple(engine.code),
+            in_step(engine.code, lanes),
             tuple(one.number for one in results),
             tuple(one.level for one in results),
         )

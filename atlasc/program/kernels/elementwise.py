@@ -43,7 +43,8 @@ def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
     value, layout = op.attributes["value"], layout_of(op.value)
     if has_mask(op):
         tables = ctx.places(layout, (layout.extent("b"), layout.extent("t"), 1, 1), ("b",))
-        return [Slots.of(Argument(MASK, "shares"), (table, 0)) * number(value) for table in tables]
+        weights = Argument(MASK, "last_kept" if op.attributes.get("last") else "shares")
+        return [Slots.of(weights, (table, 0)) * number(value) for table in tables]
     only_first = op.attributes.get("only_first")
     if isinstance(value, Symbol):
         shape = op.site(ctx.symbols).constant_shape("value") or (1,)

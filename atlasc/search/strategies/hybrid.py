@@ -11,6 +11,9 @@
    the program is solved again, until a round improves nothing.
 5. NSGA-II refines the front. The program is solved again with all points so far, from choices that
    were seen not to explode. The rest of the budget fills the front.
+
+If the error of the setting that will be taken is known, choices are probed near it, settings near
+it are evaluated, and the search ends when rounds in turn gain next to nothing.
 """
 
 from __future__ import annotations
@@ -52,14 +55,19 @@ PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""
 AFTER_PROBES = 328
 """Number of evaluations after the probes, for predicted fronts and NSGA-II."""
-AFTER_PROBES_AIMED = 248
-"""The same number if the wanted error is known."""
+AFTER_PROBES_AIMED = 144
+"""The same number, at most, if the wanted error is known."""
 LAST_ROUNDS = 4
 """Number of times that the program is solved after NSGA-II."""
 WANTED_ERRORS = (0.3, 1e-6)
 """Range of predicted errors in which settings are worth an evaluation."""
 NEAR = 1 / 4, 1.5
-"""The same range after NSGA-II if the wanted error is known, as multiples of it."""
+"""The same range if the wanted error is known, as multiples of it."""
+AIMED_PROBES, SHARED = 2, 10
+"""Probes of each group if the wanted error is known, and the part of it that they seek: one in so
+many."""
+GAIN, STALE = 0.005, 2
+"""A search that aims at an error ends after so many rounds in turn with a smaller relative gain."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +77,11 @@ class Hybrid(Strategy):
     Attributes:
         evaluations: greatest number of evaluations; None for the probes of single choices and
             `AFTER_PROBES` more.
-        rounds: greatest number of rounds, before NSGA-II, that solve and evaluate a front.
+        rounds: greatest number of rounds, before NSGA-II, that solve and evaluate a front. It does
+            not count where the wanted error is known.
         batch: number of settings of a predicted front that are evaluated in a round.
-        population: population of NSGA-II, which spends half of the rest.
+        population: population of NSGA-II, which spends half of the rest. It does not count where
+            the wanted error is known.
     """
 
     name = "hybrid"
@@ -112,9 +122,11 @@ class Hybrid(Strategy):
 
 def default_evaluations(groups: int, *, aimed: bool = False) -> int:
     """Number of evaluations for ``groups`` groups of ops, each of which is probed: 400 for six
-    layers, and 320 if the wanted error is known (``aimed``).
+    layers, and at most 192 if the wanted error is known (``aimed``).
     """
-    return len(PROBED_ERRORS) * groups + (AFTER_PROBES_AIMED if aimed else AFTER_PROBES)
+    if aimed:
+        return AIMED_PROBES * groups + AFTER_PROBES_AIMED
+    return len(PROBED_ERRORS) * groups + AFTER_PROBES
 
 
 def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | None:
@@ -148,7 +160,14 @@ class HybridSteps:
         def alone(index: int, choice: Choice) -> float:
             return interpolated(probed[index], self.local.error(self.groups[index], choice))
 
-        model = ErrorModel(self.groups, alone)
+        model, aim = ErrorModel(self.groups, alone), self.run.problem.aim
+        if aim is None:
+            self._follow(model)
+        else:
+            self._approach(model, aim)
+
+    def _follow(self, model: ErrorModel) -> None:
+        """Evaluate settings along the whole front, until the budget is spent."""
         for number in range(1, self.options.rounds + 1):
             self.run.stage = f"predicted front, round {number}"
             before = self.run.front.points
@@ -157,12 +176,27 @@ class HybridSteps:
                 break
         self.run.stage = "refining"
         self._refine()
-        aim = self.run.problem.aim
         self.run.stage = "filling the front"
-        wanted = WANTED_ERRORS if aim is None else (NEAR[1] * aim, NEAR[0] * aim)
         for rounds in range(LAST_ROUNDS, 0, -1):
             self.candidates = self._proven()
-            self._solve(model, self.run.left // rounds, wanted)
+            self._solve(model, self.run.left // rounds)
+
+    def _approach(self, model: ErrorModel, aim: float) -> None:
+        """Evaluate settings near the wanted error, until rounds in turn gain next to nothing."""
+        stale = number = 0
+        while self.run.left > 0 and stale < STALE:
+            number += 1
+            self.run.stage = f"near the wanted error, round {number}"
+            if stale:
+                self.candidates = self._proven()
+            before = self._least_cost(aim)
+            self._solve(model, self.options.batch, (NEAR[1] * aim, NEAR[0] * aim))
+            stale = 0 if self._least_cost(aim) < (1 - GAIN) * before else stale + 1
+
+    def _least_cost(self, aim: float) -> float:
+        """Of the settings so far whose error is at most this; infinite if there is none."""
+        front = self.run.front
+        return min((p.cost(front.cost) for p in front.points if p.error <= aim), default=math.inf)
 
     def _whole(self) -> list[Point]:
         """All points so far, except probes."""
@@ -233,7 +267,8 @@ class HybridSteps:
     def _probe(self) -> list[dict[float, float]]:
         """For each group, local error -> output error of a few candidates."""
         probed: list[dict[float, float]] = [{} for _ in self.groups]
-        for error in PROBED_ERRORS:
+        aim = self.run.problem.aim
+        for error in PROBED_ERRORS if aim is None else (aim / SHARED,) * AIMED_PROBES:
             chosen = [
                 _nearest(found, known, error) for found, known in zip(self.candidates, probed)
             ]

@@ -67,6 +67,9 @@ class Executor:
 
         Returns:
             How it went: ``done``, ``failed`` or ``cancelled``.
+
+        Raises:
+            AtlasError: the device will do no more work for this process.
         """
         started, told = time.monotonic(), -1
 
@@ -86,6 +89,9 @@ class Executor:
         except Cancelled:
             return {"cancelled": True}
         except AtlasError as error:
+            # What a lost device fails at is no fault of the job: another process may answer it.
+            if (program, key) in self._loaded:
+                self._loaded[program, key].engine.wait()
             return {"failed": fault_of(error).model_dump()}
         except MemoryError:
             why = {"error": "the job could not be computed", "why": "memory is too small"}

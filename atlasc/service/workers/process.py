@@ -61,7 +61,11 @@ def main() -> None:
     while True:
         order = orders.get()
         if "job" in order:
-            tell(_run(executor, order["job"]))
+            try:
+                record = _run(executor, order["job"])
+            except AtlasError as error:  # the service starts another process
+                sys.exit(f"error: {error}")
+            tell(record)
         elif "forget" in order:
             executor.forget(order["forget"])
 

@@ -179,7 +179,7 @@ class CkksParameters(ParameterSet):
         return SETS[self.bootstrap].log_scales if self.bootstrap else ()
 
     def circuit(self, period: int) -> Sequence[Function]:
-        return circuit(self.bootstrap, self.slots, period) if self.bootstrap else ()
+        return circuit(self.bootstrap, self.slots, period, self.lanes) if self.bootstrap else ()
 
     @property
     def bootstrap_from(self) -> int:

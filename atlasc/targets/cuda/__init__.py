@@ -21,6 +21,11 @@ class CudaParameters(CkksParameters):
     digits.
     """
 
+    @property
+    def lanes(self) -> int:
+        """See the base class: each lane takes memory, and most ops have three ciphertexts or so."""
+        return 4
+
     def transform_bytes(self, work: TransformWork) -> int:
         """See the base class: the digits of several sums, and what they are made of."""
         more = max(min(work.giants, MOST_TOGETHER) - 1, 0) * (self.digits(work.level) + 2)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from atlasc.ir.errors import AtlasError, first_line
 from atlasc.passes.frontend.exported.graph import raised_at
 from atlasc.passes.frontend.exported.locations import forward_of
+from atlasc.passes.frontend.exported.rope import dynamic_rope
 
 if TYPE_CHECKING:
     import torch
@@ -57,8 +58,9 @@ def untraceable(module: torch.nn.Module, error: Exception, taken: Iterable[str])
                 "with the length of the longest text that the model has seen"
             )
             remedy = (
-                'set rope_type to "default" in the config: for texts of up to '
-                f"{positions} tokens (max_position_embeddings) both are the same"
+                f"compile for up to {positions} tokens (max_position_embeddings, "
+                f"--sequence-length {positions}) a model that has read no longer text: so far its "
+                "frequencies stay as they are"
             )
     elif ".numpy()" in str(error):
         why = "numpy sees no tensor that torch.export traces"
@@ -78,19 +80,3 @@ def untraceable(module: torch.nn.Module, error: Exception, taken: Iterable[str])
         why=why,
         remedy=remedy,
     )
-
-
-def dynamic_rope(config: Any) -> int | None:
-    """Positions of a config whose rotary embedding changes with the length; None of another."""
-    said = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
-    types = {one.get("rope_type", one.get("type")) for one in _tables(said)}
-    positions = getattr(config, "max_position_embeddings", None)
-    return positions if "dynamic" in types else None
-
-
-def _tables(said: Any) -> Iterator[Mapping[str, Any]]:
-    """The settings of a rotary embedding, or those of each kind of layer."""
-    if isinstance(said, Mapping):
-        yield said
-        for one in said.values():
-            yield from _tables(one)

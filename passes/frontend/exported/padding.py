@@ -8,7 +8,7 @@ of a text, whatever the model compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.passes.frontend.exported.constants import evaluate, read_shapes
@@ -23,6 +23,7 @@ from atlasc.passes.frontend.exported.graph import (
     packet,
     shape,
 )
+from atlasc.passes.frontend.exported.positions import probe_masks
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -33,8 +34,12 @@ BELOW = {"le": 0, "less_equal": 0, "lt": 1, "less": 1}
 """Comparisons of ids with these numbers ask whether an id is 0, as no id is negative."""
 
 
+UNNAMED = -1
+"""Stands for the id of padding while a model is traced whose config names none."""
+
+
 class Padding(NamedTuple):
-    """The input of token ids, and the id of padding in it."""
+    """The input of token ids, and the id of padding in it, or `UNNAMED`."""
 
     ids: Node
     token: int
@@ -56,13 +61,26 @@ class Compared(NamedTuple):
     kept: bool
 
 
+def without_padding(config: Any) -> Any:
+    """The config of HuggingFace that should name the id of padding in texts, if it names none;
+    otherwise None.
+
+    A classifier of a decoder then reads the last place, and so answers one text without padding. A
+    program has padding behind shorter texts.
+    """
+    of_text = getattr(config, "get_text_config", None)
+    found = of_text() if callable(of_text) else config
+    return found if getattr(found, "pad_token_id", None) is None else None
+
+
 def public_masks(
     graph: Graph, inputs: dict[Node, str], kinds: Mapping[Node, Kind], known: dict[Node, Any]
 ) -> Padding | None:
     """Read masks that are computed from ids off the public mask, which becomes an input.
 
-    Which id is that of padding follows from the embedding of the ids (``padding_idx``). Where it
-    names none, it is the only id that they are compared with, in a model without a public mask.
+    Which id is that of padding follows from the embedding of the ids (``padding_idx``), or from a
+    search for the last token of another id, as in classifiers of decoders. Where neither names one,
+    it is the only id that they are compared with, in a model without a public mask.
 
     Args:
         graph: the graph, which is changed.
@@ -78,11 +96,15 @@ def public_masks(
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.embedding.default):
         if (ids := _copied(node.args[1])) in inputs:  # ids.long() is the ids
             node.replace_input_with(node.args[1], ids)
-    found = [one for one in _comparisons(graph, inputs, kinds, known) if _decides(one, kinds)]
+    every = ((one, _read(one, kinds)) for one in _comparisons(graph, inputs, kinds, known))
+    read = {one: nodes for one, nodes in every if nodes}
+    found = list(read)
     mask = next((node for node, name in inputs.items() if name == PUBLIC_INPUT), None)
     named = {token for one in found for token in _padding_of(one.ids)}
+    named |= {one.token for one in found if _finds_last(one, read[one], known)}
     tokens = {one.token for one in found}
     tokens = tokens & named if named or mask is not None else tokens
+    tokens -= set() if UNNAMED in named else {UNNAMED}
     found = [one for one in found if one.token in tokens]
     if len(tokens) != 1 or len({one.ids for one in found}) != 1:
         return None
@@ -164,7 +186,7 @@ def _number(value: Any, kinds: Mapping[Node, Kind], known: dict[Node, Any]) -> i
         if tensor.is_meta or not tensor.numel() or (tensor != tensor.flatten()[0]).any():
             return None
         value = tensor.flatten()[0].item()
-    return int(value) if value == int(value) and value >= 0 else None
+    return int(value) if value == int(value) and value >= UNNAMED else None
 
 
 def _padding_of(ids: Node) -> set[int]:
@@ -180,22 +202,40 @@ def _padding_of(ids: Node) -> set[int]:
     return {int(token) for token in named if isinstance(token, int) and token >= 0}
 
 
-def _decides(one: Compared, kinds: Mapping[Node, Kind]) -> bool:
-    """Whether a comparison meets hidden states: it is more than the index of an embedding, such as
-    the positions that RoBERTa counts.
+def _read(one: Compared, kinds: Mapping[Node, Kind]) -> list[Node]:
+    """The nodes of ids alone by which a comparison meets hidden states; none if it is no more than
+    the index of an embedding, such as the positions that RoBERTa counts.
     """
-    seen, pending = set[Node](), [one.node]
+    found, pending = dict[Node, None](), [one.node]
+    seen = set(pending)
     while pending:
         node = pending.pop()
         for user in node.users:
             if packet(user) == "embedding" and user.args[1] is node:
                 continue
             if not _of_ids(user, one.ids, kinds):
-                return True
-            if user not in seen:
+                found[node] = None
+            elif user not in seen:
                 seen.add(user)
                 pending.append(user)
-    return False
+    return list(found)
+
+
+def _finds_last(one: Compared, nodes: Sequence[Node], known: Mapping[Node, Any]) -> bool:
+    """Whether nodes are the place of the last token of each text with another id than that of a
+    comparison, and nothing else.
+    """
+    import torch
+
+    places = torch.arange(shape(one.ids)[1])
+    for probe in map(torch.from_numpy, probe_masks(*shape(one.ids))):
+        given = {**known, one.ids: torch.where(probe > 0, one.token + 1, one.token)}
+        last = (places * probe).amax(1)
+        for node in nodes:
+            value = evaluate(node, given)
+            if is_float(node) or value.numel() != len(last) or (value.flatten() != last).any():
+                return False
+    return True
 
 
 def _of_ids(node: Node, ids: Node, kinds: Mapping[Node, Kind]) -> bool:

@@ -5,7 +5,7 @@ the weight before.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split", "unbind")
 """Ops whose result is a list of parts."""
 ALIKE = {"nn.scale", "nn.add_constant", *(f"nn.{name}" for name in ACTIVATIONS)}
 """Ops that do the same to each feature, if their constant is a number."""
+READ_BY_MASK = (
+    "which token is read depends on the mask; of a hidden state [batch, tokens, features] only the "
+    "last token that the mask keeps is read so: h[arange(batch), (mask * arange(tokens)).argmax(1)]"
+)
 READ_BY_INPUT = (
     "which element is read depends on an input; a token that the private ids choose can be read "
     "from the answer for all tokens: --outputs last_hidden_state, if the model has it"
@@ -42,6 +46,9 @@ def some(importer: Importer, x: Node | Value, axis: int, chosen: Sequence[int]) 
         return features(importer, x, chosen)
     if axis == 0:
         raise Refusal("the first axis counts inputs, and each input is answered alone")
+    if last == 2 and len(chosen) == 1:
+        token = importer.add("nn.select", x, axis=1, index=chosen[0])
+        return importer.add("nn.reshape", token, shape=[extents[0], 1, extents[2]])
     if last < 3:
         if sorted(chosen) == list(range(extents[axis])):
             raise Refusal(tokens.MOVED)
@@ -63,21 +70,39 @@ def along(importer: Importer, x: Node | Value, axis: int, chosen: Sequence[int])
     return some(importer, x, axis, chosen)
 
 
+def _require_constant(importer: Importer, *indices: Node) -> None:
+    for index in indices:
+        if (kind := importer.kinds[index]) != "constant":
+            raise Refusal(READ_BY_MASK if kind == "mask" else READ_BY_INPUT)
+
+
 def picked(importer: Importer, x: Node, axis: int, index: Node) -> Value:
     """The elements at constant positions of an axis, or where a constant is true."""
-    if importer.kinds[index] != "constant":
-        raise Refusal(READ_BY_INPUT)
+    _require_constant(importer, index)
     axis, places = axis % len(shape(x)), importer.array(index)
+    if places.dtype == bool:
+        places = np.flatnonzero(places)
     if places.ndim != 1:
-        raise Refusal("only a list of positions along one axis can be read")
-    places = np.flatnonzero(places) if places.dtype == bool else places % shape(x)[axis]
-    return along(importer, x, axis, places.tolist())
+        return _of_features(importer, x, {axis: places})
+    return along(importer, x, axis, (places % shape(x)[axis]).tolist())
+
+
+def _of_features(importer: Importer, x: Node, places: Mapping[int, np.ndarray]) -> Value:
+    """The elements at constant positions of neighbouring axes of features: the numbers of features
+    show which these are.
+    """
+    extents, axes = shape(x), list(places)
+    if axes[0] < 2 or axes != list(range(axes[0], axes[-1] + 1)):
+        raise Refusal("only lists along neighbouring axes of features, or one row, can be read")
+    numbers = np.arange(math.prod(extents[2:])).reshape(extents[2:])
+    chosen = numbers[tuple(places.get(axis, slice(None)) for axis in range(2, len(extents)))]
+    flat = importer.add("nn.reshape", x, shape=[*extents[:2], numbers.size])
+    return reshaped(importer, features(importer, flat, chosen.ravel().tolist()))
 
 
 def gathered(importer: Importer, x: Node, axis: int, index: Node, *options: Any) -> Value:
     """``gather``, if it reads the same constant positions everywhere."""
-    if importer.kinds[index] != "constant":
-        raise Refusal(READ_BY_INPUT)
+    _require_constant(importer, index)
     axis, places = axis % len(shape(x)), importer.array(index)
     first = places[tuple(slice(None) if one == axis else slice(1) for one in range(places.ndim))]
     others = list(shape(x)), list(shape(importer.node))
@@ -197,17 +222,18 @@ def _index(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value
     every sentence.
     """
     known = {axis: index for axis, index in enumerate(indices) if index is not None}
-    if any(importer.kinds[index] != "constant" for index in known.values()):
-        raise Refusal(READ_BY_INPUT)
+    _require_constant(importer, *known.values())
     if len(known) == 1:
         ((axis, index),) = known.items()
         return picked(importer, x, axis, index)
     if list(known) != [0, 1]:
-        raise Refusal("only a list along one axis, or one row, can be read")
+        return _of_features(importer, x, {axis: importer.array(one) for axis, one in known.items()})
     batch, row = (importer.array(index).reshape(-1) for index in known.values())
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row can be read, the same for every sentence")
-    return _select(importer, x, 1, int(row[0]))
+    value = _select(importer, x, 1, int(row[0]))
+    same = value.tensor.shape == shape(importer.node)
+    return value if same else reshaped(importer, value)
 
 
 def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:

@@ -1,7 +1,7 @@
-"""Masks: a softmax that drops keys, and the mean of the tokens that a mask keeps.
+"""Masks: a softmax that drops keys.
 
 The meaning of a mask is not derived from its expression. The expression is evaluated on probes, and
-must drop whole keys, or compute that mean.
+must drop whole keys. Tokens that a mask keeps are read in ``pooling``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ import numpy as np
 from atlasc.ir.bounds import line_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.ir.ops.masks import shares, visible
+from atlasc.ir.ops.masks import positions, visible
 from atlasc.passes.frontend.exported.constants import evaluate, to_numpy
 from atlasc.passes.frontend.exported.graph import (
     PUBLIC_INPUT,
-    RESHAPES,
-    VIEWS,
     Node,
     is_node,
-    packet,
     place,
     shape,
 )
@@ -34,6 +31,7 @@ from atlasc.passes.frontend.importer import Importer, Refusal
 if TYPE_CHECKING:
     import torch
 
+SAME = 1e-6  # share of what is added to scores by which roundings change it
 DROPPED = -1e4  # what is added to scores drops a key, at or below this
 SOFTMAX_ELSEWHERE = (
     "only the softmax over the keys of attention is compiled, and one along the last axis at the "
@@ -48,23 +46,18 @@ MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(ma
 """Forms in which models put a mask into scores; a True in ``dropped`` drops a key."""
 
 
-LINEAR = {"mul", "div", "sum", "mean", "masked_fill", "where", "matmul", "bmm", "einsum", "squeeze",
-          "unsqueeze", "transpose", "permute", "stack", "select", *VIEWS, *RESHAPES}  # fmt: skip
-"""Ops of which a mean of tokens may consist; they are linear in one private operand if the other
-operands are not private."""
-
-
 class Meaning(NamedTuple):
     """What a mask does to scores: with ``by_mask``, it drops key j of sentence b if the public
     mask[b, j] is 0; with ``causal``, key j for a query i < j; with a ``window``, keys that are so
     many tokens away or more. It adds a ``bias`` to the others: [heads, queries, keys] or with 1 in
-    their place.
+    their place; or ``slopes``, [heads], times the place of a key among those that the mask keeps.
     """
 
     by_mask: bool
     causal: bool
     window: int = 0
     bias: np.ndarray | None = None
+    slopes: np.ndarray | None = None
 
     def fits(self, mask: np.ndarray, found: np.ndarray) -> bool:
         """Whether it keeps what was found under a public mask, [batch, heads, queries, keys].
@@ -195,6 +188,9 @@ def _emit(
     if found.bias is not None:
         bias = importer.constant("scores.bias", found.bias)
         value = importer.add("nn.add_constant", value, value=bias)
+    if found.slopes is not None and public is not None:
+        slopes = importer.constant("scores.slopes", found.slopes)
+        value = importer.add("nn.add_positions", value, importer.input(public), slopes=slopes)
     operands = [importer.input(public)] if public is not None and found.by_mask else []
     found = found._replace(causal=causal or found.causal)
     return importer.add("nn.softmax", value, *operands, **found.attributes)
@@ -226,39 +222,6 @@ def _require_public(importer: Importer, mask: Node) -> None:
     )
 
 
-def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
-    """If a node is the mean of the tokens that the public mask keeps, however it is written: the
-    function that emits the mean, and [the hidden state [batch, tokens, features]].
-    """
-    import torch
-
-    public = importer.mask_input
-    found = None if public is None else _before_mask(importer, node)
-    if found is None or public is None or shape(public) != shape(found)[:2]:
-        return None
-    batch, _, features = shape(found)
-    if math.prod(shape(node)) != batch * features:
-        return None
-    dtype: torch.dtype = found.meta["val"].dtype
-    x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
-    # Allows some roundings of a short type, but no other weight.
-    error = max(1e-5, 4 * torch.finfo(dtype).eps)
-    for probe in probe_masks(*shape(public)):
-        known = {**importer.known, public: torch.from_numpy(probe), found: x}
-        result = evaluate(node, known)
-        kept = torch.from_numpy(shares(probe))[..., None]
-        wanted = (x.double() * kept).sum(1).reshape(shape(node))
-        if result.is_meta or not torch.allclose(result.double(), wanted, rtol=error, atol=error):
-            return None
-
-    def emit() -> Value:
-        mean = importer.add("nn.mean", found, importer.input(public), axis=1)
-        extents = list(shape(node))
-        return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
-
-    return emit, [found]
-
-
 def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
     """x · mask[..., None] with a public mask writes zeros: the client does, or nobody needs them
     (`without_zeros`). None for other products.
@@ -281,21 +244,6 @@ def zeros_in_padding(importer: Importer, *operands: Node) -> Value | None:
             return None
     importer.zeroed.append(place(importer.node))
     return importer.add("nn.zero_padding", x, importer.input(public))
-
-
-def _before_mask(importer: Importer, node: Node) -> Node | None:
-    """The private operand of the first op with a mask, following ops in which a node is linear in
-    one private value.
-    """
-    found = None
-    while packet(node) in LINEAR:
-        private = [one for one in node.all_input_nodes if importer.kinds[one] == "data"]
-        if len(private) != 1:
-            break
-        if any(importer.kinds[one] == "mask" for one in node.all_input_nodes):
-            found = private[0]
-        node = private[0]
-    return found if found is not None and len(shape(found)) == 3 else None
 
 
 class _Parts(NamedTuple):
@@ -332,11 +280,12 @@ def meaning(
 
     Raises:
         AtlasError: the mask does more than to drop keys by the public mask, causality and a window,
-            and to add constants.
+            and to add constants, or slopes times places (ALiBi).
     """
     by_mask = (False, True) if probes else (False,)
     candidates = list[Meaning]()
     bias: _Bias | None = _Bias()
+    slopes: np.ndarray | None = None
     for number, probe in enumerate(probes or [np.ones((1, 1), dtype=np.int64)]):
         parts = _parts(evaluate(probe))
         bias = bias and bias.joined(parts)
@@ -344,7 +293,12 @@ def meaning(
         if number == 0:  # the first probe keeps all tokens
             windows = (0, _window(actual))
             candidates = [Meaning(*one) for one in product(by_mask, (False, True), windows)]
+            slopes = _slopes(parts, scores[1]) if probes else None
+        if slopes is not None and not _adds_places(parts, slopes, probe):
+            slopes = None
         candidates = [one for one in candidates if one.fits(probe, actual)]
+    if candidates and bias is None and slopes is not None:
+        return candidates[0]._replace(slopes=slopes.astype(np.float32))
     if not candidates or bias is None:
         why = "it drops keys other than those with mask 0, later ones and distant ones"
         if bias is None:
@@ -357,6 +311,21 @@ def meaning(
             "are compiled",
         )
     return candidates[0]._replace(bias=bias.value)
+
+
+def _slopes(parts: _Parts, heads: int) -> np.ndarray:
+    """By how much each key gets more than the key before, for each head: of the last query, which
+    sees all keys under the first probe.
+    """
+    first, second = (parts.added[0, :, -1, min(key, parts.added.shape[-1] - 1)] for key in (0, 1))
+    return np.broadcast_to(second - first, (heads,))
+
+
+def _adds_places(parts: _Parts, slopes: np.ndarray, mask: np.ndarray) -> bool:
+    """Whether keys get slopes times their places among those that a public mask keeps."""
+    places = slopes[:, None, None] * positions(mask)[:, None, None, :]
+    rest = np.where(parts.keep, parts.added - places, 0)
+    return bool(np.abs(rest).max() <= SAME * np.abs(places).max())
 
 
 def _window(keep: np.ndarray) -> int:

@@ -17,6 +17,7 @@ from atlasc.passes.frontend.exported.graph import (
     shape,
 )
 from atlasc.passes.frontend.rules.patterns import matches
+from atlasc.passes.frontend.rules.pooling import CHOICES
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -152,11 +153,15 @@ def _squeeze_last(node: Node) -> None:
             return
         chain.append(end)
         (end,) = wide
-    if chain and _squeezes(end):
+    if packet(end) in CHOICES and end.meta["val"].ndim == 1 and _squeezes(end.args[0]):
+        chain.append(end)  # the score of one token
+    elif chain and _squeezes(end):
         chain[-1].replace_input_with(end, end.args[0])
-        for one in chain:
-            one.meta["val"] = one.meta["val"].unsqueeze(-1)
-        node.meta[SQUEEZED] = True
+    else:
+        return
+    for one in chain:
+        one.meta["val"] = one.meta["val"].unsqueeze(-1)
+    node.meta[SQUEEZED] = True
 
 
 def _function(node: Node) -> tuple[str | None, Node]:

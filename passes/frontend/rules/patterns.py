@@ -20,6 +20,7 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
+from atlasc.ir.module import Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend.exported.graph import (
     RESHAPES,
@@ -31,10 +32,11 @@ from atlasc.passes.frontend.exported.graph import (
     shape,
 )
 from atlasc.passes.frontend.importer import Emit, Importer
+from atlasc.passes.frontend.rules.cuts import some
 from atlasc.passes.frontend.rules.elementwise import choice_by_sign
-from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
+from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax
 from atlasc.passes.frontend.rules.norms import NORMS
-from atlasc.passes.frontend.rules.pooling import weighted_tokens
+from atlasc.passes.frontend.rules.pooling import masked_tokens, weighted_tokens
 from atlasc.passes.frontend.rules.queries import pooled_by_softmax, scores
 from atlasc.passes.frontend.rules.rotary import rotary
 from atlasc.passes.frontend.rules.scores import masked_in_steps
@@ -168,6 +170,23 @@ def repeat_heads(
     return partial(importer.add, "nn.repeat", x, axis=axis, repeats=repeats)
 
 
+def copies_in_groups(
+    importer: Importer, x: Node, wide: object, merged: object, last: object = None
+) -> Emit | None:
+    """expand and reshape that copy the only head of each group (Falcon 40B): copies of features."""
+    before, expanded = shape(x), shape(importer.node.args[0])
+    axes = [axis for axis, extent in enumerate(expanded) if before[axis : axis + 1] != (extent,)]
+    if len(before) != len(expanded) or len(axes) != 1 or axes[0] < 3:
+        return None
+    (axis,) = axes
+
+    def emit() -> Value:
+        copies = some(importer, x, axis, [0] * expanded[axis])
+        return importer.add("nn.reshape", copies, shape=list(shape(importer.node)))
+
+    return emit
+
+
 def product_with_transpose(
     importer: Importer, a: Node, b: Node, first: int = -2, second: int = -1
 ) -> Emit | None:
@@ -179,7 +198,7 @@ def product_with_transpose(
     return partial(scores, importer, a, b)
 
 
-RULES = (masked_mean, weighted_tokens, pooled_by_softmax, masked_in_steps, rotary, choice_by_sign)
+RULES = (masked_tokens, weighted_tokens, pooled_by_softmax, masked_in_steps, rotary, choice_by_sign)
 """Groups of ops that are recognised by what they compute, however they are written."""
 PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     *(
@@ -188,6 +207,8 @@ PATTERNS: list[tuple[str, Callable[..., Emit | None]]] = [
     ),
     *NORMS,
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
+    *((f"{name}(expand(x, wide), merged)", copies_in_groups) for name in RESHAPES),
+    ("flatten(expand(x, wide), merged, last)", copies_in_groups),
     *(
         (f"{name}(a, {turned})", product_with_transpose)
         for name, turned in product(("matmul", "bmm"), ("transpose(b, first, second)", "mT(b)"))

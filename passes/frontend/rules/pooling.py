@@ -1,7 +1,8 @@
-"""Means of some tokens, and other sums of tokens with constant weights, however they are written.
+"""Tokens that are read together: the mean of those that the mask keeps, the last of these, and sums
+of tokens with constant weights, however they are written.
 
-The weights are not derived from the expression. It is evaluated on random hidden states, and the
-weights are the solution of the linear equations that these give.
+The weights are not derived from the expression. It is evaluated on random hidden states and probes
+of the mask. Constant weights are the solution of the linear equations that these give.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ from functools import partial
 import numpy as np
 
 from atlasc.ir.module import Value
+from atlasc.ir.ops.masks import last_kept, shares
 from atlasc.passes.frontend.exported.constants import evaluate
-from atlasc.passes.frontend.exported.graph import Node, packet, shape
+from atlasc.passes.frontend.exported.graph import RESHAPES, VIEWS, Node, packet, shape
+from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.rules.masks import LINEAR
 
+LINEAR = {"mul", "div", "sum", "mean", "masked_fill", "where", "matmul", "bmm", "einsum", "squeeze",
+          "unsqueeze", "transpose", "permute", "stack", "select", *VIEWS, *RESHAPES}  # fmt: skip
+"""Ops of which a mean of tokens may consist; they are linear in one private operand if the other
+operands are not private."""
+CHOICES = {"index", "gather", "take_along_dim"}
+"""Ops that are linear too, and read the elements that an index names."""
 REDUCTIONS = {"mean", "sum", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}
 UNPACKED = {"slice", "matmul", "bmm", "adaptive_avg_pool1d", "avg_pool1d"}
 """Ops for which an expression needs this rule; a mean of all tokens has one of its own."""
@@ -25,6 +33,66 @@ EXACT = 1e-6
 """Greatest error of the equations, relative to the weights, in float32's roundings."""
 ROUNDED = 1e-5
 """Weights that differ by this share of the greatest one are equal: also to zero."""
+
+
+def masked_tokens(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
+    """If a node is the mean of the tokens that the public mask keeps, or the last of these, however
+    it is written: the function that emits it, and [the hidden state [batch, tokens, features]].
+    """
+    import torch
+
+    public = importer.mask_input
+    found = None if public is None else _before_mask(importer, node)
+    if found is None or public is None or shape(public) != shape(found)[:2]:
+        return None
+    batch, _, features = shape(found)
+    extents = list(node.meta["val"].shape)  # open, where a constant mask chooses features
+    if not all(isinstance(one, int) for one in extents) or math.prod(extents) != batch * features:
+        return None
+    dtype: torch.dtype = found.meta["val"].dtype
+    x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
+    # Allows some roundings of a short type, but no other weight.
+    error = max(1e-5, 4 * torch.finfo(dtype).eps)
+    meanings = {False: shares, True: last_kept}
+    for probe in probe_masks(*shape(public)):
+        known = {**importer.known, public: torch.from_numpy(probe), found: x}
+        result = evaluate(node, known)
+        if result.is_meta:
+            return None
+        result = result.double().reshape(extents)
+        for last, weights in list(meanings.items()):
+            kept = torch.from_numpy(weights(probe))[..., None]
+            wanted = (x.double() * kept).sum(1).reshape(extents)
+            if not torch.allclose(result, wanted, rtol=error, atol=error):
+                del meanings[last]
+    if not meanings:
+        return None
+    last = min(meanings)  # of one token both are the same
+
+    def emit() -> Value:
+        mask = importer.input(public)
+        mean = importer.add("nn.mean", found, mask, axis=1, last=last or None)
+        return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
+
+    return emit, [found]
+
+
+def _before_mask(importer: Importer, node: Node) -> Node | None:
+    """The private operand of the first op with a mask, following ops in which a node is linear in
+    one private value.
+    """
+    found = None
+    while packet(node) in LINEAR | CHOICES:
+        private = [one for one in node.all_input_nodes if importer.kinds[one] == "data"]
+        if len(private) != 1:
+            break
+        if any(importer.kinds[one] == "mask" for one in node.all_input_nodes):
+            found = private[0]
+        node = private[0]
+    if found is not None and packet(found) in LINEAR and shape(found) == shape(found)[:2]:
+        (inner,) = found.all_input_nodes[:1]
+        found = inner if shape(inner) == (*shape(found), 1) else found  # one score for each token
+    return found if found is not None and len(shape(found)) == 3 else None
 
 
 def weighted_tokens(

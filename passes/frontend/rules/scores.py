@@ -12,9 +12,7 @@ from atlasc.passes.frontend.exported.constants import evaluate
 from atlasc.passes.frontend.exported.graph import Node, is_node, packet, shape
 from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import MOVES, Emit, Importer
-from atlasc.passes.frontend.rules.masks import DROPPED, drops_keys, emit_softmax
-
-SAME = 1e-6  # share of a bias by which roundings change it
+from atlasc.passes.frontend.rules.masks import DROPPED, SAME, drops_keys, emit_softmax
 
 
 def add_array(importer: Importer, x: Node | Value, constant: Node, array: np.ndarray) -> Value:

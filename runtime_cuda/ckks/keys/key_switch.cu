@@ -39,8 +39,9 @@ void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs)
 
 }  // namespace
 
-Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
-                  std::size_t count) {
+Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
+                  std::size_t limbs) {
+    const std::size_t count = polynomials.size();
     const std::size_t each = ring.digits(limbs);
     const std::size_t size = (limbs + ring.size_p()) * ring.degree();
     Digits digits{limbs, each, each * size, Words(ring.memory(), count * each * size)};
@@ -50,7 +51,7 @@ Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
         Limbs values{limbs};
         for (std::size_t at = first; at < std::min(first + together(), count); ++at) {
             const std::size_t start = at * limbs * ring.degree();
-            values.add(coefficients.get() + start, polynomials + start);
+            values.add(coefficients.get() + start, polynomials[at]);
         }
         values.scales = begins_conversions() ? ring.digit_inverses(limbs) : nullptr;
         ring.backward(values);
@@ -58,7 +59,7 @@ Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
             const std::size_t start = at * limbs * ring.degree();
             for (std::size_t digit = 0; digit < each; ++digit) {
                 some.push_back({ring.digit(digit, limbs), coefficients.get() + start,
-                                polynomials + start,
+                                polynomials[at],
                                 digits.words.get() + (at * each + digit) * size});
                 if (some.size() == together()) {
                     make(ring, some, limbs);
@@ -128,7 +129,7 @@ Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
         parts.push_back(both_parts(ring, *x).second);
     }
     divide(ring, ring.divisor(0, true), parts, limbs, quotients);
-    return decomposed(ring, seconds.get(), limbs, xs.size());
+    return decomposed(ring, {quotients.begin(), quotients.end()}, limbs);
 }
 
 Addends first_part(const Ring& ring, const Extended& x) {
@@ -155,12 +156,28 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
     return out;
 }
 
-Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
-               const Addends& addends, int level) {
+std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
+                            int level) {
     std::vector<Extended> products;
-    add_switched(ring, {{digits.of(0), &key, galois, addends}},
-                 products.emplace_back(ring, digits.limbs), false);
-    return std::move(divided(ring, products, level)[0]);
+    for (const Switched& x : xs) {
+        add_switched(ring, {x}, products.emplace_back(ring, limbs), false);
+    }
+    return divided(ring, products, level);
+}
+
+std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*>& xs,
+                                const SwitchKey& key, std::size_t limbs, int level) {
+    std::vector<const Word*> thirds;
+    for (const Polys* x : xs) {
+        thirds.push_back(x->part(2));
+    }
+    const Digits digits = decomposed(ring, thirds, limbs);
+    std::vector<Switched> each;
+    for (std::size_t at = 0; at < xs.size(); ++at) {
+        each.push_back({digits.of(at), &key, 1,
+                        times_special(ring, xs[at]->part(0), xs[at]->part(1), limbs)});
+    }
+    return switched(ring, each, limbs, level);
 }
 
 std::uint32_t galois_of(const Ring& ring, std::size_t amount) {

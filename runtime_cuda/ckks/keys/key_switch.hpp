@@ -41,9 +41,9 @@ struct Digits {
     }
 };
 
-/// Of polynomials that follow one another.
-Digits decomposed(const Ring& ring, const Word* polynomials, std::size_t limbs,
-                  std::size_t count = 1);
+/// Of some polynomials.
+Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
+                  std::size_t limbs);
 
 /// P times both parts of a ciphertext, of which the second may be null.
 Addends times_special(const Ring& ring, const Word* first, const Word* second,
@@ -86,9 +86,15 @@ Addends both_parts(const Ring& ring, const Extended& x);
 /// rounding. One ciphertext or more, of the same primes.
 std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level);
 
-/// The ciphertext whose digits these are of, under the key's secret, plus addends; see the two above.
-Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
-               const Addends& addends, int level = 0);
+/// The ciphertexts of each of some, of `limbs` primes, divided as above.
+std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
+                            int level = 0);
+
+/// The same ciphertexts, of 3 parts each, without the third one: that part is switched by a key from s^2
+/// to s. Divided as above.
+std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*>& xs,
+                                const SwitchKey& key, std::size_t limbs, int level);
+
 
 /// Galois elements: of a rotation to the left, and of the conjugation.
 std::uint32_t galois_of(const Ring& ring, std::size_t amount);

@@ -1,6 +1,7 @@
 #include "ckks/keys/raise.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ckks/ring/switch_kernels.hpp"
 #include "kernel.hpp"
@@ -129,8 +130,8 @@ Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::
     Limbs values{extended, 0, limbs};
     values.add(digits.words.get(), digits.words.get());
     ring.forward(values);
-    return switched(ring, digits, *keys.to_dense, 1,
-                    times_special(ring, first.get(), nullptr, limbs));
+    const Addends rest = times_special(ring, first.get(), nullptr, limbs);
+    return std::move(switched(ring, {{digits.of(0), &*keys.to_dense, 1, rest}}, limbs)[0]);
 }
 
 Polys raised_mean(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
@@ -160,8 +161,8 @@ Polys raised_mean(const Ring& ring, const Polys& x, const EvaluationKeys& keys, 
         }
         ring.forward(values);
     }
-    return switched(ring, digits, *keys.copies_to_dense, 1,
-                    times_special(ring, first.get(), nullptr, limbs));
+    const Addends rest = times_special(ring, first.get(), nullptr, limbs);
+    return std::move(switched(ring, {{digits.of(0), &*keys.copies_to_dense, 1, rest}}, limbs)[0]);
 }
 
 }  // namespace atlasc::ckks

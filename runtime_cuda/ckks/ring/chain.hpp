@@ -53,6 +53,9 @@ struct Chain {
     int refreshed = -1;          ///< highest level after a bootstrap; -1 without bootstraps
     Gap gap{};
 
+    /// Whether it has some primes of another chain, for which the device's transforms were checked.
+    bool is_part() const { return gap.limbs != 0; }
+
     int top() const { return static_cast<int>(limbs.size()) - 1; }
 
     /// Primes of Q at a level. Throws Error: the parameters have no such level.

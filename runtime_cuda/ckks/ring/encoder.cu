@@ -79,10 +79,14 @@ Encoder::Encoder(const Ring& ring)
       staging_(most_sent(ring) * sizeof(double)),
       input_(as_secret(Array<double>(ring.memory(), most_sent(ring)))) {
     numbers_.reserve(most_sent(ring));  // one place for a client's slots, which is wiped
-    make_imaginary();
+    const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
+    imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
+    if (!ring.chain().is_part()) {
+        check();
+    }
 }
 
-void Encoder::make_imaginary() {
+void Encoder::check() {
     const std::vector<Word> coefficients = [this] {
         const Words encoded = encode(ComplexVector(ring_.slots(), {0.0, 1.0}), 1.0, 1);
         ring_.backward(encoded.get(), encoded.get(), 1);
@@ -100,8 +104,6 @@ void Encoder::make_imaginary() {
                         " coefficients differ; " + device_facts(),
                     "build a library as docs/backend-phantom.md says");
     }
-    const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
-    imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
 }
 
 void Encoder::require_size(double largest, double scale, std::size_t limbs) const {

@@ -96,7 +96,8 @@ private:
     /// or of some short ones that follow one another.
     std::vector<Words> rounded(std::size_t count, const Pattern& pattern, std::size_t limbs,
                                bool extended);
-    void make_imaginary();
+    /// Throws Error: the Fourier transform is not the expected one.
+    void check();
 
     const Ring& ring_;
     std::mutex mutex_;

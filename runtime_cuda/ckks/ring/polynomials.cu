@@ -200,17 +200,19 @@ void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t f
            "coefficients modulo other primes");
 }
 
-Polys rescaled(const Ring& ring, const Polys& a, int level) {
-    const Divisor divisor = ring.divisor(level, false);
+std::vector<Polys> rescaled(const Ring& ring, const std::vector<const Polys*>& xs, int level) {
     const std::size_t limbs = ring.chain().limbs_at(level - 1);
-    Polys out(ring, a.parts, limbs);
+    std::vector<Polys> out;
     std::vector<const Word*> parts;
     std::vector<Word*> quotients;
-    for (std::size_t part = 0; part < a.parts; ++part) {
-        parts.push_back(a.part(part));
-        quotients.push_back(out.part(part));
+    for (const Polys* x : xs) {
+        const Polys& own = out.emplace_back(ring, x->parts, limbs);
+        for (std::size_t part = 0; part < x->parts; ++part) {
+            parts.push_back(x->part(part));
+            quotients.push_back(own.part(part));
+        }
     }
-    divide(ring, divisor, parts, limbs, quotients);
+    divide(ring, ring.divisor(level, false), parts, limbs, quotients);
     return out;
 }
 

@@ -83,8 +83,8 @@ void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::si
 /// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
 void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);
 
-/// a, of the primes of a level or more, divided by the level's own and rounded (rescaling).
-Polys rescaled(const Ring& ring, const Polys& a, int level);
+/// Ciphertexts of the primes of a level or more, divided by the level's own and rounded (rescaling).
+std::vector<Polys> rescaled(const Ring& ring, const std::vector<const Polys*>& xs, int level);
 
 /// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded.
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,

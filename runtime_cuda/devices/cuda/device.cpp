@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -30,6 +31,30 @@ std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) 
 bool lacks_kernels(cudaError_t status) {
     return status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
            status == cudaErrorUnsupportedPtxVersion;
+}
+
+/// A device that a process gets no more results from: whatever it asks next fails too.
+bool is_lost(cudaError_t status) {
+    constexpr cudaError_t lost[] = {
+        cudaErrorECCUncorrectable, cudaErrorIllegalAddress,
+        cudaErrorLaunchTimeout, cudaErrorHardwareStackError, cudaErrorLaunchFailure,
+        cudaErrorUnknown,
+    };
+    return std::find(std::begin(lost), std::end(lost), status) != std::end(lost);
+}
+
+std::string remedy_for(cudaError_t status) {
+    if (lacks_kernels(status)) {
+        return "build for this device (CMAKE_CUDA_ARCHITECTURES), a library too, by an nvcc that is "
+               "no newer than its driver";
+    }
+    if (status == cudaErrorDevicesUnavailable) {
+        return "end the process that has the device for itself (nvidia-smi lists it), or choose "
+               "another device (CUDA_VISIBLE_DEVICES)";
+    }
+    return is_lost(status) ? "start again: this process gets no more results from the device; if it "
+                             "happens again, see what the driver says (dmesg, nvidia-smi -q)"
+                           : "";
 }
 
 }  // namespace
@@ -65,13 +90,12 @@ void check(cudaError_t status, const char* call) {
                     "run on a machine with an NVIDIA GPU and its driver");
     }
     if (status == cudaErrorMemoryAllocation) {
-        throw Error("too little device memory", why, "a larger device, or a smaller program");
+        throw Error("too little device memory", why,
+                    "a larger device, a smaller program, or end other processes on the device "
+                    "(nvidia-smi lists them)");
     }
-    throw Error("CUDA failed", why + "; " + device_facts(),
-                lacks_kernels(status)
-                    ? "build for this device (CMAKE_CUDA_ARCHITECTURES), a library too, by an nvcc "
-                      "that is no newer than its driver"
-                    : "");
+    throw Error(is_lost(status) ? "the CUDA device failed" : "CUDA failed",
+                why + "; " + device_facts(), remedy_for(status));
 }
 
 // One for all threads: what one thread lets go, another one may be given while it is still read.

@@ -133,6 +133,9 @@ public:
     /// Rotate to the left by 0 <= amount < slots: result[i] = x[i + amount].
     virtual Ciphertext rotate(const Ciphertext& x, std::size_t amount) = 0;
 
+    /// Each ciphertext rotated by its own amount. A device does a few at one level at once.
+    virtual Ciphertexts rotate_each(const Ciphertexts& xs, const std::vector<std::size_t>& amounts);
+
     /// One rotation for each amount, with the decomposition shared where possible.
     virtual Ciphertexts rotate_many(const Ciphertext& x,
                                     const std::vector<std::size_t>& amounts) = 0;
@@ -164,8 +167,9 @@ public:
     /// record, in addition to earlier records.
     virtual void bootstrap_by(std::shared_ptr<const Record> record) = 0;
 
-    /// Do the work now that a product postponed, for measurements.
-    virtual void settle(const Ciphertext&) {}
+    /// Do the work now that products postponed. A device does that of a few ciphertexts at one level
+    /// at once.
+    virtual void settle(const Ciphertexts&) {}
 
     /// Return when all work is done; only a device works asynchronously.
     virtual void wait() {}

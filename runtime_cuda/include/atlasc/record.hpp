@@ -41,7 +41,7 @@ struct PlaceOf {
 /// An element of an array for every slot, at the sum of the tables' entries; 0 if an entry is
 /// `nowhere`.
 struct Lookup {
-    /// Four are derived from an argument that is a mask [batch, tokens].
+    /// Five are derived from an argument that is a mask [batch, tokens].
     enum class Source {
         mask,             ///< 1 instead of an element
         literal,
@@ -52,6 +52,7 @@ struct Lookup {
         positions,        ///< the tokens that the mask keeps before each token
         log_hidden_near,  ///< the same if it sees keys less than `window` tokens away, none after it
                           ///< if `causal`; a query that the mask drops has no window
+        last_kept,        ///< 1 for the last token that the mask keeps, 0 for others
     };
 
     Source source;
@@ -151,6 +152,12 @@ private:
     std::mutex mutex_;  ///< over what is derived
     std::map<std::tuple<Lookup::Source, std::size_t, std::size_t, bool>, Vector> derived_;
 };
+
+/// Throws Error: another one may have written the record.
+[[noreturn]] void refuse_record(const std::string& why);
+
+/// Number of slots after which those of a plaintext repeat.
+std::size_t period_of(const SlotsRecord& slots, std::size_t size);
 
 /// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);

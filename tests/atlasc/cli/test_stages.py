@@ -168,7 +168,7 @@ def test_opt_lists_its_passes() -> None:
         "canonicalise",
         "pack{slots=32768,features-low=false}",
         "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0,narrow=0,lowest=0,"
-        "landings=0}",
+        "landings=0,lanes=1}",
         "rotation-keys{key-memory=none}",
     ):
         assert f"{name}\n    " in listed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
+from atlasc.loading.generation.settings import Settings
 from tests.suite.made_once import made_once
 
 TOKENS, VOCABULARY = 8, 40
@@ -40,6 +43,14 @@ def tokenizer() -> PreTrainedTokenizerFast:
     found = Tokenizer(models.WordLevel(words, "w0"))
     found.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="w0")
+
+
+@contextmanager
+def changed(bundle: Bundle, settings: Settings) -> Iterator[None]:
+    """A bundle whose step has other settings of generation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(vars(bundle.step), "generation", settings)
+        yield
 
 
 def compiled(

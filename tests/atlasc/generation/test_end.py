@@ -12,8 +12,9 @@ from atlasc.api.generation import step_server, text_client
 from atlasc.bundle.folder import Bundle
 from atlasc.generation.client import TextClient
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.generation.settings import Settings
 from tests.atlasc.cli.command import refused, run
-from tests.atlasc.generation.conftest import TOKENS, VOCABULARY
+from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, changed
 from tests.atlasc.generation.test_session import PROMPT, greedy, words
 
 END = VOCABULARY - 1
@@ -27,8 +28,9 @@ class Parties(NamedTuple):
     def text(self, name: str, ends: list[int], **options: object) -> tuple[int, TextClient]:
         """Write a text of a model that ends it with some tokens; how many queries were sent."""
         asked, place = 0, self.folder / name
-        self.bundle.step.model.config.eos_token_id = ends
+        ended = Settings(eos_token_id=tuple(ends))
         with (
+            changed(self.bundle, ended),
             text_client(self.bundle, self.keys, place, PROMPT, **options) as client,
             step_server(self.bundle, self.keys, None) as server,
         ):
@@ -56,7 +58,7 @@ def test_the_server_sees_as_many_queries_wherever_a_text_ends(parties: Parties) 
         first = wanted.index(wanted[number])
         assert asked == room and client.ended and client.result.ids == wanted[: first + 1]
         assert client.spent == 0
-    asked, client = parties.text("endless", [END + 1])
+    asked, client = parties.text("endless", [])
     assert asked == room and not client.ended and client.result.ids == wanted
     asked, client = parties.text("short", [wanted[0]], steps=2)
     assert asked == 2 and client.result.ids == wanted[:1]

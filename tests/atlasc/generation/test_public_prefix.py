@@ -26,7 +26,8 @@ from atlasc.bundle.split import copy_part
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
-from atlasc.generation.client import TextClient, prompt_ids
+from atlasc.generation.client import TextClient
+from atlasc.generation.prompt import prompt_ids
 from atlasc.generation.record import RECORD
 from atlasc.generation.server import CACHE, StepServer, with_seal
 from atlasc.generation.steps import public_tokens

@@ -25,12 +25,14 @@ from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.files import locked
 from atlasc.generation.client import Generated, TextClient
+from atlasc.generation.processors import Text
 from atlasc.generation.record import RECORD, REQUEST
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import CACHE, StepServer, with_seal
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.generation.settings import Settings
 from tests.atlasc.cli.command import refused, run
-from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, model
+from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, changed, model
 
 PROMPT = [3, 17, 5]
 
@@ -63,7 +65,7 @@ def test_the_command_goes_on_with_a_session(bundle: Bundle, tmp_path: Path) -> N
     first = run("generate", bundle.folder, words(PROMPT), "--tokens", 2, *session)
     assert first.out == words(wanted[:2]) + "\n"
     second = json.loads(run("generate", bundle.folder, "--tokens", 4, *session, "--json").out)
-    assert second == {"prompt": PROMPT, "ids": wanted, "text": words(wanted)}
+    assert second == {"prompt": PROMPT, "ids": wanted, "text": words(wanted), "ended": False}
     assert "needs a prompt" in refused("generate", bundle.folder)
     assert "need a temperature" in refused("generate", bundle.folder, "w3", "--top-k", 3)
 
@@ -152,12 +154,12 @@ def test_a_session_can_be_made_longer(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def test_the_text_ends_where_the_model_ends_it(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle,
 ) -> None:
     ids = greedy(PROMPT, 4)
-    monkeypatch.setattr(bundle.step.model.config, "eos_token_id", [ids[1]])
-    found = generate(bundle, PROMPT, 4).ids
-    assert found == ids[: ids.index(ids[1]) + 1]
+    with changed(bundle, Settings(eos_token_id=(ids[1],))):
+        found = generate(bundle, PROMPT, 4)
+    assert found.ids == ids[: ids.index(ids[1]) + 1] and found.ended
 
 
 @pytest.mark.parametrize(
@@ -286,11 +288,12 @@ def test_ways_to_choose_tokens_that_are_refused(given: dict, what: str) -> None:
 
 def test_tokens_are_drawn_by_their_weights() -> None:
     logits = np.log(np.array([1.0, 4.0, 3.0, 2.0]))
-    drawn = [Sampling(temperature=1.0, top_k=3, seed=1).choose(logits, n) for n in range(4000)]
+    texts = [Text(np.zeros(place, int), 0) for place in range(4000)]
+    drawn = [Sampling(temperature=1.0, top_k=3, seed=1).choose(logits, one) for one in texts]
     shares = np.bincount(drawn, minlength=4) / len(drawn)
     np.testing.assert_allclose(shares, [0, 4 / 9, 3 / 9, 2 / 9], atol=0.03)
-    assert Sampling().choose(logits, 7) == 1
-    cold = [Sampling(temperature=0.01, seed=2).choose(logits, n) for n in range(50)]
+    assert Sampling().choose(logits, texts[7]) == 1
+    cold = [Sampling(temperature=0.01, seed=2).choose(logits, one) for one in texts[:50]]
     assert set(cold) == {1}
 
 

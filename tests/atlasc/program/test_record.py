@@ -24,6 +24,7 @@ from atlasc.program.plaintexts import (
     Table,
     Term,
     built,
+    last_kept,
     log_hidden,
     log_hidden_near,
     positions,
@@ -165,6 +166,13 @@ def test_shares_of_a_mask() -> None:
     """An input without tokens has none."""
     mask = np.array([[1, 0, 1, 1], [0, 0, 0, 0]])
     np.testing.assert_allclose(shares(mask), [[1 / 3, 0, 1 / 3, 1 / 3], [0, 0, 0, 0]])
+
+
+def test_the_last_token_of_a_mask() -> None:
+    """A text without tokens has none."""
+    mask = np.array([[1, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]])
+    expected = [[0, 0, 1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(last_kept(mask), expected)
 
 
 def test_positions_in_a_mask() -> None:

@@ -22,6 +22,7 @@ class Set:
     bootstrap_from = 0
     bootstrap_errors = (0.0, 0.0)
     landings = 0
+    lanes = 1
     narrow = 0
 
 

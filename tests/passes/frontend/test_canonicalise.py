@@ -202,32 +202,41 @@ def test_adapters_and_chains_become_one_layer():
 GROUPED = """module @grouped : nn {{
   symbol @w : float32[4x4]
   symbol @gamma : float32[{width}]
+  symbol @cos : float32[3x2]
+  symbol @sin : float32[3x2]
   %x = nn.input {{name = "x", shape = [1, 3, 4], side = "server", dtype = "f64"}} : tensor<1x3x4xf64, server>
   %0 = nn.linear %x {{weight = @w}} loc "key" : tensor<1x3x4xf64, server>
   {whole}
   %2 = nn.reshape %1 {{shape = [1, 3, 2, 2]}} : tensor<1x3x2x2xf64, server>
   {single}
   %4 = nn.transpose %3 {{permutation = [0, 2, 1, 3]}} : tensor<1x2x3x2xf64, server>
-  %5 = nn.repeat %4 {{axis = 1, repeats = 2}} : tensor<1x4x3x2xf64, server>
-  nn.output %5 {{name = "y"}}
+  {moved}
+  %6 = nn.rotary %5 {{cos = @cos, sin = @sin}} : tensor<1x2x3x2xf64, server>
+  {turned}
+  %8 = nn.repeat %7 {{axis = 1, repeats = 2}} : tensor<1x4x3x2xf64, server>
+  nn.output %8 {{name = "y"}}
 }}
 """  # noqa: E501
+NORMED = {"whole": "1x3x4", "single": "1x3x2x2", "moved": "1x2x3x2", "turned": "1x2x3x2"}
+"""Where a norm of keys may stand -> the shape there."""
 
 
-@pytest.mark.parametrize("width", [4, 2])
-def test_heads_are_repeated_behind_a_norm(width: int) -> None:
-    """A norm of all features (OLMo2) sees each of them twice, one of single heads (Qwen3) none."""
+@pytest.mark.parametrize("place", NORMED)
+def test_heads_are_repeated_behind_a_norm(place: str) -> None:
+    """A norm of all features (OLMo2) sees each of them twice, one of single heads (Qwen3, Gemma 3,
+    or HunYuan behind its rotary embedding) none.
+    """
     norm = "nn.rms_norm {} {{gamma = @gamma, epsilon = 1e-3}} : tensor<{}xf64, server>"
     scale = "nn.scale {} {{factor = 1.0}} : tensor<{}xf64, server>"
-    text = GROUPED.format(
-        width=width,
-        whole="%1 = " + (norm if width == 4 else scale).format("%0", "1x3x4"),
-        single="%3 = " + (norm if width == 2 else scale).format("%2", "1x3x2x2"),
-    )
+    lines = {
+        name: f"%{number + 1} = " + (norm if name == place else scale).format(f"%{number}", shape)
+        for number, (name, shape) in zip((0, 2, 4, 6), NORMED.items(), strict=True)
+    }
+    width = 4 if place == "whole" else 2
     random = np.random.default_rng(0)
-    arrays = {"w": (4, 4), "gamma": (width,)}
+    arrays = {"w": (4, 4), "gamma": (width,), "cos": (3, 2), "sin": (3, 2)}
     symbols = {name: random.normal(size=s).astype(np.float32) for name, s in arrays.items()}
-    module = parse(text, symbols)
+    module = parse(GROUPED.format(width=width, **lines), symbols)
     canonical = run_passes(module, [Canonicalise()])
     assert "nn.repeat" not in [op.name for op in canonical.ops]
     (normed,) = (op for op in canonical.ops if op.name == "nn.rms_norm")

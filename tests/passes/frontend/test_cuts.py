@@ -159,3 +159,44 @@ def test_a_cut_of_a_layer_is_a_view_of_its_weight(device: str) -> None:
         assert not any(any(weight.strides) for weight in weights)
     else:
         assert all(np.shares_memory(weight, fused.numpy()) for weight in weights)
+
+
+INDICES: dict[str, Callable[[Any], Any]] = {
+    "order": lambda h: h[..., [3, 1, 0, 2, 7, 5, 6, 4]],
+    "list of rows": lambda h: h[..., torch.tensor([[7, 1], [0, -3]])],
+    "order of blocks": lambda h: h.view(BATCH, TOKENS, HEADS, WIDTH)[:, :, [1, 0]].flatten(2),
+    "two axes": lambda h: h.view(BATCH, TOKENS, HEADS, WIDTH)[:, :, [0, 1, 1], [2, 0, -1]],
+    "one token": lambda h: h[:, [2]],
+    "gathered token": lambda h: h.gather(1, torch.full((BATCH, 1, FEATURES), 1)),
+    "copies of a head": lambda h: (
+        h.view(BATCH, TOKENS, HEADS, 1, WIDTH).expand(-1, -1, -1, 3, -1).flatten(2)
+    ),
+    "copies in groups": lambda h: (
+        h.view(BATCH, TOKENS, HEADS, 1, WIDTH).expand(-1, -1, -1, 3, -1).reshape(BATCH, TOKENS, -1)
+    ),
+}
+
+
+class Chosen(nn.Module):
+    def __init__(self, choice: Callable[[Any], Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.choice = nn.Linear(FEATURES, FEATURES), choice
+
+    def forward(self, x: Any) -> Any:
+        return self.choice(self.layer(x))
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_a_constant_index_chooses_features_or_a_token(name: str) -> None:
+    model = Chosen(INDICES[name])
+    module = trace(model, {"x": X}, name="chosen")
+    assert_equal(model, [module, run_passes(module, [Canonicalise()])])
+
+
+def test_lists_along_axes_that_are_apart_are_refused() -> None:
+    def apart(h: Any) -> Any:
+        return h.view(BATCH, TOKENS, HEADS, 2, 2)[:, :, [0, 1], :, [1, 0]]
+
+    with pytest.raises(AtlasError, match="neighbouring axes of features"):
+        trace(Chosen(apart), {"x": X}, name="apart")

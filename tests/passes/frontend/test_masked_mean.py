@@ -1,4 +1,4 @@
-"""The mean of the tokens that an attention mask keeps, however a model writes it."""
+"""The mean and the last of the tokens that an attention mask keeps, however a model writes it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ MEANS: dict[str, Any] = {
     "matmul": lambda h, m: (m[:, None].float() @ h).squeeze(1) / m.sum(1, keepdim=True),
     "einsum": lambda h, m: torch.einsum("bt,btd->bd", m.float(), h) / m.sum(1, keepdim=True),
 }
+LASTS: dict[str, Any] = {
+    "HuggingFace": lambda h, m: h[torch.arange(len(h)), (m * torch.arange(6)).argmax(1)],
+    "sentence-transformers": lambda h, m: (
+        torch.gather(h * wide(h, m), 1, (5 - m.flip(1).max(1)[1])[:, None, None].repeat(1, 1, 4))
+    ).squeeze(1),
+    "gather": lambda h, m: h.gather(1, last(m)[:, None, None].expand(-1, 1, 4))[:, 0],
+    "take along": lambda h, m: h.take_along_dim(last(m)[:, None, None], 1).squeeze(1),
+    "one-hot": lambda h, m: (h * (torch.arange(6) == last(m)[:, None])[..., None]).sum(1),
+    "matmul": lambda h, m: (
+        torch.nn.functional.one_hot(last(m), 6).float().unsqueeze(1) @ h
+    ).flatten(1),
+}
+COUNTED: dict[str, Any] = {
+    "count": lambda h, m: h[torch.arange(len(h)), m.sum(1) - 1],
+    "the first": lambda h, m: h[torch.arange(len(h)), m.argmax(1)],
+    "before the last": lambda h, m: h[torch.arange(len(h)), last(m) - 1],
+}
 OTHERS: dict[str, Any] = {
     "sum": lambda h, m: (h * m[..., None]).sum(1),
     "over all tokens": lambda h, m: (h * m[..., None]).sum(1) / 6,
@@ -49,6 +66,10 @@ OTHERS: dict[str, Any] = {
 
 def wide(h: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return m.unsqueeze(-1).expand(h.size()).float()
+
+
+def last(m: torch.Tensor) -> torch.Tensor:
+    return (m * torch.arange(m.shape[1])).argmax(1)
 
 
 def clamped(count: torch.Tensor) -> torch.Tensor:
@@ -74,11 +95,18 @@ def traced(mean: Any, dtype: torch.dtype = torch.float32) -> tuple[Pooled, Modul
     return model, trace(model, inputs, name="pooled")
 
 
-@pytest.mark.parametrize("name", MEANS)
-def test_it_is_one_op_and_equals_torch(name: str) -> None:
-    model, module = traced(MEANS[name])
+@pytest.mark.parametrize(
+    ("form", "is_last"),
+    [
+        *(pytest.param(form, False, id=f"mean, {name}") for name, form in MEANS.items()),
+        *(pytest.param(form, True, id=f"last, {name}") for name, form in LASTS.items()),
+    ],
+)
+def test_it_is_one_op_and_equals_torch(form: Any, is_last: bool) -> None:
+    model, module = traced(form)
     means = [op for op in module.ops if op.name == "nn.mean"]
     assert [op.operands[1].op.attributes["side"] for op in means] == ["public"]
+    assert [op.attributes.get("last", False) for op in means] == [is_last]
     (found,) = interpret(module, {"input_ids": IDS, "attention_mask": MASK}).values()
     with torch.no_grad():
         wanted = model(torch.from_numpy(IDS), torch.from_numpy(MASK)).numpy()
@@ -107,3 +135,19 @@ def test_other_uses_of_a_mask_are_refused_with_what_is_understood(
     with pytest.raises(AtlasError) as caught:
         traced(OTHERS[name], dtype)
     assert "the mean of the tokens that the mask keeps" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_other_choices_by_the_mask_are_refused_with_the_one_that_is_understood(name: str) -> None:
+    with pytest.raises(AtlasError, match="which token is read depends on the mask") as caught:
+        traced(COUNTED[name])
+    assert "(mask * arange(tokens)).argmax(1)" in str(caught.value)
+
+
+def test_features_of_a_mean_that_a_constant_mask_chooses() -> None:
+    kept = torch.tensor([True, False, True, True])
+    model, module = traced(lambda h, m: torch.cat([MEANS["sums"](h, m)[:, kept], h[:, 0, :1]], -1))
+    (found,) = interpret(module, {"input_ids": IDS, "attention_mask": MASK}).values()
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(IDS), torch.from_numpy(MASK)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)

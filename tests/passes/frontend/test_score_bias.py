@@ -125,6 +125,21 @@ def test_what_all_keys_of_a_query_get_changes_nothing(shape):
     assert meaning(lambda probe: added, [], SCORES, "here") == Meaning(False, False)
 
 
+def test_a_mask_with_slopes_times_the_places_of_keys():
+    """Falcon RW adds its positions (ALiBi) together with the mask."""
+    slopes = np.array([0.5, 0.3], np.float32)[:HEADS]
+
+    def masked(probe: np.ndarray) -> torch.Tensor:
+        mask = torch.from_numpy(probe)
+        places = ((mask.cumsum(1) - 1) * mask)[:, None, None, :]
+        added = torch.from_numpy(slopes)[:, None, None] * places
+        return added.masked_fill(mask[:, None, None, :] == 0, LOW)
+
+    found = meaning(masked, probe_masks(BATCH, TOKENS), SCORES, "here")
+    assert found[:2] == (True, False) and found.bias is None and found.slopes is not None
+    np.testing.assert_allclose(found.slopes, slopes, rtol=1e-6)
+
+
 def test_a_bias_that_depends_on_the_mask_is_refused():
     def masked(probe: np.ndarray) -> torch.Tensor:
         count = torch.from_numpy(probe.cumsum(1).astype(np.float32))

@@ -117,14 +117,39 @@ def test_an_error_of_a_launch(program: Path) -> None:
     ]
 
 
-def test_an_error_of_what_was_launched(program: Path) -> None:
-    assert said(program, "a fault") == [
+@pytest.mark.parametrize(
+    ("spoilt", "error"),
+    [
+        ("a fault", "cudaErrorIllegalAddress, an illegal memory access was encountered"),
+        ("a lost device", "cudaErrorECCUncorrectable, uncorrectable ECC error encountered"),
+    ],
+)
+def test_an_error_of_what_was_launched(program: Path, spoilt: str, error: str) -> None:
+    assert said(program, spoilt) == [
         "the first transforms: forwards",
-        "CUDA failed",
-        "cudaStreamSynchronize: cudaErrorIllegalAddress, an illegal memory access was encountered; "
-        + DEVICE,
-        "",
+        "the CUDA device failed",
+        f"cudaStreamSynchronize: {error}; {DEVICE}",
+        "start again: this process gets no more results from the device; if it happens again, see "
+        "what the driver says (dmesg, nvidia-smi -q)",
     ]
+
+
+def test_a_device_that_another_process_has_for_itself(program: Path) -> None:
+    assert said(program, "taken") == [
+        "",
+        "CUDA failed",
+        "cudaMemGetInfo: cudaErrorDevicesUnavailable, CUDA-capable device(s) is/are busy or "
+        f"unavailable; {DEVICE}",
+        "end the process that has the device for itself (nvidia-smi lists it), or choose another "
+        "device (CUDA_VISIBLE_DEVICES)",
+    ]
+
+
+def test_a_device_whose_memory_other_processes_took(program: Path) -> None:
+    found = said(program, "full")
+    assert found[1] == "too little device memory"
+    assert found[2].startswith("cudaMallocAsync: cudaErrorMemoryAllocation")
+    assert "end other processes on the device (nvidia-smi lists them)" in found[3]
 
 
 def test_the_transform_of_slots(program: Path) -> None:

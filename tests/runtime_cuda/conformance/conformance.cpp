@@ -252,6 +252,21 @@ void products(Suite& suite) {
                     each(a, [](Complex v) { return v * 0.9; }), level - 1);
         suite.check("mul" + at, engine.mul(dropped, y), each(a, b, times), level - 1);
     }
+    // Products of ciphertexts and of plaintexts at two levels, more than a device settles at once.
+    Ciphertexts some;
+    for (int at = 0; at < 14; ++at) {
+        const Ciphertext low = engine.drop_to(x, at % 4 == 0 ? top - 1 : top);
+        some.push_back(at % 3 == 0 ? engine.mul_plain(low, b) : engine.mul(low, y));
+    }
+    some.push_back(some.front());
+    some.push_back(x);
+    engine.settle(some);
+    engine.settle(some);
+    suite.check("a settled operand that is no product", some.back(), a, top);
+    for (int at = 0; at < 14; ++at) {
+        suite.check("settled " + std::to_string(at), some[static_cast<std::size_t>(at)],
+                    each(a, b, times), at % 4 == 0 ? top - 2 : top - 1);
+    }
     const ComplexVector expected_sum = each(each(a, b, times), each(b, z, times), plus);
     suite.check("dot_plain", engine.dot_plain({x, y}, {b, z}), expected_sum, top - 1);
     suite.check("dot_plain, a number", engine.dot_plain({x, y, x}, {b, z, -0.3}),
@@ -323,6 +338,21 @@ void rotations(Suite& suite, const std::vector<std::size_t>& amounts) {
     for (std::size_t at = 0; at < amounts.size(); ++at) {
         suite.check("rotate_many " + std::to_string(amounts[at]), many.at(at),
                     turned(product, amounts[at]), top - 1);
+    }
+    // Of two levels, one by 0, and more than a device does at once.
+    Ciphertexts some;
+    std::vector<std::size_t> turns;
+    std::vector<ComplexVector> wanted;
+    for (std::size_t at = 0; at < 20; ++at) {
+        const bool low = at % 3 == 0;
+        turns.push_back(at == 7 ? 0 : amounts[at % amounts.size()]);
+        some.push_back(low ? engine.drop_to(engine.square(x), top - 2) : engine.square(x));
+        wanted.push_back(turned(each(a, a, times), turns.back()));
+    }
+    const Ciphertexts each_turned = engine.rotate_each(some, turns);
+    for (std::size_t at = 0; at < some.size(); ++at) {
+        suite.check("rotate_each " + std::to_string(at), each_turned.at(at), wanted[at],
+                    at % 3 == 0 ? top - 2 : top - 1);
     }
     suite.check("rotate below the key's level", engine.rotate(engine.drop_to(x, 0), amounts[0]),
                 turned(ComplexVector(a.begin(), a.end()), amounts[0]), 0);

@@ -70,11 +70,11 @@ public:
             set("rotate", level, [&] { server_.rotate(x, 1); });
             set("few", level, [&] { server_.rotate_many(x, first); });
             set("many", level, [&] { server_.rotate_many(x, amounts); });
-            set("mul", level, [&] { server_.settle(server_.mul(x, y)); });
+            set("mul", level, [&] { server_.settle({server_.mul(x, y)}); });
             set("mul_lazy", level, [&] { server_.mul(x, y); });
-            set("square", level, [&] { server_.settle(server_.square(x)); });
+            set("square", level, [&] { server_.settle({server_.square(x)}); });
             set("mul_scalar", level, [&] { server_.mul_plain(x, 0.3); });
-            set("scalar", level, [&] { server_.settle(server_.mul_plain(x, 0.3)); });
+            set("scalar", level, [&] { server_.settle({server_.mul_plain(x, 0.3)}); });
             const std::vector<Plaintext> vectors(plaintexts, vector_);
             const Ciphertexts xs(plaintexts, x);
             set("mul_plain", level, [&] { server_.dot_plain(xs, vectors); });

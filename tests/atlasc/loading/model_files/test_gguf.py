@@ -13,6 +13,7 @@ from small_files import tiny_bert
 
 import atlasc
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.generation.folder import settings_of
 from atlasc.loading.models import load_model
 
 pytest.importorskip("gguf")
@@ -60,6 +61,14 @@ def test_a_folder_with_one_file_and_a_config_alone(tmp_path: Path) -> None:
         load_model(tmp_path)
     tiny_bert().save_pretrained(tmp_path)
     assert load_model(tmp_path).kind == "bert"  # its own weights count
+
+
+def test_texts_end_at_the_token_of_a_file(tmp_path: Path) -> None:
+    """Also where it is the default of the config's class, which config.json leaves out."""
+    for end in (1, 2):
+        model = small_llama(eos_token_id=end)
+        path = write_gguf(tmp_path / f"{end}.gguf", model, tokenizer__ggml__eos_token_id=end)
+        assert settings_of(load_model(path).directory).eos_token_id == (end,)
 
 
 def test_the_tokenizer_of_a_file(tmp_path: Path) -> None:

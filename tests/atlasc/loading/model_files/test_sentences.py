@@ -97,7 +97,11 @@ def by_hand(folder: Path, poolings: tuple[str, ...], *further: str) -> np.ndarra
     with torch.no_grad():
         tokens = BertModel.from_pretrained(folder)(**encoded).last_hidden_state
     kept = encoded["attention_mask"][..., None].float()
-    vectors = {"cls": tokens[:, 0], "mean": (tokens * kept).sum(1) / kept.sum(1)}
+    vectors = {
+        "cls": tokens[:, 0],
+        "mean": (tokens * kept).sum(1) / kept.sum(1),
+        "lasttoken": tokens[range(len(TEXTS)), encoded["attention_mask"].sum(1) - 1],
+    }
     x = torch.cat([vectors[name] for name in poolings], -1)
     for number, kind in enumerate(further, 2):
         path = folder / f"{number}_{kind}"
@@ -117,6 +121,7 @@ def by_hand(folder: Path, poolings: tuple[str, ...], *further: str) -> np.ndarra
     [
         (("mean",), ()),
         (("cls",), ("Normalize",)),
+        (("lasttoken",), ("Normalize",)),
         (("cls", "mean"), ("Dense", "LayerNorm", "Normalize")),
     ],
 )

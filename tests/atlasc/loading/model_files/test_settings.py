@@ -20,6 +20,7 @@ from atlasc.ir.final_functions import finished
 from atlasc.ir.interpreter import interpret
 from atlasc.loading.checks import tell_unknown
 from atlasc.loading.data import inputs_of
+from atlasc.loading.generation.folder import settings_of
 from atlasc.loading.model_files import members
 from atlasc.loading.models import load_model
 from atlasc.passes.frontend.trace import trace
@@ -209,7 +210,10 @@ def test_labels_of_a_multi_label_model_are_those_of_the_pipeline(tmp_path: Path)
     assert "polynomials" not in shown.split("0.5 or more")[0]
 
 
-GENERATES = {"eos_token_id": [2, 21], "suppress_tokens": [16], "pad_token_id": 0, "use_cache": True}
+GENERATES = {
+    "eos_token_id": [2, 21], "suppress_tokens": [16], "pad_token_id": 0, "use_cache": True,
+    "num_beams": 3, "future": 1,
+}  # fmt: skip
 
 
 def test_settings_of_generation_are_said(tmp_path: Path) -> None:
@@ -223,9 +227,12 @@ def test_settings_of_generation_are_said(tmp_path: Path) -> None:
     write(tmp_path / "generation_config.json", GENERATES)
     said = notes_of(tmp_path)
     assert "2 settings of the folder are not applied" in said
-    assert "generation_config.json: eos_token_id = [2, 21]" in said
-    assert "generation_config.json: suppress_tokens = [16]" in said
+    assert "generation_config.json: num_beams = 3: one text is written" in said
+    assert "generation_config.json: future = 1" in said
     assert "pad_token_id" not in said and "use_cache" not in said
+    # What a client applies is not said: tests/atlasc/generation/test_folders.py
+    found = settings_of(tmp_path)
+    assert (found.eos_token_id, found.suppress_tokens) == ((2, 21), (16,))
     encoder = classifier(tmp_path / "encoder", 2)  # writes no text
     write(encoder / "generation_config.json", GENERATES)
     assert notes_of(encoder) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from atlasc.bundle.manifest import MANIFEST
 from atlasc.ir.errors import explained
 from atlasc.loading import tokenizer_process
 from atlasc.loading.bounded_tokenizer import BoundedTokenizer
+from atlasc.loading.texts.chat import ChatMessage
 from atlasc.loading.texts.tokenizer import read_tokenizer
 from tests.atlasc.remote.conftest import FACTS, letters
 from tests.fuzz.reader import Reader
@@ -45,7 +47,8 @@ def _verified(folder: Path) -> Any:
 def _tokenizers(folder: Path) -> list[Path]:
     (folder / "model").mkdir()
     (folder / "model" / "tokenizer.json").write_text(letters())
-    (folder / "model" / "tokenizer_facts.json").write_text(FACTS)
+    facts = json.loads(FACTS) | {"chat": {"text": "a {{ messages[0].content }}", "tokens": {}}}
+    (folder / "model" / "tokenizer_facts.json").write_text(json.dumps(facts))
     return [folder / "model"]
 
 
@@ -78,7 +81,9 @@ def _tokens(folder: Path) -> Any:
     with patch.object(subprocess, "Popen", _Forked):
         found = BoundedTokenizer(folder)
     try:
-        return found(["a q", "r"]), found.places("a", "q", 8)
+        message = ChatMessage(role="user", content="q")
+        chat = found.chat_ids([message]) if found.facts.chat else []
+        return found(["a q", "r"]), found.places("a", "q", 8), chat
     finally:
         found._end()
 

@@ -1,11 +1,13 @@
 """A text's files and messages: the client's session, the server's keys and values, queries of a
-prompt and of a token, the public prefix, and the bundle with a step and a prefill in it.
+prompt and of a token, the public prefix, settings of generation, conversations, and the bundle with
+a step and a prefill in it.
 
 Ciphertexts are those of an engine that takes any bytes for one.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import cache
 from pathlib import Path
@@ -14,18 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.bundle.folder import PREFIX, Bundle, load_bundle
+from atlasc.bundle.folder import GENERATION, PREFIX, Bundle, load_bundle
+from atlasc.cli.commands.generate import said
 from atlasc.generation.client import TextClient
+from atlasc.generation.processors import Text
 from atlasc.generation.record import RECORD
+from atlasc.generation.sampling import Sampling
 from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import TextBundles, name_of, public_at
 from atlasc.ir.text.storage import print_module
+from atlasc.loading.generation.folder import settings_of, unapplied
+from atlasc.loading.texts.chat import ChatTemplate, messages_of, rendered
 from atlasc.loading.texts.public_prefix import PublicPrefix, read_public_prefix
 from tests.atlasc.client.interfaces import rows_of
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers.messages import ENGINE, message
 from tests.fuzz.seeds import compiled
 
+TEMPLATE = ChatTemplate(text="{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}")
 SESSION, PROMPT = "0123456789abcdef" * 2, 2
 
 
@@ -130,6 +138,39 @@ def _prefix(folder: Path) -> Any:
     return known.digest, read_public_prefix(folder / "system.txt")
 
 
+def _settings(folder: Path) -> list[Path]:
+    place = folder / "model"
+    (place / GENERATION).parent.mkdir(parents=True)
+    known = {"eos_token_id": [2, 3], "repetition_penalty": 1.5, "bad_words_ids": [[1, 2]]}
+    old = {"model_type": "llama", "text_config": {"eos_token_id": 2, "min_length": 3}}
+    (place / "config.json").write_text(json.dumps(old | {"suppress_tokens": [5]}))
+    (place / "generation_config.json").write_text(json.dumps(known | {"num_beams": 2}))
+    (place / GENERATION).write_text(json.dumps(known))
+    (folder / "old").mkdir()
+    shutil.copy(place / "config.json", folder / "old")
+    shutil.copytree(place / "client", folder / "old" / "client")
+    return [place, folder / "old"]
+
+
+def _setting(folder: Path) -> Any:
+    read = Bundle.generation.func(  # type: ignore[attr-defined]
+        SimpleNamespace(manifest=SimpleNamespace(files={GENERATION: ""}), folder=folder)
+    )
+    text = Text(np.array([1, 2, 3]), 2, 9)
+    chosen = [Sampling().choose(np.arange(9.0), text, one) for one in (read, settings_of(folder))]
+    return chosen, [*unapplied(folder)]
+
+
+def _chats(folder: Path) -> list[Path]:
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why?"}]
+    (folder / "chat.json").write_text(json.dumps(messages))
+    return [folder / "chat.json"]
+
+
+def _chat(path: Path) -> Any:
+    return rendered(TEMPLATE, messages_of(said("", True, path)))
+
+
 def _bundles(folder: Path) -> list[Path]:
     return [Path(shutil.copytree(compiled() / "decoder" / "bundle", folder / "bundle"))]
 
@@ -146,6 +187,8 @@ READERS = [
     Reader("text-cache", _caches, _cache, 300, lambda seeds, found: found in seeds or not found[0]),
     Reader("text-session", _sessions, _session, 500),
     Reader("public-prefix", _prefixes, _prefix, 1500),
+    Reader("generation", _settings, _setting, 800),
+    Reader("chat", _chats, _chat, 800),
     Reader("text-bundle", _bundles, _bundle, 10, lambda seeds, found: _same_programs(seeds, found)),
 ]
 

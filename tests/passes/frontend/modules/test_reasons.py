@@ -92,19 +92,30 @@ def _rotary(rope: dict[str, Any]) -> nn.Module:
     return transformers.LlamaForCausalLM(config).eval()
 
 
-def test_a_rotary_embedding_that_follows_the_longest_text_is_named() -> None:
-    ids = {"input_ids": np.arange(3, 15).reshape(2, 6), "attention_mask": np.ones((2, 6), int)}
+@pytest.mark.parametrize("tokens", [6, 32])
+def test_a_rotary_embedding_that_follows_the_longest_text_stays_as_it_was_trained(
+    tokens: int,
+) -> None:
+    ids = {"input_ids": np.random.default_rng(0).integers(3, 40, (2, tokens))}
     dynamic = _rotary({"rope_type": "dynamic", "factor": 2.0})
-    with pytest.raises(AtlasError, match="cannot trace LlamaForCausalLM") as caught:
-        trace(dynamic, ids, name="m")
-    assert "rope_type dynamic" in caught.value.why and len(str(caught.value).splitlines()) < 6
-    assert 'rope_type to "default"' in caught.value.remedy and "32 tokens" in caught.value.remedy
-    plain = _rotary({"rope_type": "default"})
-    plain.load_state_dict(dynamic.state_dict())
-    (found,) = interpret(trace(plain, ids, name="m"), ids).values()
+    (found,) = interpret(trace(dynamic, ids, name="m"), ids).values()
     with torch.no_grad():
         wanted = dynamic(torch.tensor(ids["input_ids"])).logits.numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("tokens", "read"), [(33, 8), (6, 33)])
+def test_a_rotary_embedding_behind_the_longest_text_of_training_is_named(
+    tokens: int, read: int
+) -> None:
+    """For longer texts its frequencies follow the text, or the longest one that it has read."""
+    dynamic = _rotary({"rope_type": "dynamic", "factor": 2.0})
+    with torch.no_grad():
+        dynamic(torch.ones(1, read, dtype=torch.long))
+    with pytest.raises(AtlasError, match="cannot trace LlamaForCausalLM") as caught:
+        trace(dynamic, {"input_ids": np.ones((2, tokens), int)}, name="m")
+    assert "rope_type dynamic" in caught.value.why and len(str(caught.value).splitlines()) < 6
+    assert "--sequence-length 32" in caught.value.remedy
 
 
 @pytest.mark.parametrize("longest", [4, 16])

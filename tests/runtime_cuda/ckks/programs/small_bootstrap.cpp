@@ -1,12 +1,16 @@
 // A whole bootstrap on residues, with the moduli of fourteen_levels, at a ring that is too small to
 // be secure: what backend.hpp refuses, the engine itself can do.
+//
+//     bootstrap FILE LEVEL...      levels that bootstraps end at, besides the highest
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ckks_engine.hpp"
@@ -25,7 +29,7 @@ double largest_error(const ComplexVector& found, const Vector& expected) {
     return error;
 }
 
-int run(const std::string& path) {
+int run(const std::string& path, const std::vector<int>& levels) {
     const conformance::Bootstrapped set = conformance::bootstrapped(path);
     const Interface& interface = set.interface;
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
@@ -53,8 +57,7 @@ int run(const std::string& path) {
         const double error = largest_error(engine.decrypt_complex(refreshed[at]), *expected[at]);
         std::cout << engine.level(refreshed[at]) << ' ' << std::log2(error) << '\n';
     }
-    // To lower levels, which leave out parts of digits, whole ones and several.
-    for (const int level : {3, 8, 9, 14, top - 1}) {
+    for (const int level : levels) {
         const Ciphertexts wide = engine.bootstrap_many(
             {engine.encrypt(uniform, 3), engine.encrypt(ones, top)}, engine.slots(), level);
         const Ciphertexts narrow = engine.bootstrap_many({engine.encrypt(few, 4)}, period, level);
@@ -82,9 +85,12 @@ int run(const std::string& path) {
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int count, char** argv) {
     try {
-        return run(argv[1]);
+        std::vector<int> levels;
+        std::transform(argv + 2, argv + count, std::back_inserter(levels),
+                       [](const char* level) { return std::stoi(level); });
+        return run(argv[1], levels);
     } catch (const Error& error) {
         std::cerr << "error: " << error.what() << ": " << error.why << '\n';
         return 2;

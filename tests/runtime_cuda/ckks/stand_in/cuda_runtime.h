@@ -23,11 +23,17 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInsufficientDriver = 35,
+    cudaErrorDevicesUnavailable = 46,
     cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
     cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorECCUncorrectable = 214,
     cudaErrorUnsupportedPtxVersion = 222,
     cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorHardwareStackError = 714,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorUnknown = 999,
 };
 
 using cudaStream_t = struct CUstream_st*;
@@ -80,6 +86,10 @@ inline const char* cudaGetErrorName(cudaError_t error) {
             return "cudaErrorNoKernelImageForDevice";
         case cudaErrorIllegalAddress:
             return "cudaErrorIllegalAddress";
+        case cudaErrorDevicesUnavailable:
+            return "cudaErrorDevicesUnavailable";
+        case cudaErrorECCUncorrectable:
+            return "cudaErrorECCUncorrectable";
         default:
             return "cudaErrorMemoryAllocation";
     }
@@ -92,6 +102,10 @@ inline const char* cudaGetErrorString(cudaError_t error) {
             return "no kernel image is available for execution on the device";
         case cudaErrorIllegalAddress:
             return "an illegal memory access was encountered";
+        case cudaErrorDevicesUnavailable:
+            return "CUDA-capable device(s) is/are busy or unavailable";
+        case cudaErrorECCUncorrectable:
+            return "uncorrectable ECC error encountered";
         default:
             return "out of memory";
     }
@@ -127,13 +141,16 @@ inline cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     *free = *total = std::size_t{stand_in::asked("large") ? 80U : 4U} << 30;  // to count alone
-    return cudaSuccess;
+    return stand_in::asked("taken") ? cudaErrorDevicesUnavailable : cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t*, int) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+    if (stand_in::asked("full")) {
+        return cudaErrorMemoryAllocation;
+    }
     *pointer = std::malloc(bytes);
     if (!stand_in::tally().begun) {
         std::memset(*pointer, 0xa5, bytes);  // nothing may rely on zeros

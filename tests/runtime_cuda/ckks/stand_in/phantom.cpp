@@ -80,6 +80,8 @@ void spoil(Word* a, std::size_t n, Word q, std::size_t index, bool forwards) {
         stand_in::launched = cudaErrorNoKernelImageForDevice;
     } else if (stand_in::asked("a fault")) {
         stand_in::ran = cudaErrorIllegalAddress;
+    } else if (stand_in::asked("a lost device")) {
+        stand_in::ran = cudaErrorECCUncorrectable;
     }
 }
 

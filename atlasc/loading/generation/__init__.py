@@ -1,0 +1,1 @@
+"""What a model's folder says of the texts that it writes."""

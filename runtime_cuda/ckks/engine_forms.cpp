@@ -1,0 +1,109 @@
+// Forms of the engine's ciphertexts (value.hpp): what products postpone is done here, a few at once.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "ckks/ckks_engine.hpp"
+#include "ckks/keys/key_switch.hpp"
+#include "ckks/value.hpp"
+
+namespace atlasc::ckks {
+
+std::size_t CkksEngine::limbs_of(int level) const { return ring_.chain().limbs_at(level); }
+
+std::size_t CkksEngine::pending_limbs(int level) const {
+    return limbs_of(std::min(level + 1, ring_.chain().top()));
+}
+
+double CkksEngine::scale_of(int level) const {
+    return ring_.chain().scales[static_cast<std::size_t>(level)];
+}
+
+double CkksEngine::pending_scale(int level) const {
+    return scale_of(level) * ring_.chain().modulus(level + 1);
+}
+
+bool CkksEngine::is_pending(const Value& x) const {
+    return x.level < ring_.chain().top() && x.limbs == pending_limbs(x.level) &&
+           x.scale == pending_scale(x.level);
+}
+
+CkksEngine::Polynomials CkksEngine::scaled(const Value& x, double scale) const {
+    const Residues factor = residues(ring_, scale / x.scale, pending_limbs(x.level));
+    return std::make_shared<Polys>(product(ring_, *x.polys, factor, pending_limbs(x.level)));
+}
+
+Value CkksEngine::canonical(const Ciphertext& handle) const {
+    Value x = of(handle);
+    const std::size_t limbs = limbs_of(x.level);
+    if (x.limbs == limbs) {
+        return x;
+    }
+    const double scale = scale_of(x.level);
+    if (!close(x.scale, scale)) {
+        settled({handle});
+        return of(handle);
+    }
+    x.limbs = limbs;
+    x.scale = scale;
+    held_by(handle).replace(x);
+    return x;
+}
+
+void CkksEngine::settle(const Ciphertexts& handles) {
+    Ciphertexts pending;
+    for (const Ciphertext& handle : handles) {
+        if (is_pending(of(handle))) {
+            pending.push_back(handle);
+        }
+    }
+    settled(pending);
+}
+
+void CkksEngine::settled(const Ciphertexts& handles) const {
+    using Waiting = std::pair<Ciphertext, Value>;
+    std::map<std::pair<int, std::size_t>, std::vector<Waiting>> alike;  // by level and parts
+    std::set<const CiphertextData*> seen;
+    for (const Ciphertext& handle : handles) {
+        const Value x = of(handle);
+        const bool waits = x.limbs != limbs_of(x.level) && !close(x.scale, scale_of(x.level));
+        if (waits && seen.insert(handle.get()).second) {
+            alike[{x.level, x.polys->parts}].emplace_back(handle, x);
+        }
+    }
+    for (const auto& [kind, all] : alike) {
+        const auto [level, parts] = kind;
+        const std::size_t most = std::max<std::size_t>(together() / parts, 1);
+        for (std::size_t first = 0; first < all.size(); first += most) {
+            std::vector<Polynomials> pending;
+            std::vector<const Polys*> operands;
+            for (std::size_t at = first; at < std::min(first + most, all.size()); ++at) {
+                const Value& x = all[at].second;
+                pending.push_back(is_pending(x) ? x.polys : scaled(x, pending_scale(level)));
+                operands.push_back(pending.back().get());
+            }
+            std::vector<Polys> found =
+                parts == 3 ? relinearised(ring_, operands, *role_.keys->relinearisation,
+                                          limbs_of(level + 1), level + 1)
+                           : rescaled(ring_, operands, level + 1);
+            for (std::size_t at = 0; at < found.size(); ++at) {
+                held_by(all[first + at].first)
+                    .replace({level, std::make_shared<Polys>(std::move(found[at])),
+                              limbs_of(level), scale_of(level)});
+            }
+        }
+    }
+}
+
+Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
+    const Value known = of(handle);
+    if (known.level == level) {
+        return handle;
+    }
+    const Value x = is_pending(known) ? canonical(handle) : known;
+    return held(x.polys, level, x.limbs, x.scale);
+}
+
+}  // namespace atlasc::ckks
