@@ -154,9 +154,10 @@ def _product(primitive: CostKind) -> Callable[..., Counted]:
         if level < 1:
             self._require_level(primitive, *factors)
         for factor in factors:
-            if not factor.rescaled:
+            self._settle(factor)
+            if factor.level > level and len(factors) > 1:
+                self._primitives["mul_scalar", level] += 1
                 self._primitives["rescale", level] += 1
-                self._rescale(factor)
         self._primitives[primitive, level] += 1
         return self._new(level - 1)
 
@@ -196,8 +197,20 @@ class CountingEngine(Engine[Counted]):
     def _new(self, level: int) -> Counted:
         return Counted(level)
 
+    def _settled(self, level: int) -> Counted:
+        """A new ciphertext that needs no rescaling."""
+        made = self._new(level)
+        self._rescale(made)
+        return made
+
     def _rescale(self, factor: Counted) -> None:
         factor.rescaled = True
+
+    def _settle(self, factor: Counted) -> None:
+        """Rescale a ciphertext, unless it was."""
+        if not factor.rescaled:
+            self._primitives["rescale", factor.level] += 1
+            self._rescale(factor)
 
     def _vector(self, value: Any, primitive: str) -> Any:
         return value
@@ -249,17 +262,19 @@ class CountingEngine(Engine[Counted]):
         if len(nonzero) > 1:
             self._primitives["hoist", level] += 1
         if nonzero:
+            self._settle(ciphertext)
             together: CostKind = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
             self._primitives[together, level] += len(nonzero)
             self._current.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
-        return [self._new(level) if amount else ciphertext for amount in used]
+        return [self._settled(level) if amount else ciphertext for amount in used]
 
     def conjugate(self, ciphertext: Counted) -> Counted:
         """Conjugation, at the same level."""
         level = ciphertext.level
         self._primitives["rotate", level] += 1
         self._current.conjugation_level = max(self._current.conjugation_level, level)
-        return self._new(level)
+        self._settle(ciphertext)
+        return self._settled(level)
 
     def dot_plain(self, ciphertexts: Sequence[Counted], values: Sequence[Any]) -> Counted:
         """Counts as the base class, at once where all operands have one level."""
@@ -267,9 +282,7 @@ class CountingEngine(Engine[Counted]):
         if level < 1 or any(one.level != level for one in ciphertexts):
             return super().dot_plain(ciphertexts, values)
         for factor in ciphertexts:
-            if not factor.rescaled:
-                self._primitives["rescale", level] += 1
-                self._rescale(factor)
+            self._settle(factor)
         numbers = sum(isinstance(value, (float, int)) for value in values)
         counts: dict[CostKind, int] = {"mul_scalar": numbers, "mul_plain": terms - numbers}
         self._primitives.update({(name, level): n for name, n in counts.items() if n})
@@ -307,10 +320,7 @@ class CountingEngine(Engine[Counted]):
         self._execute(work)
         current, levels = self._current, dict.fromkeys(work.amounts, work.level)
         current.transform_levels = highest(current.transform_levels, levels)
-        results = [self._new(work.level - 1) for _ in range(work.results)]
-        for result in results:
-            self._rescale(result)
-        return results
+        return [self._settled(work.level - 1) for _ in range(work.results)]
 
     def _execute(self, work: TransformWork) -> None:
         """Count the primitives of a ``transform``."""
@@ -325,6 +335,7 @@ class CountingEngine(Engine[Counted]):
         return self._new(level)
 
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
+        self._settle(ciphertext)
         return self._new(level)
 
     def _bootstrap(self, ciphertexts: Sequence[Counted], level: int, period: int) -> list[Counted]:

@@ -176,10 +176,12 @@ def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> 
     result: dict[int, Register] = {}
     for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
         copies = at.keys(k[column])
+        # Once, before it is rotated: each rotation would be brought to the level of the keys.
+        query = engine.drop_to(q[column], engine.level(copies[0]))
         packed: dict[int, Register] = {}
         for start in at.starts:
             # [batch, tokens, heads, features]
-            product = engine.dot(at.queries(q[column], start), copies)
+            product = engine.dot(at.queries(query, start), copies)
             placed = at.placed(op, product, start)  # [batch, tokens, heads, diagonals]
             first = start - start % at.inner
             packed[first] = engine.add(packed[first], placed) if first in packed else placed
