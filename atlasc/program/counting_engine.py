@@ -335,7 +335,6 @@ class CountingEngine(Engine[Counted]):
         return self._new(level)
 
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
-        self._settle(ciphertext)
         return self._new(level)
 
     def _bootstrap(self, ciphertexts: Sequence[Counted], level: int, period: int) -> list[Counted]:
