@@ -127,21 +127,31 @@ def highest(levels: Mapping[int, int], others: Mapping[int, int]) -> dict[int, i
 
 
 class Counted:
-    """A ciphertext without data."""
+    """A ciphertext without data.
 
-    __slots__ = ("level", "rescaled")
+    Attributes:
+        rescaled: whether it was, as a product that became a factor.
+        canonical: whether it never needs that: rotations and their sums are rescaled as they are.
+    """
+
+    __slots__ = ("canonical", "level", "rescaled")
 
     def __init__(self, level: int) -> None:
-        self.level, self.rescaled = level, False
+        self.level, self.rescaled, self.canonical = level, False, False
 
 
 def _same_level(primitive: CostKind) -> Callable[..., Counted]:
     """A method whose result has the lowest level of its ciphertexts."""
 
     def call(self: CountingEngine, one: Counted, other: Any = None) -> Counted:
-        level = min(one.level, other.level) if isinstance(other, Counted) else one.level
+        operands = [one, other] if isinstance(other, Counted) else [one]
+        level = min(operand.level for operand in operands)
         self._primitives[primitive, level] += 1
-        return self._new(level)
+        if not any(operand.rescaled or operand.canonical for operand in operands):
+            return self._new(level)
+        for operand in operands:
+            self._settle(operand)
+        return self._canonical(level)
 
     return call
 
@@ -197,18 +207,17 @@ class CountingEngine(Engine[Counted]):
     def _new(self, level: int) -> Counted:
         return Counted(level)
 
-    def _settled(self, level: int) -> Counted:
-        """A new ciphertext that needs no rescaling."""
+    def _canonical(self, level: int) -> Counted:
         made = self._new(level)
-        self._rescale(made)
+        made.canonical = True
         return made
 
     def _rescale(self, factor: Counted) -> None:
         factor.rescaled = True
 
     def _settle(self, factor: Counted) -> None:
-        """Rescale a ciphertext, unless it was."""
-        if not factor.rescaled:
+        """Rescale a ciphertext, unless it is."""
+        if not (factor.rescaled or factor.canonical):
             self._primitives["rescale", factor.level] += 1
             self._rescale(factor)
 
@@ -266,7 +275,7 @@ class CountingEngine(Engine[Counted]):
             together: CostKind = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
             self._primitives[together, level] += len(nonzero)
             self._current.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
-        return [self._settled(level) if amount else ciphertext for amount in used]
+        return [self._canonical(level) if amount else ciphertext for amount in used]
 
     def conjugate(self, ciphertext: Counted) -> Counted:
         """Conjugation, at the same level."""
@@ -274,7 +283,7 @@ class CountingEngine(Engine[Counted]):
         self._primitives["rotate", level] += 1
         self._current.conjugation_level = max(self._current.conjugation_level, level)
         self._settle(ciphertext)
-        return self._settled(level)
+        return self._canonical(level)
 
     def dot_plain(self, ciphertexts: Sequence[Counted], values: Sequence[Any]) -> Counted:
         """Counts as the base class, at once where all operands have one level."""
@@ -320,7 +329,7 @@ class CountingEngine(Engine[Counted]):
         self._execute(work)
         current, levels = self._current, dict.fromkeys(work.amounts, work.level)
         current.transform_levels = highest(current.transform_levels, levels)
-        return [self._settled(work.level - 1) for _ in range(work.results)]
+        return [self._canonical(work.level - 1) for _ in range(work.results)]
 
     def _execute(self, work: TransformWork) -> None:
         """Count the primitives of a ``transform``."""

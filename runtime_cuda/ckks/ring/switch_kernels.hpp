@@ -66,21 +66,6 @@ struct Digit {
     Word* out;  ///< extended
 };
 
-/// The limbs of some digits on their own primes, which are those of the polynomial.
-struct OwnLimbs {
-    int log_degree;
-    Digit of[most_together];
-
-    ATLASC_DEVICE void operator()(std::size_t index) const {
-        const Digit& digit = of[index >> log_degree];
-        const std::size_t at = index & ((std::size_t{1} << log_degree) - 1);
-        for (std::size_t s = 0; s < digit.block.size; ++s) {
-            const std::size_t place = ((digit.block.first + s) << log_degree) + at;
-            digit.out[place] = digit.values[place];
-        }
-    }
-};
-
 /// Some digits, of at most `size` primes each, modulo all primes of an extended polynomial. On a
 /// digit's own primes it is the polynomial itself, which stays in values.
 template <std::size_t size>
@@ -148,6 +133,8 @@ struct InnerProduct {
     bool accumulate;     ///< adds to what `out` holds
     Word* out;
     int log_run = 0;     ///< of 2^log_run equal values of digits, which are neighbours, one is stored
+    const Word* own = nullptr;  ///< of digits that lack their own primes: the polynomial itself
+    const Word* digit_numbers = nullptr;  ///< [limb]: the digit that has the prime for its own
 
     /// The key's limb of one of the ring's.
     ATLASC_DEVICE std::size_t key_limb(std::size_t limb) const {
@@ -162,10 +149,12 @@ struct InnerProduct {
         const std::size_t bits = packing.bits(key_limb(limb));
         const std::size_t part = packing.start(packing.limbs + packing.special);
         const Word* key = key_words + packing.start(key_limb(limb));
+        const std::size_t whole = own != nullptr && limb < limbs ? digit_numbers[limb] : digits;
         b = 0;
         a = 0;
         for (std::size_t digit = 0; digit < digits; ++digit) {
-            const Word x = digit_words[(digit * extended + at) >> log_run];
+            const Word x =
+                digit == whole ? own[at] : digit_words[(digit * extended + at) >> log_run];
             const Word* parts = key + 2 * gap.key_digit(digit) * part;
             b += static_cast<Wide>(x) * unpacked(parts, bits, at - start);
             a += static_cast<Wide>(x) * unpacked(parts + part, bits, at - start);

@@ -47,15 +47,6 @@ double traffic(const Decompose<size>& kernel, std::size_t count) {
     return bytes;
 }
 
-inline double traffic(const OwnLimbs& kernel, std::size_t count) {
-    const std::size_t degree = std::size_t{1} << kernel.log_degree;
-    double bytes = 0;
-    for (std::size_t at = 0; at < count / degree; ++at) {
-        bytes += words(2 * static_cast<double>(kernel.of[at].block.size), degree);
-    }
-    return bytes;
-}
-
 template <std::size_t size>
 double traffic(const Remainder<size>& kernel, std::size_t count) {
     return words(static_cast<double>(size + kernel.limbs), count);
