@@ -59,8 +59,8 @@ def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
     own, special = parameters.residues(level), parameters.special_primes
     wide, digits = own + special, parameters.digits(level)
     key = parameters.key_bytes(level) / (8 * parameters.ring_degree)
-    # Back to coefficients; each digit is converted to all other primes, and copied in its own.
-    hoist = 4 * own + 3 * digits * wide
+    # Back to coefficients; each digit is converted to all other primes, and has no limb of its own.
+    hoist = 2 * own + 3 * digits * wide
     read = digits * wide + key  # by the product of digits and a key
     divide = 10 * special + 8 * own  # both parts, by the special primes
     rescale = 10 + 8 * own

@@ -160,8 +160,30 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
 std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
                             int level) {
     std::vector<Extended> products;
+    std::vector<InnerProduct> some;  // of one key
+    const auto finish = [&] {
+        const std::size_t count = (limbs + ring.size_p()) * ring.degree();
+        if (some.size() == 1) {
+            launch(count, some[0], "products with a key");
+        } else {
+            SharedProducts kernel{some.size(), {some[0], some[0], some[0], some[0]}};
+            std::copy(some.begin(), some.end(), kernel.of);
+            launch(count, kernel, "products with a key");
+        }
+        some.clear();
+    };
     for (const Switched& x : xs) {
-        add_switched(ring, {x}, products.emplace_back(ring, limbs), false);
+        Word* out = products.emplace_back(ring, limbs).words.get();
+        const InnerProduct product = inner_product(ring, x, limbs, out);
+        if (!some.empty() && (some.size() == SharedProducts::most ||
+                              product.key_words != some[0].key_words ||
+                              product.galois != some[0].galois)) {
+            finish();
+        }
+        some.push_back(product);
+    }
+    if (!some.empty()) {
+        finish();
     }
     return divided(ring, products, level);
 }
