@@ -19,7 +19,6 @@ constexpr const char* name = "sim";
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
 constexpr const char* public_kind = "public key";
-constexpr std::size_t identity_size = 32;
 
 Metadata facts(const Interface& interface, const char* kind, const std::string& key) {
     return {{"kind", kind},

@@ -65,7 +65,7 @@ public:
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override;
-    std::size_t saved_size(int level) const override;
+    std::size_t saved_size(int level, bool fresh) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 

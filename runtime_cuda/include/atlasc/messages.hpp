@@ -41,7 +41,7 @@ struct SerializedMessage {
 /// Greatest number of bytes of a ciphertext at a level.
 using CiphertextBytes = std::function<std::uint64_t(int level)>;
 
-/// These sizes for an engine, which must outlive the result.
+/// Those of an engine, which must outlive the result.
 CiphertextBytes saved_bytes(const Engine& engine);
 
 /// Greatest number of bytes of a message of this program, query or answer.

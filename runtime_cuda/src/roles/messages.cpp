@@ -10,8 +10,8 @@
 namespace atlasc {
 namespace {
 
-constexpr const char* format = "2";
-constexpr std::size_t query_digits = 32;
+constexpr const char* format = "3";
+constexpr const char* former_format = "2";  ///< its ciphertexts were not packed
 
 /// The ciphertexts of an input or output.
 struct Expected {
@@ -58,7 +58,7 @@ SerializedMessage facts_of(const TensorFile& file, const std::string& kind,
                     is_query ? "give the query that a client wrote"
                              : "give the answer that a server wrote");
     }
-    file.require_format(format);
+    file.require_format({former_format, format});
     const std::string program = file.fact("program");
     if (program != interface.identity) {
         throw Error(file.name() + " belongs to another compiled program",
@@ -73,7 +73,7 @@ SerializedMessage facts_of(const TensorFile& file, const std::string& kind,
                        ", as many inputs as the program answers at a time");
     }
     SerializedMessage message{kind, file.fact("engine"), file.fact("query"), *count};
-    if (!is_hexadecimal(message.query, query_digits)) {
+    if (!is_hexadecimal(message.query, identity_size)) {
         fail(file, "it does not say which query it is, or answers");
     }
     message.name = file.name();
@@ -122,7 +122,7 @@ bool is_mask(const Tensor& tensor) {
 }  // namespace
 
 CiphertextBytes saved_bytes(const Engine& engine) {
-    return [&engine](int level) { return engine.saved_size(level); };
+    return [&engine](int level) { return engine.largest_size(level); };
 }
 
 std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most) {

@@ -68,8 +68,8 @@ public:
     /// Refuse (Error) a file that other users may read.
     void require_secret() const { file_.require_secret(); }
 
-    /// Refuse (Error) a file of another format.
-    void require_format(const std::string& format) const;
+    /// Refuse (Error) a file of another format than these.
+    void require_format(const std::vector<std::string>& formats) const;
 
     /// Refuse (Error) a file without a seal.
     void require_seal() const;
