@@ -22,6 +22,9 @@ namespace atlasc::sim {
 inline const std::string note =
     "SIMULATION: nothing is encrypted; this hides nothing and protects nobody";
 
+/// Bytes of a ciphertext in files.
+std::size_t saved_size(std::size_t slots);
+
 /// The keys of an engine: with a secret it encrypts and decrypts, with a public key it encrypts.
 enum class Holds { secret, public_key, evaluation };
 

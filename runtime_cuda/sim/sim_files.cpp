@@ -7,9 +7,11 @@
 
 namespace atlasc::sim {
 
-std::size_t SimEngine::saved_size(int, bool) const {
-    return key_.size() + note.size() + sizeof(std::int32_t) + slots() * sizeof(Complex);
+std::size_t saved_size(std::size_t slots) {
+    return identity_size + note.size() + sizeof(std::int32_t) + slots * sizeof(Complex);
 }
+
+std::size_t SimEngine::saved_size(int, bool) const { return sim::saved_size(slots()); }
 
 Bytes SimEngine::save(const Ciphertext& x) const {
     const Slots& slots = of(x);

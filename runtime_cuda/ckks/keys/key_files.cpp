@@ -212,6 +212,18 @@ void write_keys(const Interface& interface, Ground& ground, const KeyPaths& path
     }
 }
 
+std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain,
+                               const std::string& engine) {
+    Metadata known = facts(interface, chain, evaluation_kind, std::string(identity_size, '0'));
+    known["engine"] = engine;
+    known["seed"] = text_of(Seed{});
+    TensorWriter writer(known);
+    for (const KeyEntry& entry : entries_of(needs_of(interface), chain)) {
+        writer.add(entry.name, entry.digits * entry.packing(chain).bytes(), {});
+    }
+    return writer.sealed_size();
+}
+
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
     const Ring& ring = ground.ring;
     const KeyNeeds needs = needs_of(interface);

@@ -93,6 +93,15 @@ void TensorWriter::write(const std::string& path, Access access, bool sealed) co
     draft.publish();
 }
 
+std::uint64_t TensorWriter::sealed_size() const {
+    const std::string text = header(true);
+    std::uint64_t size = sizeof(std::uint64_t) + text.size() + sizeof(Digest);
+    for (const auto& named : entries_) {
+        size += named.second.size + sizeof(Digest);
+    }
+    return size;
+}
+
 Bytes TensorWriter::sealed() const {
     Bytes content;
     const auto append = [&content](const void* data, std::size_t size) {

@@ -114,6 +114,16 @@ Error wrong_level(int found, int wanted) {
                      std::to_string(wanted));
 }
 
+/// A message without its arrays.
+TensorWriter empty_message(const std::string& program, const SerializedMessage& message) {
+    return TensorWriter({{"kind", message.kind},
+                         {"format", format},
+                         {"engine", message.engine},
+                         {"program", program},
+                         {"query", message.query},
+                         {"count", std::to_string(message.count)}});
+}
+
 bool is_mask(const Tensor& tensor) {
     return std::all_of(tensor.values.begin(), tensor.values.end(),
                        [](double value) { return value == 0.0 || value == 1.0; });
@@ -160,13 +170,26 @@ SerializedMessage read_message(const TensorFile& file, const std::string& kind,
     return message;
 }
 
+std::uint64_t message_size(const Interface& interface, const std::string& kind,
+                           const std::string& engine, std::size_t count,
+                           const CiphertextBytes& bytes) {
+    const std::string digits(2 * identity_size, '0');  // of a program that has no identity yet
+    TensorWriter writer =
+        empty_message(interface.identity.empty() ? digits : interface.identity,
+                      {kind, engine, digits.substr(identity_size), count});
+    for (const Expected& one : contents(interface, kind)) {
+        for (std::size_t part = 0; part < one.layout.ciphertexts(); ++part) {
+            writer.add(entry_name(one.name, part), bytes(one.level), {});
+        }
+    }
+    for (const PublicInput& input : masks(interface, kind)) {
+        writer.add(input.name, Tensor{input.shape, Vector(count_of(input.shape))});
+    }
+    return writer.sealed_size();
+}
+
 TensorWriter message_writer(const Interface& interface, const SerializedMessage& message) {
-    TensorWriter writer({{"kind", message.kind},
-                         {"format", format},
-                         {"engine", message.engine},
-                         {"program", interface.identity},
-                         {"query", message.query},
-                         {"count", std::to_string(message.count)}});
+    TensorWriter writer = empty_message(interface.identity, message);
     for (const auto& [name, parts] : message.values) {
         for (std::size_t part = 0; part < parts.size(); ++part) {
             writer.add(entry_name(name, part), parts[part]);

@@ -127,8 +127,9 @@ public:
         write(path, access, false);
     }
 
-    /// The content of a sealed file.
+    /// The content of a sealed file, and its number of bytes, for which nothing is computed.
     Bytes sealed() const;
+    std::uint64_t sealed_size() const;
 
     /// Write the same file with a seal. Bytes computed for a secret file are wiped after writing.
     void write_sealed(const std::string& path, Access access = Access::shared) const {
