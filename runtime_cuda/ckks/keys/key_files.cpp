@@ -219,7 +219,8 @@ std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain,
     known["seed"] = text_of(Seed{});
     TensorWriter writer(known);
     for (const KeyEntry& entry : entries_of(needs_of(interface), chain)) {
-        writer.add(entry.name, entry.digits * entry.packing(chain).bytes(), {});
+        const std::size_t size = entry.digits * entry.packing(chain).bytes();
+        writer.count(entry.name, "U8", {size}, size);
     }
     return writer.sealed_size();
 }

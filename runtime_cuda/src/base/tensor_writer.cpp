@@ -42,6 +42,11 @@ void TensorWriter::add(const std::string& name, std::size_t size, std::function<
     entries_[name] = {"U8", {size}, size, std::move(make)};
 }
 
+void TensorWriter::count(const std::string& name, const std::string& type,
+                         const std::vector<std::size_t>& shape, std::size_t size) {
+    entries_[name] = {type, shape, size, {}};
+}
+
 std::string TensorWriter::header(bool sealed) const {
     std::string text = "{\"__metadata__\":{";
     const char* separator = "";

@@ -179,11 +179,12 @@ std::uint64_t message_size(const Interface& interface, const std::string& kind,
                       {kind, engine, digits.substr(identity_size), count});
     for (const Expected& one : contents(interface, kind)) {
         for (std::size_t part = 0; part < one.layout.ciphertexts(); ++part) {
-            writer.add(entry_name(one.name, part), bytes(one.level), {});
+            const std::size_t size = bytes(one.level);
+            writer.count(entry_name(one.name, part), "U8", {size}, size);
         }
     }
     for (const PublicInput& input : masks(interface, kind)) {
-        writer.add(input.name, Tensor{input.shape, Vector(count_of(input.shape))});
+        writer.count(input.name, "F64", input.shape, count_of(input.shape) * sizeof(double));
     }
     return writer.sealed_size();
 }

@@ -121,6 +121,10 @@ public:
     /// Add `size` bytes that are computed when the file is written, one array at a time.
     void add(const std::string& name, std::size_t size, std::function<Bytes()> make);
 
+    /// Add an array that `sealed_size` counts, in a file that is never written.
+    void count(const std::string& name, const std::string& type,
+               const std::vector<std::size_t>& shape, std::size_t size);
+
     /// Write a new file, which appears whole or not at all. Throws Error: it exists already or
     /// cannot be written.
     void write(const std::string& path, Access access = Access::shared) const {
