@@ -12,6 +12,7 @@ import numpy as np
 from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle
 from atlasc.bundle.kept import write_kept
 from atlasc.bundle.manifest import PROGRAM_FILE
+from atlasc.bundle.sent import sent_by
 from atlasc.bundle.writer import write_bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import blas_threads
@@ -232,7 +233,8 @@ def write_program(
     ops = polynomials(module, lowered.poly)
     shape = EngineParameters.of(parameters)
     noise = noise_by_kind(changes(lowered.program, parameters.noise_model(), shape))
-    files = {"report.html": report_html(facts, front, ops, noise)}
+    sent = sent_by(lowered.program, parameters, target.name, facts["costs"]["seconds"])
+    files = {"report.html": report_html(facts, front, ops, noise, str(sent or ""))}
     files |= texts or {}
     if front is not None:
         files |= front_files(front)

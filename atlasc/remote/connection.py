@@ -15,6 +15,7 @@ from atlasc.api.progress import steps_for
 from atlasc.api.roles import Client, check_target, note_simulation
 from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.sent import told_sizes
 from atlasc.client.in_clear import told
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
@@ -361,7 +362,7 @@ def connected(
         facts = next(one for one in config.programs if one.model == facts.model)
     bundle = client_part(link, facts, place, record, trust=trust, steps=steps)
     if record is None or record.program != facts.program:
-        note(told(bundle.client.interface), "")
+        note(told(bundle.client.interface), told_sizes(bundle))
     keys = own_keys(bundle, facts, place, steps)
     write_record(place, link.url, facts, bundle.target, trust.key(place, record))
     with steps("loading keys"):

@@ -18,6 +18,7 @@ from atlasc.remote.wire import ProgramFacts
 from atlasc.runtime.interface import keys_of
 from atlasc.service.faults import Refusal
 from atlasc.service.workers.base import Loadable
+from atlasc.targets.base import SentBytes
 from atlasc.targets.key_folders import configuration_of
 
 
@@ -29,7 +30,8 @@ class Served:
         bundle: the bundle, of which the server's part was checked.
         model: name of the model in addresses.
         configuration: of its keys.
-        query_bytes, answer_bytes, key_bytes: most bytes of each.
+        sent: exact bytes of what a client sends and gets; None where the target cannot tell.
+        query_bytes, answer_bytes, key_bytes: most bytes of each that are taken.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
     """
@@ -37,6 +39,7 @@ class Served:
     bundle: Bundle
     model: str
     configuration: str
+    sent: SentBytes | None
     query_bytes: int
     answer_bytes: int
     key_bytes: int
@@ -51,12 +54,13 @@ class Served:
     def facts(self, seconds: float | None) -> ProgramFacts:
         """What a client is told, with the seconds of an answer."""
         manifest = self.bundle.manifest
+        exact = self.sent or SentBytes(self.key_bytes, self.query_bytes, self.answer_bytes)
         return ProgramFacts(
             model=self.model, program=self.program, bundle=self.bundle.identity,
             target=manifest.target, batch=manifest.batch,
             sequence_length=manifest.sequence_length, configuration=self.configuration,
-            query_bytes=self.query_bytes, answer_bytes=self.answer_bytes,
-            key_bytes=self.key_bytes, seconds=seconds,
+            query_bytes=exact.query, answer_bytes=exact.answer, key_bytes=exact.keys,
+            seconds=seconds,
         )  # fmt: skip
 
     def client_file(self, name: str) -> Path:
@@ -157,12 +161,14 @@ def _opened(folder: Path, alone: bool) -> Served:
     target = check_target(bundle)
     plan = keys_of(bundle.server.interface)
     parts = bundle.parameters.plan_memory(plan)
+    sent = target.sent_bytes(bundle.parameters, plan, bundle.server.interface)
     keys = sum(size for name, size in parts.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
         bundle,
         re.sub(r"[^A-Za-z0-9._-]+", "-", bundle.manifest.model.name).strip(".-")[:100] or "model",
         configuration_of(target.name, bundle.parameters, plan),
+        sent,
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
         keys + MIB,

@@ -89,7 +89,7 @@ InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limb
     }
     return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
             x.digits.count, ring.primes(), x.digits.words,
-            turns ? x.key->packing : Packing(ring, limbs, ring.size_p()), gap,
+            turns ? x.key->packing : Packing(ring.chain(), limbs, ring.size_p()), gap,
             turns ? x.key->words.get() : nullptr, x.addends, x.galois,
             inverse_galois(ring, x.galois), false, out, x.digits.log_run, x.digits.own,
             ring.digit_numbers()};

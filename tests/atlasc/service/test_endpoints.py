@@ -141,6 +141,9 @@ def test_the_answer_is_right_and_stays(answered: Answered, party: Party) -> None
     first = service.call("GET", f"/jobs/{job}/answer", token)
     again = service.call("GET", f"/jobs/{job}/answer", token)
     assert first.content == again.content and service.call("GET", "/jobs", token).json
+    [told] = service.call("GET", "/config", token).json["programs"]  # exact, before any is made
+    sizes = {"query": query, "answer": first.content, "key": party.evaluation}
+    assert {name: told[f"{name}_bytes"] for name in sizes} == {n: len(c) for n, c in sizes.items()}
     outputs = client.decrypt(first.content).outputs["output"]
     expected = atlasc.load(party.bundle).run(party.pixels[:2]).outputs["output"]
     np.testing.assert_allclose(outputs, expected, atol=1e-6)
