@@ -109,6 +109,11 @@ class Programs:
             for one in self
         }
 
+    def label(self, program: str) -> tuple[str, str]:
+        """Model and version of a program in figures; one pair for all that are not here."""
+        found = self._by_program.get(program)
+        return ("unknown", "unknown") if found is None else (found.model, program[:8])
+
     def by_program(self, program: str) -> Served:
         """The program of this identity.
 

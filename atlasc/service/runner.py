@@ -20,11 +20,15 @@ from atlasc.service.jobs import QUERY, Jobs
 from atlasc.service.records.housekeeping import Rules, prune, unknown_keys
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics, log
+from atlasc.service.tokens import note_expired
 from atlasc.service.workers.base import Order, Record, Worker
 
 SWEEP_SECONDS = 60.0
 SLOWEST_RESTART = 30.0
 """Most seconds between a worker's death and its next start."""
+
+TOLD = ("event", "by", "tenant", "token", "scopes")
+"""Members of a line of the audit that the log has; ids of keys stay in the audit."""
 
 
 @dataclass
@@ -74,6 +78,7 @@ class Runner:
         self._unnoted: list[sqlite3.Row] = []
         self._stop, self._give_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name="runner", daemon=True)
+        metrics.workers.set(len(workers))
 
     def start(self) -> None:
         """Begin with the jobs that wait."""
@@ -124,7 +129,11 @@ class Runner:
                     swept = time.monotonic()
                     self._jobs.sweep()
                     self._prune()
+                    note_expired(self._store)
                 self._metrics.waiting.set(self._jobs.waiting())
+                self._metrics.running.set(len(self._running))
+                self._metrics.ready.set(sum(seat.state == "ready" for seat in self._seats))
+                self._tell_audit()
                 if not self._stop.is_set():
                     self._start()
                     self._hand_out()
@@ -132,6 +141,12 @@ class Runner:
             except (OSError, sqlite3.Error) as error:  # a full disk: nothing is lost, try again
                 log("error", "runner", error=type(error).__name__, why=str(error))
                 self._stop.wait(1.0)
+
+    def _tell_audit(self) -> None:
+        """Log what the audit got, also from commands that run beside the service."""
+        for line in self._store.audit.news():
+            told = {name: line[name] for name in TOLD if name in line}
+            log("info", "audit", entry=told)
 
     def _prune(self) -> None:
         """Remove keys of no use, and free the memory of those that anybody removed."""
@@ -178,6 +193,9 @@ class Runner:
             "info", "job started", job=job, tenant=row["tenant"], program=program[:8],
             worker=seat.worker.number,
         )  # fmt: skip
+        if not row["crashes"]:  # another run of it did not wait since it was sent
+            waited = max(0.0, time.time() - row["created"])
+            self._metrics.began(self._jobs.programs.label(program), waited)
         evaluation = self._store.key_path(row["tenant"], key)
         seat.worker.run(Order(job, program, key, evaluation, folder / QUERY, folder / seat.answer))
 
@@ -247,7 +265,7 @@ class Runner:
             state = "queued again" if self._jobs.crashed(row) else "failed"
         self._unnoted.remove(row)
         seconds = time.monotonic() - seat.since
-        self._metrics.ended(state, seconds)
+        self._metrics.ended(self._jobs.programs.label(row["program"]), state, seconds)
         log(
             "info", "job ended", job=row["id"], tenant=row["tenant"], state=state, seconds=seconds,
             worker=seat.worker.number,

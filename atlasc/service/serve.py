@@ -32,6 +32,7 @@ from atlasc.service.edge.rates import Rates
 from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs
 from atlasc.service.records.housekeeping import Rules
+from atlasc.service.records.usage import Usage
 from atlasc.service.requests import Service
 from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
@@ -138,7 +139,7 @@ def serve(
         jobs = Jobs(store, programs, limits)
         again = jobs.recover()
         uploads = Uploads.of(store, programs, limits.quota)
-        metrics = Metrics()
+        metrics = Metrics(Usage(store))
         service = Service(
             store, programs, uploads, jobs,
             Runner(store, jobs, metrics, workers, Rules(unused=settings.unused)), metrics,

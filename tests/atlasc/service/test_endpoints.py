@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -238,12 +239,34 @@ def test_hostile_requests(answered: Answered, served: Served) -> None:
     assert b'"program"' in service.call("GET", f"{base}/manifest.json", token).content
 
 
-def test_metrics_and_log_have_no_contents(answered: Answered, party: Party) -> None:
+def lines(service: Running, event: str) -> list[dict[str, Any]]:
+    """The lines of the log of an event."""
+    return [line for line in service.log if line["event"] == event]
+
+
+def figure(text: str, name: str) -> float:
+    """A figure of Prometheus' text form."""
+    [found] = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(found.rpartition(" ")[2])
+
+
+def test_metrics_and_log_have_no_contents(answered: Answered, party: Party, served: Served) -> None:
     service = answered.service
     text = service.call("GET", "/metrics", service.token("ops", "metrics")).content.decode()
     assert 'atlasc_jobs_total{state="done"}' in text and "acme" not in text
     assert 'route="/jobs/{job}"' in text and answered.job not in text
+    size = figure(text, 'atlasc_state_bytes{content="keys"}')
+    assert size == len(party.evaluation) and figure(text, "atlasc_keys_stored") == 1
+    assert 0 < figure(text, "atlasc_disk_free_bytes") <= figure(text, "atlasc_disk_bytes")
+    assert figure(text, 'atlasc_received_bytes_total{route="/keys/{key}"}') >= size
+    assert figure(text, 'atlasc_sent_bytes_total{route="/jobs/{job}/answer"}') > 0
+    program = f'{{model="{served.model}",version="{served.program[:8]}"}}'
+    done = figure(text, f"atlasc_job_seconds_count{program}")
+    assert figure(text, f"atlasc_job_wait_seconds_count{program}") >= done > 0
+    assert figure(text, 'atlasc_tokens{state="valid"}') >= 2
     assert service.call("GET", "/metrics", answered.token).status == 403
+    until(lambda: "ops" in [line["entry"]["tenant"] for line in lines(service, "audit")])
+    assert {line["entry"]["event"] for line in lines(service, "audit")} >= {"token added"}
     log = service.log_path.read_text()
     assert any(line["event"] == "job ended" and line["state"] == "done" for line in service.log)
     for secret in (answered.token, answered.token.rpartition("_")[2], answered.key):

@@ -114,10 +114,14 @@ def test_what_else_does_not_fit(tiny: Tiny, tmp_path: Path) -> None:
 
 def test_it_ends_well_and_alone(start: Callable[..., Running], tiny: Tiny, tmp_path: Path) -> None:
     service = start()
+    probes = [service.call("GET", "/v2/health/ready").status for _ in range(3)]
     assert "another service uses" in refusal(tiny.bundle, tmp_path, "--port", 0)
     until(lambda: service.call("GET", "/v2/health/ready").status == 200)
     worker = next(line["pid"] for line in service.log if line["event"] == "worker started")
     assert service.stop() == 0
     found = subprocess.run(["ps", "-p", str(worker)], capture_output=True, check=False)
     assert found.returncode != 0
+    told = [line for line in service.log if "ready" in line["event"]]
+    assert len(told) <= 2 and {line["level"] for line in told} == {"info"}, "one for many probes"
+    assert (503 in probes) == (told[0]["event"] == "the service is not ready")
     assert service.log[-1]["event"] == "service ends"
