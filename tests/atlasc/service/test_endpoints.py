@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -180,6 +181,53 @@ def test_open_inference_protocol(answered: Answered, party: Party, served: Serve
     assert service.call("POST", f"{base}/infer", token, query).status == 400
     parameters = {"parameters": {"keys": "0" * 64}}
     assert infer(service, token, query, f"{base}/infer", **parameters).status == 404
+
+
+def test_what_a_client_of_others_may_not_send(
+    answered: Answered, party: Party, served: Served
+) -> None:
+    """Such clients show the member error alone: it has the reason and the remedy."""
+    service, token = answered.service, answered.token
+    query = party.client.encrypt(party.pixels[:2])
+    path, size = f"/v2/models/{served.model}/infer", len(query)
+    right = {
+        "name": "query", "datatype": "UINT8", "shape": [size],
+        "parameters": {"binary_data_size": size},
+    }  # fmt: skip
+
+    def asked(head: bytes, body: bytes = query, **headers: str) -> tuple[int, str]:
+        told = {"Inference_Header_Content_Length": str(len(head)), **headers}
+        found = service.call("POST", path, token, head + body, **told)
+        assert set(found.json) == {"error", "where", "why", "remedy"}
+        assert found.json["why"] in found.json["error"] and found.json["remedy"]
+        assert found.json["remedy"] in found.json["error"]
+        return found.status, found.json["error"]
+
+    def sent(tensors: list[object], body: bytes = query, **more: object) -> tuple[int, str]:
+        return asked(json.dumps({"inputs": tensors, **more}).encode(), body)
+
+    numbers = {"name": "query", "datatype": "UINT8", "shape": [2], "data": [1, 2]}
+    plain = service.call("POST", path, token, json.dumps({"inputs": [numbers]}).encode())
+    assert plain.status == 400 and "binary_data=True" in plain.json["error"]
+    for found, status, words in (
+        (sent([numbers], b""), 400, "numbers in the JSON"),
+        (sent([{**right, "parameters": {}}]), 400, "it has no bytes"),
+        (sent([{**right, "data": list(range(300))}]), 400, "cannot be read"),
+        (sent([{**right, "shape": [1, size]}]), 400, f"its shape is [1, {size}]"),
+        (sent([{**right, "datatype": "FP32"}]), 400, "this one has query (FP32)"),
+        (sent([{**right, "name": "pixels"}]), 400, "inputs in the clear are not taken"),
+        (sent([right, right]), 400, "query (UINT8), query (UINT8)"),
+        (sent([]), 400, "this one has none"),
+        (sent([right], outputs=[{"name": "logits"}]), 400, "names 'logits'"),
+        (asked(b""), 400, "would be JSON"),
+        (asked(b" " * (v2.MAX_HEADER + 1)), 400, "at most 65536"),
+        (asked(gzip.compress(b"{}"), Content_Encoding="gzip"), 415, "request_compression"),
+    ):
+        assert found[0] == status and words in found[1], found
+    other = query.replace(served.program.encode(), b"0" * 64, 1)
+    assert sent([right], other)[0] == 409
+    named = infer(service, token, query, path, outputs=[{"name": "answer"}])
+    assert named.status == 200
 
 
 def test_hostile_queries(answered: Answered, party: Party, served: Served) -> None:
