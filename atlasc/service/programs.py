@@ -30,6 +30,7 @@ class Served:
         model: name of the model in addresses.
         configuration: of its keys.
         query_bytes, answer_bytes, key_bytes: most bytes of each.
+        stored_bytes: least bytes of one tenant's keys on the disk: half of a key is a seed.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
     """
@@ -40,6 +41,7 @@ class Served:
     query_bytes: int
     answer_bytes: int
     key_bytes: int
+    stored_bytes: int
     loaded_bytes: int
     seconds: float | None
 
@@ -161,7 +163,8 @@ def _opened(folder: Path, alone: bool) -> Served:
     require_no_secret(bundle.folder)
     target = check_target(bundle)
     plan = keys_of(bundle.server.interface)
-    parts = bundle.parameters.plan_memory(plan)
+    # A simulation has no keys: its files of them say how it is rehearsed.
+    parts = bundle.parameters.plan_memory(plan) if target.encrypted else {}
     keys = sum(size for name, size in parts.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
@@ -171,6 +174,7 @@ def _opened(folder: Path, alone: bool) -> Served:
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
         keys + MIB,
+        keys // 2,
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
     )

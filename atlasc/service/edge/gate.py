@@ -30,6 +30,8 @@ LIVE, READY = "/v2/health/live", "/v2/health/ready"
 _CLOSE = (b"connection", b"close")
 MAX_QUERY = 1024
 """Most bytes of a query string: those that are asked for have two digests."""
+MOST_WHY = 1000
+"""Characters of the reason of a service that has failed."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 """Methods that have a name in figures and lines; all others are one."""
 
@@ -100,7 +102,8 @@ class Gate:
         if ready != self._was_ready:  # of many probes the first one is worth a line
             self._was_ready = ready
             log("info", "the service is ready" if ready else "the service is not ready")
-        return JSONResponse({"ready": ready}, 200 if ready else 503)
+        failed = {"failed": why[:MOST_WHY]} if (why := self._service.runner.failure) else {}
+        return JSONResponse({"ready": ready, **failed}, 200 if ready else 503)
 
     def _admitted(self, scope: Scope) -> Caller | None:
         """Who asks; None where that does not matter.

@@ -1,6 +1,7 @@
-"""Figures of what a service keeps: disk, keys, tenants and tokens, read when asked for.
+"""What a service keeps: disk, keys, tenants and tokens, as figures; and whether there is room.
 
-They are sums over all tenants, so the number of figures does not grow with them.
+Figures are read when they are asked for. They are sums over all tenants, so that their number does
+not grow with these.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import GIB
+from atlasc.service.programs import Programs
 from atlasc.service.records.housekeeping import VALID
 from atlasc.service.store import DATABASE, Store
 
@@ -64,3 +68,32 @@ class Usage(Collector):
             "database": database,
             "audit": audit.stat().st_size if audit.exists() else 0,
         }
+
+
+def require_disk(store: Store, programs: Programs, quota: int) -> None:
+    """Refuse a disk, or a share of it, that has no room for one tenant.
+
+    A full disk is no reason: what lies there already may be answered, and removed.
+
+    Raises:
+        AtlasError: the keys of one tenant, with a query and its answer, will never fit.
+    """
+    kept = store.number("select sum(received) from keys")
+    kept += store.number("select sum(size + answer_bytes) from jobs")
+    room = shutil.disk_usage(store.folder).free + kept
+    for one in programs:
+        needed = one.stored_bytes + one.query_bytes + one.answer_bytes
+        if needed > room:
+            raise AtlasError(
+                f"the disk of {store.folder} is too small for one tenant of {one.model}",
+                why=f"keys, a query and its answer take {needed / GIB:.1f} GiB; {room / GIB:.1f} "
+                "are free, or used by this service",
+                remedy="choose a larger disk with --state, or compile with a smaller key-memory "
+                "of --target",
+            )
+        if one.stored_bytes > quota:
+            raise AtlasError(
+                f"--quota is too small for the keys of one tenant of {one.model}",
+                why=f"they take {one.stored_bytes / GIB:.1f} GiB of {quota / GIB:.1f}",
+                remedy="give a larger --quota, or compile with a smaller key-memory of --target",
+            )
