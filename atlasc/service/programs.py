@@ -81,7 +81,10 @@ class Served:
 
 
 class Programs:
-    """All programs of a service, by model and by identity."""
+    """All programs of a service, by model and by identity.
+
+    Those of one name are versions of a model.
+    """
 
     def __init__(self, folders: Sequence[Path], *, alone: bool = False) -> None:
         """Open bundles. Of several versions of a model, the first given is the current one.
@@ -91,13 +94,15 @@ class Programs:
 
         Raises:
             AtlasError: a bundle is damaged or was changed, cannot be executed here, is given twice,
-                lacks the client's part, or a secret key lies in its folder.
+                lacks the client's part, has the name of another kind of model, or a secret key lies
+                in its folder.
         """
         self._by_program: dict[str, Served] = {}
         for folder in folders:
             served = _opened(folder, alone)
             if served.program in self._by_program:
                 raise AtlasError(f"{folder} is given twice", remedy="give each program once")
+            _require_one_kind(served, [one for one in self if one.model == served.model])
             self._by_program[served.program] = served
 
     def __iter__(self) -> Iterator[Served]:
@@ -149,6 +154,24 @@ class Programs:
         return found
 
 
+def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
+    """Refuse a name that programs of another kind of model have: they are no versions of one.
+
+    Raises:
+        AtlasError: with both folders.
+    """
+    kind = served.bundle.manifest.model.kind
+    for other in others:
+        if (theirs := other.bundle.manifest.model.kind) != kind:
+            raise AtlasError(
+                f"two different models have the name {served.model}",
+                where=[str(other.bundle.folder), str(served.bundle.folder)],
+                why=f"one is of the kind {theirs}, the other {kind}; programs of one name are "
+                "versions of one model",
+                remedy="compile one of them again with another --name",
+            )
+
+
 def _opened(folder: Path, alone: bool) -> Served:
     bundle = load_bundle(folder, "server")
     if (bundle.folder / "client").is_dir():  # handed out, so checked as well
@@ -169,7 +192,7 @@ def _opened(folder: Path, alone: bool) -> Served:
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
         bundle,
-        re.sub(r"[^A-Za-z0-9._-]+", "-", bundle.manifest.model.name).strip(".-")[:100] or "model",
+        bundle.manifest.name or _plain(bundle.manifest.model.name),
         configuration_of(target.name, bundle.parameters, plan),
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
@@ -178,3 +201,8 @@ def _opened(folder: Path, alone: bool) -> Served:
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
     )
+
+
+def _plain(name: str) -> str:
+    """The name of a program that has none of its own: its model's, as an address may have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:100] or "model"

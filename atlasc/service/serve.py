@@ -152,6 +152,10 @@ def serve(
         start_logging()
         if faults := store.audit.faults():
             log("warning", "the audit was changed", lines=faults[:100], file=str(store.audit.path))
+        for model in {one.model for one in programs}:
+            first, *older = [one.program[:8] for one in programs if one.model == model]
+            if older:
+                log("info", "versions of a model", model=model, current=first, older=older)
         if again:
             log("info", "jobs queued again", jobs=again)
         app = make_app(service, settings.grace, routers)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +17,11 @@ import pytest
 from tiny_model import Tiny
 
 import atlasc
+from atlasc.bundle.manifest import read_manifest
 from atlasc.bundle.sealed import require_no_secret
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
-from atlasc.service.programs import Programs, Served
+from atlasc.service.programs import Programs, Served, _require_one_kind
 from atlasc.service.records.usage import require_disk
 from atlasc.service.runner import SAME_STARTS
 from atlasc.service.store import Store
@@ -98,6 +101,33 @@ def test_the_servers_part_alone(
     token = service.token("acme")
     with pytest.raises(AtlasError, match="has only the server's part of tiny"):
         atlasc.connect(service.url, token=token, folder=tmp_path / "folder", allow_simulation=True)
+
+
+def renamed(bundle: Path, folder: Path, **changes: object) -> Path:
+    """A copy of a bundle whose manifest has other members."""
+    shutil.copytree(bundle, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name, value in changes.items():
+        manifest[name] = {**manifest[name], **value} if isinstance(value, dict) else value
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_programs_have_names(tiny: Tiny, tmp_path: Path) -> None:
+    """A bundle without one is called after its model; programs of one name are versions of it."""
+    named = renamed(tiny.bundle, tmp_path / "named", name="digits.v1")
+    (one,), (old,) = Programs([named]), Programs([tiny.bundle])
+    assert (one.model, old.model) == ("digits.v1", "tiny")
+    for wrong in ("", "a/b", "..", "-a", "a b", "a" * 65, "a\n", 'a"b', "ä"):
+        shutil.rmtree(tmp_path / "wrong", ignore_errors=True)
+        with pytest.raises(AtlasError, match="manifest.json is damaged"):
+            Programs([renamed(tiny.bundle, tmp_path / "wrong", name=wrong)])
+    other = renamed(tiny.bundle, tmp_path / "other", program="0" * 64, model={"kind": "bert"})
+    served = replace(one, bundle=replace(one.bundle, manifest=read_manifest(other)[0]))
+    with pytest.raises(AtlasError, match="two different models have the name") as caught:
+        _require_one_kind(served, [one])
+    assert "another --name" in caught.value.remedy
+    _require_one_kind(one, [one])
 
 
 def test_other_machines_need_tls(tiny: Tiny, tmp_path: Path) -> None:
