@@ -63,7 +63,7 @@ def compile(
     calibration = prepared.calibration
     _warn(bundle, calibration)
     if as_json:
-        shown = {"model", "target", "batch", "settings", "costs"}
+        shown = {"name", "model", "target", "batch", "settings", "costs"}
         held_back = {"inputs": calibration.held_back, "leaving": calibration.leaving}
         facts = bundle.manifest.model_dump(include=shown)
         place = {"bundle": str(bundle.folder), "identity": bundle.identity}
