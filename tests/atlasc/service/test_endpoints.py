@@ -21,7 +21,7 @@ from atlasc.service.programs import Served
 from atlasc.service.store import Store
 from atlasc.service.tokens import revoke_token
 from tests.atlasc.service.conftest import Party
-from tests.atlasc.service.running import Answer, Running, until
+from tests.atlasc.service.running import ROOT, Answer, Running, until
 
 OPEN = {"/v2/health/live", "/v2/health/ready"}
 """Paths that need no token."""
@@ -319,6 +319,24 @@ def test_metrics_and_log_have_no_contents(answered: Answered, party: Party, serv
     assert any(line["event"] == "job ended" and line["state"] == "done" for line in service.log)
     for secret in (answered.token, answered.token.rpartition("_")[2], answered.key):
         assert secret not in log
+
+
+def test_dashboard_and_alerts_name_figures_of_the_service(answered: Answered) -> None:
+    service = answered.service
+    text = service.call("GET", "/metrics", service.token("ops", "metrics")).content.decode()
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    exported = {
+        name + suffix for name, kind in kinds.items()
+        for suffix in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))
+    }  # fmt: skip
+    labels = set(re.findall(r'[{,](\w+)="', text))
+    for name in ("grafana/dashboard.json", "prometheus/alerts.yaml"):
+        file = (ROOT / "packaging" / name).read_text()
+        used = set(re.findall(r"\batlasc_\w+", file))
+        assert len(used) > 5 and used <= exported, used - exported
+        asked = set(re.findall(r'[{,] ?(\w+)=~?\\*"', file))
+        asked |= {one for by in re.findall(r"by \(([\w, ]+)\)", file) for one in by.split(", ")}
+        assert asked - {"job"} <= labels, asked - labels
 
 
 def test_a_tenant_that_asks_too_often_waits(start: Callable[..., Running]) -> None:
