@@ -1,4 +1,7 @@
-"""The state is copied while it is written, as docs/how-to/operate.md says, and served again."""
+"""The state is copied while it is written, as docs/how-to/operate.md says, and served again.
+
+It takes some seconds: a service writes all the while, and another one serves the copy.
+"""
 
 from __future__ import annotations
 
