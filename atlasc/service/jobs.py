@@ -78,8 +78,8 @@ class Jobs:
                 "update jobs set state = 'queued', started = null where state = 'running'"
             ).rowcount
         known = {row["id"]: row for row in self.store.rows("select id, state, answer from jobs")}
-        for job, row in known.items():
-            self._require_file(job, row)
+        for job, noted in known.items():
+            self._require_file(job, noted)
         for folder in (self.store.folder / "jobs").iterdir():
             row = known.get(folder.name)
             if row is None:
