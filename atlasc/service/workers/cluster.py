@@ -86,12 +86,13 @@ def ray_workers(
             instead="serve with --workers local",
         )
     )
-    nodes = {
-        one["NodeID"]: int(one["Resources"]["CPU"])
-        for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1
-    }  # fmt: skip
-    count, sharing, threads = shared_out(list(nodes.values()), cluster.count)
-    require_machines(ray, list(nodes), (programs.loadable, memory, sharing, __version__))
+    nodes = [
+        one for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1
+    ]  # fmt: skip
+    processors_of = [int(one["Resources"]["CPU"]) for one in nodes]
+    count, sharing, threads = shared_out(processors_of, cluster.count)
+    hosts = {one["NodeID"]: one["NodeManagerHostname"] for one in nodes}
+    require_machines(ray, hosts, (programs.loadable, memory, sharing, __version__))
     kind = ray.remote(
         num_cpus=threads, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD",
         concurrency_groups={CONTROL: 1},
@@ -127,8 +128,11 @@ def shared_out(machines: Sequence[int], asked: int | None) -> tuple[int, int, in
     return count, sharing, threads
 
 
-def require_machines(ray: Any, nodes: Sequence[str], given: Sequence[Any]) -> None:
+def require_machines(ray: Any, hosts: Mapping[str, str], given: Sequence[Any]) -> None:
     """Ask each machine whether a worker can run there; see :func:`.actor.fitting_budget`.
+
+    Args:
+        hosts: id of a node -> name of the machine.
 
     Raises:
         AtlasError: one cannot, or does not answer.
@@ -136,23 +140,24 @@ def require_machines(ray: Any, nodes: Sequence[str], given: Sequence[Any]) -> No
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     ask = ray.remote(num_cpus=0, max_retries=0)(fitting_budget)
-    asked = [
-        ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(one, soft=False)).remote(
-            *given
-        )
-        for one in nodes
-    ]
-    try:
-        ray.get(asked, timeout=ANSWER_SECONDS)
-    except ray.exceptions.RayError as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, AtlasError):
-            raise AtlasError(cause.what, why=cause.why, remedy=cause.remedy) from None
-        raise AtlasError(
-            "a machine of the Ray cluster cannot compute",
-            why=str(cause or error).strip().splitlines()[-1],
-            remedy="install this version of atlasc on all machines of the cluster",
-        ) from None
+    places = {node: NodeAffinitySchedulingStrategy(node, soft=False) for node in hosts}
+    asked = {
+        node: ask.options(scheduling_strategy=place).remote(*given)
+        for node, place in places.items()
+    }
+    for node, answer in asked.items():
+        try:
+            ray.get(answer, timeout=ANSWER_SECONDS)
+        except ray.exceptions.RayError as error:
+            found = getattr(error, "cause", None) or error
+            if not isinstance(found, AtlasError):
+                found = AtlasError(
+                    "a machine of the Ray cluster cannot compute",
+                    why=str(found).strip().rpartition("\n")[2],
+                    remedy="install this version of atlasc on all machines of the cluster",
+                )
+            place = f"the machine {hosts[node]}"
+            raise AtlasError(found.what, where=place, why=found.why, remedy=found.remedy) from None
 
 
 class RayWorker(Worker):

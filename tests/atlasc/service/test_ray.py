@@ -162,6 +162,7 @@ def test_a_machine_with_another_version(tiny: Tiny, tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2 and "another version of atlasc" in done.stderr, done.stderr
+    assert f"the machine {socket.gethostname()}" in done.stderr
     assert not done.stdout and "Traceback" not in done.stderr
 
 
