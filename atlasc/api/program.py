@@ -329,6 +329,7 @@ class Program:
         agreement = facts.settings.get("agreement")
         length = f", {facts.sequence_length} tokens" if facts.sequence_length else ""
         return [
+            *([("name", facts.name)] if facts.name else []),
             ("model", f"{facts.model.name} ({facts.model.kind}), {facts.batch} a run{length}"),
             ("target", f"{facts.target}, {facts.security_bits} bits of security"),
             ("mean error of the polynomials", "–" if error is None else f"{error:.3g}"),

@@ -155,7 +155,7 @@ def compile_model(
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
             output, prepared.source, chosen, prepared.calibration, lowered,
-            options, kept, of_text, prepared.asked if options.keep_answers else None,
+            options, kept, of_text, prepared.asked if options.keep_answers else None, options.name,
         )  # fmt: skip
     return Compiled(bundle, prepared, lowered)
 
@@ -204,6 +204,7 @@ def write_program(
     texts: Mapping[str, str] | None = None,
     of_text: TextPrograms | None = None,
     asked: Asked | None = None,
+    name: str | None = None,
 ) -> Bundle:
     """Write a bundle with a report into a new folder, which appears whole or not at all.
 
@@ -235,6 +236,7 @@ def write_program(
     noise = noise_by_kind(changes(lowered.program, parameters.noise_model(), shape))
     sent = sent_by(lowered.program, parameters, target.name, facts["costs"]["seconds"])
     files = {"report.html": report_html(facts, front, ops, noise, str(sent or ""))}
+    facts |= {"name": name} if name else {}  # bundles without one stay as they were
     files |= texts or {}
     if front is not None:
         files |= front_files(front)

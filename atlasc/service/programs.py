@@ -32,6 +32,7 @@ class Served:
         configuration: of its keys.
         sent: exact bytes of what a client sends and gets; None where the target cannot tell.
         query_bytes, answer_bytes, key_bytes: most bytes of each that are taken.
+        stored_bytes: least bytes of one tenant's keys on the disk: half of a key is a seed.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
     """
@@ -43,6 +44,7 @@ class Served:
     query_bytes: int
     answer_bytes: int
     key_bytes: int
+    stored_bytes: int
     loaded_bytes: int
     seconds: float | None
 
@@ -83,7 +85,10 @@ class Served:
 
 
 class Programs:
-    """All programs of a service, by model and by identity."""
+    """All programs of a service, by model and by identity.
+
+    Those of one name are versions of a model.
+    """
 
     def __init__(self, folders: Sequence[Path], *, alone: bool = False) -> None:
         """Open bundles. Of several versions of a model, the first given is the current one.
@@ -93,13 +98,15 @@ class Programs:
 
         Raises:
             AtlasError: a bundle is damaged or was changed, cannot be executed here, is given twice,
-                lacks the client's part, or a secret key lies in its folder.
+                lacks the client's part, has the name of another kind of model, or a secret key lies
+                in its folder.
         """
         self._by_program: dict[str, Served] = {}
         for folder in folders:
             served = _opened(folder, alone)
             if served.program in self._by_program:
                 raise AtlasError(f"{folder} is given twice", remedy="give each program once")
+            _require_one_kind(served, [one for one in self if one.model == served.model])
             self._by_program[served.program] = served
 
     def __iter__(self) -> Iterator[Served]:
@@ -112,6 +119,11 @@ class Programs:
             one.program: Loadable(str(one.bundle.folder), one.model, one.loaded_bytes)
             for one in self
         }
+
+    def label(self, program: str) -> tuple[str, str]:
+        """Model and version of a program in figures; one pair for all that are not here."""
+        found = self._by_program.get(program)
+        return ("unknown", "unknown") if found is None else (found.model, program[:8])
 
     def by_program(self, program: str) -> Served:
         """The program of this identity.
@@ -146,6 +158,24 @@ class Programs:
         return found
 
 
+def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
+    """Refuse a name that programs of another kind of model have: they are no versions of one.
+
+    Raises:
+        AtlasError: with both folders.
+    """
+    kind = served.bundle.manifest.model.kind
+    for other in others:
+        if (theirs := other.bundle.manifest.model.kind) != kind:
+            raise AtlasError(
+                f"two different models have the name {served.model}",
+                where=[str(other.bundle.folder), str(served.bundle.folder)],
+                why=f"one is of the kind {theirs}, the other {kind}; programs of one name are "
+                "versions of one model",
+                remedy="compile one of them again with another --name",
+            )
+
+
 def _opened(folder: Path, alone: bool) -> Served:
     bundle = load_bundle(folder, "server")
     if (bundle.folder / "client").is_dir():  # handed out, so checked as well
@@ -160,18 +190,25 @@ def _opened(folder: Path, alone: bool) -> Served:
     require_no_secret(bundle.folder)
     target = check_target(bundle)
     plan = keys_of(bundle.server.interface)
-    parts = bundle.parameters.plan_memory(plan)
+    # A simulation has no keys: its files of them say how it is rehearsed.
+    parts = bundle.parameters.plan_memory(plan) if target.encrypted else {}
     sent = target.sent_bytes(bundle.parameters, plan, bundle.server.interface)
     keys = sum(size for name, size in parts.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
         bundle,
-        re.sub(r"[^A-Za-z0-9._-]+", "-", bundle.manifest.model.name).strip(".-")[:100] or "model",
+        bundle.manifest.name or _plain(bundle.manifest.model.name),
         configuration_of(target.name, bundle.parameters, plan),
         sent,
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
         keys + MIB,
+        keys // 2,
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
     )
+
+
+def _plain(name: str) -> str:
+    """The name of a program that has none of its own: its model's, as an address may have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:100] or "model"

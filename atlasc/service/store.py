@@ -7,6 +7,7 @@ the service starts. The folder is open to its owner alone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -64,6 +65,8 @@ class Store:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("keys", "jobs"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):  # also of a disk that is read-only
+                raise PermissionError(errno.EACCES, "it cannot be written")
             path = folder / DATABASE
             # Never opened beside SQLite: closing a file of the database gives up this process's
             # locks on it, and another process would then take the database for unused.

@@ -4,9 +4,9 @@
 
 The table was measured with primes of up to 60 bits and transforms in 64-bit integers
 (``recorded/h200_costs_60_bits.json``). The target now has primes below 2^50, whose transforms are
-computed in double precision on such a GPU. So the fit of the old table says how each primitive differs
-between the two parameter sets, and its limbs are transformed faster by what was measured for a
-transform alone. A measurement on a GPU replaces the table (docs/costs.md).
+computed in double precision on such a GPU. So the fit of the old table says how each primitive
+differs between the two parameter sets, and its limbs are transformed faster by what was measured
+for a transform alone. A measurement on a GPU replaces the table (docs/costs.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from atlasc.program.counting_engine import CostKind, Counts, counts_of
+from atlasc.program.counting_engine import Counts, counts_of
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured, load, shipped_place
 from atlasc.targets.costs import KEY, FittedCosts
 from atlasc.targets.cuda import CudaParameters

@@ -14,7 +14,8 @@ from atlasc.service.store import Store
 DAY = 86400.0
 BEGUN_DAYS = 1.0
 """Days without a chunk after which an upload that is not whole is of no use."""
-_VALID = "revoked is null and coalesce(expires, 1e300) > ?"
+VALID = "revoked is null and coalesce(expires, 1e300) > ?"
+"""A token that counts, at a time."""
 _OPEN = "state in ('queued', 'running')"
 
 
@@ -92,7 +93,7 @@ def all_keys(store: Store) -> list[KeyFacts]:
     rows = store.rows(
         "select tenant, id, configuration, size, received, ready, created, "
         "coalesce(used, created) used, "
-        f"(select count(*) from tokens t where t.tenant = k.tenant and {_VALID}) tokens, "
+        f"(select count(*) from tokens t where t.tenant = k.tenant and {VALID}) tokens, "
         f"(select count(*) from jobs j where j.tenant = k.tenant and j.key = k.id and {_OPEN}) jobs"
         " from keys k order by tenant, created",
         time.time(),
@@ -104,7 +105,7 @@ def disk(store: Store) -> list[Disk]:
     """What each tenant takes, the most first."""
     rows = store.rows(
         "select tenant, "
-        f"(select count(*) from tokens t where t.tenant = n.tenant and {_VALID}) tokens, "
+        f"(select count(*) from tokens t where t.tenant = n.tenant and {VALID}) tokens, "
         "(select count(*) from keys k where k.tenant = n.tenant) keys, "
         "(select coalesce(sum(size), 0) from keys k where k.tenant = n.tenant) key_bytes, "
         "(select count(*) from jobs j where j.tenant = n.tenant) jobs, "

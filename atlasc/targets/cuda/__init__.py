@@ -14,9 +14,9 @@ from atlasc.targets.ckks.parameters import MOST_TOGETHER, CkksParameters
 class CudaParameters(CkksParameters):
     """One parameter set, as in the base class, but with primes of at most 50 bits.
 
-    GPUs with a whole pipe for double precision transform modulo such primes in doubles, 1.8 times as
-    fast as in 64-bit integers. On others the set takes as long as one of 60 bits, and has a level
-    more (docs/bootstrapping.md).
+    GPUs with a whole pipe for double precision transform modulo such primes in doubles, 1.8 times
+    as fast as in 64-bit integers. On others the set takes as long as one of 60 bits, and has a
+    level more (docs/bootstrapping.md).
     """
 
     family = "cuda"
