@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.scaled_costs
 
 The table was measured with primes of up to 60 bits and transforms in 64-bit integers
-(``recorded/h200_costs_60_bits.json``). The target now has primes below 2^50, whose transforms are
+(``h200_costs_60_bits.json``). The target now has primes below 2^50, whose transforms are
 computed in double precision on such a GPU. So the fit of the old table says how each primitive
 differs between the two parameter sets, and its limbs are transformed faster by what was measured
 for a transform alone. A measurement on a GPU replaces the table (docs/costs.md).
@@ -19,7 +19,7 @@ from atlasc.targets.cost_table import Bootstrap, CostTable, Measured, load, ship
 from atlasc.targets.costs import KEY, FittedCosts
 from atlasc.targets.cuda import CudaParameters
 
-MEASURED = Path(__file__).parent / "recorded" / "h200_costs_60_bits.json"
+MEASURED = Path(__file__).with_name("h200_costs_60_bits.json")
 INTEGERS, DOUBLES = 1.55e-6, 0.85e-6
 """Measured seconds of the transform of a limb of 2^16 numbers, of 480 limbs at once."""
 BOOTSTRAP_OF_TWO = 45.4e-3
