@@ -17,7 +17,7 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.sealed import facts_of
 from atlasc.files import locked
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.ops.tensors import POSITION
 
 
@@ -86,6 +86,18 @@ class TextBundles:
         prefill = self.prefill
         return prefill is not None and seconds_of(prefill) < tokens * seconds_of(self.step)
 
+    def choice(self, tokens: int, at_once: bool) -> str:
+        """How so many tokens are computed, and why; empty if there is no choice."""
+        prefill = self.prefill
+        if prefill is None:
+            return ""
+        one, other = seconds_of(prefill), tokens * seconds_of(self.step)
+        how = "at once" if at_once else "by steps"
+        return (
+            f"the prompt of {counted(tokens, 'token', 'tokens')} is computed {how}: at once "
+            f"{one:.3g} s are predicted, by steps {other:.3g} s"
+        )
+
 
 def seconds_of(program: Bundle) -> float:
     """The predicted seconds of a program; infinity if they are not known."""
@@ -148,6 +160,15 @@ def name_of(session: str, number: int) -> str:
     if number == 0:
         return session
     return hashlib.sha256(f"{session}:{number}".encode()).hexdigest()[: len(session)]
+
+
+def following(session: str) -> str:
+    """The name of the session that takes the place of another one, whose tokens are computed anew.
+
+    It follows from the name of the other session, so a query of any third session never takes the
+    place of keys and values.
+    """
+    return hashlib.sha256(f"{session}:anew".encode()).hexdigest()[: len(session)]
 
 
 @contextmanager

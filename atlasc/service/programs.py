@@ -154,6 +154,7 @@ def _opened(folder: Path, alone: bool) -> Served:
             "from elsewhere, give --server-part-alone",
         )
     require_no_secret(bundle.folder)
+    bundle.require_no_state()
     target = check_target(bundle)
     plan = keys_of(bundle.server.interface)
     parts = bundle.parameters.plan_memory(plan)

@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from atlasc.api.generation import CLIENT, SERVER, generate
+from atlasc.api.session import CLIENT, SERVER, generate
 from atlasc.bundle.folder import PREFIX, Bundle, load_bundle
 from atlasc.bundle.split import copy_part
 from atlasc.compilation.checks import check_compile
