@@ -60,6 +60,8 @@ STEP, PREFILL = "step", "prefill"
 before it."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
+ATTENTION_WINDOW = "attention_window"
+"""The setting of a step whose attention looks back only so many tokens, its own one included."""
 GENERATION, PREFIX = "client/generation.json", "client/prefix.json"
 """How the client of a step chooses tokens; and the public prefix of all texts, whose keys and
 values the server's program has."""

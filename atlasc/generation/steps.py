@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle
+from atlasc.bundle.folder import ATTENTION_WINDOW, Bundle
 from atlasc.bundle.sealed import facts_of
 from atlasc.files import locked
 from atlasc.ir.errors import AtlasError, counted
@@ -127,15 +128,33 @@ def window_of(program: Bundle) -> int:
     return publics[POSITION][1]
 
 
+def looks_back(program: Bundle) -> int:
+    """How many tokens the attention of a step looks back, its own one included, by its mask.
+
+    Raises:
+        AtlasError: the manifest says what is no number of tokens.
+    """
+    room = window_of(program)
+    said: Any = program.manifest.settings.get(ATTENTION_WINDOW, room)
+    if type(said) is not int or said < 1:
+        raise AtlasError(
+            f"{program.folder} is damaged",
+            why=f"{ATTENTION_WINDOW} of its manifest is no number of tokens",
+            remedy="compile the model again",
+        )
+    return min(said, room)
+
+
 def public_at(program: Bundle, place: int) -> dict[str, np.ndarray]:
     """The public inputs of the step of a token, and of the prefill of a prompt that ends with this
-    token: its position, and the mask of the tokens up to it.
+    token: its position, and the mask of the tokens up to it, or of those in the window of the
+    attention.
     """
-    places = np.arange(window_of(program))[None]
+    places, back = np.arange(window_of(program))[None], looks_back(program)
     (mask,) = set(publics_of(program)) - {POSITION}
     return {
         POSITION: (places == place).astype(np.int64),
-        mask: (places <= place).astype(np.int64),
+        mask: ((places <= place) & (places > place - back)).astype(np.int64),
     }
 
 

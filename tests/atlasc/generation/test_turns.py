@@ -9,23 +9,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from transformers import MistralConfig, MistralForCausalLM
 
 from atlasc.api.generation import step_server, text_client
 from atlasc.api.program import Program
 from atlasc.api.session import CLIENT, SERVER, TextSession
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
+from atlasc.compilation.compile import compile_model
+from atlasc.compilation.options import CompileOptions
 from atlasc.generation.budget import Budget, cost_of
 from atlasc.generation.client import TextClient
 from atlasc.generation.record import RECORD
 from atlasc.generation.server import StepServer
-from atlasc.generation.steps import TextBundles, following, seconds_of
+from atlasc.generation.steps import TextBundles, following, looks_back, seconds_of
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.generation.settings import Settings
 from atlasc.service.programs import Programs
 from tests.atlasc.cli.command import refused, run
-from tests.atlasc.generation.conftest import TOKENS, changed
+from tests.atlasc.generation.conftest import TOKENS, VOCABULARY, changed, tokenizer
 from tests.atlasc.generation.test_session import Killed, greedy, killed_in, words
 
 FIRST, SECOND, THIRD = [3, 17], [5], [9]
@@ -132,6 +137,43 @@ def test_what_does_not_fit_is_refused_and_the_session_goes_on(bundle: Bundle) ->
             with pytest.raises(AtlasError, match=what):
                 session.say(prompt, 1)
         assert session.say(SECOND, 1).ids == greedy([*FIRST, *first, *SECOND], 1)
+
+
+def mistral() -> MistralForCausalLM:
+    """A decoder whose one layer looks back three tokens."""
+    torch.manual_seed(0)
+    config = MistralConfig(
+        hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=4, vocab_size=VOCABULARY, max_position_embeddings=32,
+        sliding_window=3, bos_token_id=0, eos_token_id=VOCABULARY - 1,
+    )  # fmt: skip
+    made = MistralForCausalLM(config).eval()
+    with torch.no_grad():
+        for weight in made.parameters():
+            if weight.ndim > 1:
+                weight.mul_(8)
+    return made
+
+
+def test_a_sliding_window_of_the_model_is_exact_beyond_the_program(tmp_path: Path) -> None:
+    """Two turns of 17 tokens, in a program of 8, are those of the module on all of them."""
+    ids = np.random.default_rng(0).integers(1, VOCABULARY, (24, TOKENS))
+    options = CompileOptions(recipe="is", target="sim", generate=True, sequence_length=TOKENS)
+    data = [words(text) for text in ids.tolist()]
+    made = compile_model(mistral(), data, tmp_path / "b", options, tokenizer=tokenizer())
+    assert looks_back(made.bundle.step) == 3 and looks_back(made.bundle.prefill) == TOKENS
+    text = list[int]()
+    with TextSession(made.bundle, window=4) as session:
+        for prompt, tokens in (([35, 11], 8), ([5], 6)):
+            text += prompt
+            with torch.no_grad():
+                given = torch.tensor([text])
+                wanted = mistral().generate(given, max_new_tokens=tokens, do_sample=False)
+            found = session.say(prompt, tokens)
+            assert found.ids == wanted[0, len(text) :].tolist()
+            assert len(set(found.ids)) == tokens
+            text += found.ids
+    assert len(text) == 17
 
 
 @pytest.mark.parametrize("window", [TOKENS, TOKENS + 1])
