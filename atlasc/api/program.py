@@ -233,7 +233,7 @@ class Program:
         """
         with self.session(
             session, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-            target=target, progress=progress,
+            target=target, progress=progress, note=quiet,
         ) as text:  # fmt: skip
             return text.go_on(prompt, tokens)
 
@@ -249,7 +249,7 @@ class Program:
         seed: int | None = None,
         target: str | None = None,
         progress: ProgressCallback | bool | None = None,
-        note: Note = quiet,
+        note: Note = warned,
     ) -> TextSession:
         """A text of several turns, with both roles in this process: a context, in which
         :meth:`TextSession.say` gives the answer to each prompt.
@@ -260,7 +260,7 @@ class Program:
             window: when there is no room for more tokens, the oldest leave, and so many stay, which
                 are computed anew. None: what does not fit is refused.
             temperature, top_k, top_p, seed, target, progress: as of :meth:`generate`.
-            note: called with what each turn costs, before it runs.
+            note: called with what each turn costs, before it runs; by default a warning says it.
 
         Raises:
             AtlasError: the program has no step.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from atlasc.api.generation import step_server, text_client
 from atlasc.api.roles import make_keys
@@ -18,13 +19,19 @@ from atlasc.generation.budget import DEFAULT_STEPS
 from atlasc.generation.client import Generated, TextClient
 from atlasc.generation.prompt import Prompt, Prompted, prompted
 from atlasc.generation.sampling import Sampling
-from atlasc.generation.server import StepServer
 from atlasc.generation.steps import TextBundles, alone
 from atlasc.ir.errors import AtlasError
-from atlasc.progress import Note, Steps, quiet, silent
+from atlasc.progress import Note, ProgressCallback, Steps, quiet, silent
 
 KEYS, CLIENT, SERVER = "keys", "client", "server"
 """Folders of a session in which both roles are in one process."""
+
+
+class Answering(Protocol):
+    """What a session needs of a server: a :class:`StepServer`, or a service."""
+
+    def answer(self, request: bytes, progress: ProgressCallback | None = None) -> bytes:
+        """The encrypted answer to a query."""
 
 
 class TextSession:
@@ -48,6 +55,8 @@ class TextSession:
         errors: a context of each call, which words errors for who calls.
     """
 
+    _until_end = True  # the server is this process
+
     def __init__(
         self,
         bundle: Bundle,
@@ -66,7 +75,7 @@ class TextSession:
         self._kept, self._sampling, self._chat = folder, sampling, chat
         self._window, self._target, self._steps, self._note = window, target, steps, note
         self._stack = ExitStack()
-        self._roles: tuple[TextClient, StepServer] | None = None
+        self._roles: tuple[TextClient, Answering] | None = None
 
     def __enter__(self) -> TextSession:
         """The session itself; nothing is opened yet."""
@@ -94,8 +103,7 @@ class TextSession:
         Raises:
             AtlasError: as :meth:`TextClient.turn`; so many tokens do not fit; a step is refused.
         """
-        known = self._roles is not None or (self._kept is not None and self._kept.exists())
-        if not known:
+        if self._roles is None and not self._exists:
             return self.go_on(prompt, tokens)
         with self._errors():
             client, _ = self._opened(None, None)
@@ -126,7 +134,18 @@ class TextSession:
             client, _ = self._opened(None, None)
             client.anew()
 
-    def _opened(self, given: Prompted | None, tokens: int | None) -> tuple[TextClient, StepServer]:
+    @property
+    def _exists(self) -> bool:
+        """Whether the folder is that of a session."""
+        return self._kept is not None and self._kept.exists()
+
+    def _begin(self, client: TextClient, server: Answering) -> None:
+        """Take both roles."""
+        for what in filter(None, (client.choice, client.way)):
+            self._note(what, "")
+        self._roles = client, server
+
+    def _opened(self, given: Prompted | None, tokens: int | None) -> tuple[TextClient, Answering]:
         if self._roles is not None:
             return self._roles
         stack, folder = self._stack, self._kept
@@ -140,31 +159,28 @@ class TextSession:
         stack.enter_context(alone(folder, "session"))
         keys, kept = folder / KEYS, self._kept is not None
         client = stack.enter_context(
-            # The server is this process.
             text_client(
                 self._bundle, keys, folder / CLIENT if kept else None, given, self._sampling,
-                steps=tokens, until_end=True, window=self._window, target=self._target,
+                steps=tokens, until_end=self._until_end, window=self._window, target=self._target,
             )
         )  # fmt: skip
         if not kept:
             _forget_secret(keys / CLIENT)
         cache = folder / SERVER if kept else None
         server = stack.enter_context(step_server(self._bundle, keys, cache, target=self._target))
-        for what in filter(None, (client.choice, client.way)):
-            self._note(what, "")
-        self._roles = client, server
-        return self._roles
+        self._begin(client, server)
+        return client, server
 
     def _written(self, tokens: int | None) -> Generated:
         """The answer, whose prompt the client knows."""
         assert self._roles is not None, "both are open"
         client, server = self._roles
-        if tokens is not None:
+        if tokens is not None and self._until_end:
             client.steps_for(tokens)
             client.most = tokens
-        elif client.settings.length(0) is None:
+        elif self._until_end and client.settings.length(0) is None:
             client.most = min(client.most, DEFAULT_STEPS)
-        cost = client.cost
+        cost = client.cost()
         for what in filter(None, (client.note, "" if client.finished else f"this turn: {cost}")):
             self._note(what, "")
         if client.computes_prompt:

@@ -170,12 +170,13 @@ class TextClient:
         """Whether the next query has all tokens of the prompt."""
         return self.record.prefill and self.record.done == self.public
 
-    @property
-    def cost(self) -> Cost:
-        """What is left of this turn costs."""
-        chosen, held = len(self.record.ids) - self.record.prompt, len(self._held)
-        now = (self._programs, self._budget, held, self.record.done, self.computes_prompt)
-        return cost_of(*now, self.most - chosen)
+    def cost(self, *, afresh: bool = False) -> Cost:
+        """What is left of this turn costs; ``afresh``: after :meth:`anew`."""
+        record, programs = self.record, self._programs
+        now = anew(programs, self.public, record) if afresh else record
+        at_once, held = now.prefill and now.done == self.public, len(self._held)
+        left = self.most - (len(record.ids) - record.prompt)
+        return cost_of(programs, self._budget, held, now.done, at_once, left)
 
     @property
     def choice(self) -> str:
@@ -243,7 +244,7 @@ class TextClient:
 
     def anew(self) -> None:
         """Compute all tokens anew, as where the server has lost their keys and values."""
-        if self.record.done > self.public:  # else it has none to lose
+        if self.record.done > self.public or self._kept.request is not None:
             self._save(anew(self._programs, self.public, self.record))
 
     def request(self) -> bytes:

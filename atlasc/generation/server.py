@@ -17,10 +17,10 @@ from atlasc.files import write_private_arrays
 from atlasc.generation.roles import Server
 from atlasc.generation.steps import (
     TextBundles,
-    following,
     name_of,
     public_at,
     public_tokens,
+    successors,
     window_of,
 )
 from atlasc.ir.errors import AtlasError
@@ -93,7 +93,7 @@ class _Kept:
 class StepServer:
     """Answers the queries of one text, and holds no secret key.
 
-    A text may be computed anew: the first query of the session that :func:`following` names takes
+    A text may be computed anew: the first query of the session that :func:`successors` names takes
     the place of all keys and values.
 
     The folder has one file, which is replaced as a whole after each answer: the encrypted keys and
@@ -135,6 +135,11 @@ class StepServer:
         """Tokens whose keys and values are kept, those of the public prefix included."""
         return self._kept.tokens
 
+    @property
+    def session(self) -> str:
+        """Name of the session of the keys and values; empty before its first query."""
+        return self._kept.session
+
     def answer(self, request: bytes | Path, progress: ProgressCallback | None = None) -> bytes:
         """The encrypted answer to the query of a token, or of a prompt, which the client made.
 
@@ -151,7 +156,7 @@ class StepServer:
         if query.digest == self._kept.request:
             return self._kept.answer
         kept = self._kept
-        if kept.session and query.query == following(kept.session):
+        if kept.session and query.query in successors(kept.session):
             kept = _Kept(self._first)
         role = self._role_of(program)
         values, public = query.ciphertexts(role.engine)

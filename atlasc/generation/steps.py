@@ -21,6 +21,9 @@ from atlasc.files import locked
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.ops.tensors import POSITION
 
+MOST_ANEW = 16
+"""Times that a client begins anew without an answer, until a server takes it for another one."""
+
 
 @dataclass(frozen=True)
 class TextBundles:
@@ -188,6 +191,15 @@ def following(session: str) -> str:
     place of keys and values.
     """
     return hashlib.sha256(f"{session}:anew".encode()).hexdigest()[: len(session)]
+
+
+def successors(session: str) -> Iterator[str]:
+    """The names of the sessions that may take the place of one: that of :func:`following`, and
+    those after it, as a client begins anew again where no answer came.
+    """
+    for _ in range(MOST_ANEW):
+        session = following(session)
+        yield session
 
 
 @contextmanager

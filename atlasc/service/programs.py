@@ -32,6 +32,7 @@ class Served:
         query_bytes, answer_bytes, key_bytes: most bytes of each.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
+        text_bytes: bytes of the keys and values of one text; 0 for a program that keeps nothing.
     """
 
     bundle: Bundle
@@ -42,6 +43,7 @@ class Served:
     key_bytes: int
     loaded_bytes: int
     seconds: float | None
+    text_bytes: int = 0
 
     @property
     def program(self) -> str:
@@ -144,8 +146,10 @@ class Programs:
 
 def _opened(folder: Path, alone: bool) -> Served:
     bundle = load_bundle(folder, "server")
+    made = plan = keys_of(bundle.server.interface)
     if (bundle.folder / "client").is_dir():  # handed out, so checked as well
-        load_bundle(folder, "client")
+        # A client makes the keys of its part: for a step also those of the prefill.
+        made = keys_of(load_bundle(folder, "client").interface)
     elif not alone:
         raise AtlasError(
             f"{folder} has the server's part alone",
@@ -154,19 +158,21 @@ def _opened(folder: Path, alone: bool) -> Served:
             "from elsewhere, give --server-part-alone",
         )
     require_no_secret(bundle.folder)
-    bundle.require_no_state()
+    states = [one for one in bundle.server.interface.inputs if one.state]
+    if not states:
+        bundle.require_no_state()
     target = check_target(bundle)
-    plan = keys_of(bundle.server.interface)
-    parts = bundle.parameters.plan_memory(plan)
-    keys = sum(size for name, size in parts.items() if name.endswith("keys"))
+    parts, whole = (bundle.parameters.plan_memory(one) for one in (plan, made))
+    keys = sum(size for name, size in whole.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
         bundle,
         re.sub(r"[^A-Za-z0-9._-]+", "-", bundle.manifest.model.name).strip(".-")[:100] or "model",
-        configuration_of(target.name, bundle.parameters, plan),
+        configuration_of(target.name, bundle.parameters, made),
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
         keys + MIB,
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
+        sum(one.ciphertexts * bundle.parameters.ciphertext_bytes(one.level) for one in states),
     )

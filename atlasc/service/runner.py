@@ -20,6 +20,7 @@ from atlasc.service.jobs import QUERY, Jobs
 from atlasc.service.records.housekeeping import Rules, prune, unknown_keys
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics, log
+from atlasc.service.texts import drop_idle
 from atlasc.service.workers.base import Order, Record, Worker
 
 SWEEP_SECONDS = 60.0
@@ -123,6 +124,8 @@ class Runner:
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._jobs.sweep()
+                    for text in drop_idle(self._store.text_folder("")):
+                        log("info", "text dropped", tenant=text.parent.parent.name)
                     self._prune()
                 self._metrics.waiting.set(self._jobs.waiting())
                 if not self._stop.is_set():
@@ -179,7 +182,9 @@ class Runner:
             worker=seat.worker.number,
         )  # fmt: skip
         evaluation = self._store.key_path(row["tenant"], key)
-        seat.worker.run(Order(job, program, key, evaluation, folder / QUERY, folder / seat.answer))
+        files = (evaluation, folder / QUERY, folder / seat.answer)
+        texts = self._store.text_folder(row["tenant"], key)
+        seat.worker.run(Order(job, program, key, *files, texts))
 
     def _hear(self) -> None:
         """Wait for a worker, or a new job; note what is told."""

@@ -100,7 +100,7 @@ def ask(
             for what in filter(None, (client.choice, client.way)):
                 show("note", what)
         if not client.done or next_turn or anew:
-            for what in filter(None, (client.note, f"this turn: {client.cost}")):
+            for what in filter(None, (client.note, f"this turn: {client.cost()}")):
                 show("note", what)
         with progress("encrypting"):
             made = client.request()
