@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json, print_written, show
+from atlasc.cli.output import print_json, print_written, show, warn
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder
 from atlasc.compilation.declared import option, switch
 
@@ -98,6 +98,12 @@ def generate(
     if given is None and turns and (session is None or not session.exists()):
         given = said(next(lines, ""), chat, messages)
     results: list[Generated] = []
+
+    def heard(result: Generated) -> None:
+        results.append(result)
+        if not as_json:
+            _print(result)
+
     with TextSession(
         loaded, session, sampling, chat=chat, window=window, target=target, steps=progress,
         note=partial(show, "note"),
@@ -105,20 +111,21 @@ def generate(
         if anew:
             text.anew()
         if not next_turn:
-            results.append(text.go_on(given, tokens))
+            heard(text.go_on(given, tokens))
         elif given is None:
             raise AtlasError("--next needs a prompt", remedy="give one")
         else:
-            results.append(text.say(given, tokens))
+            heard(text.say(given, tokens))
         for line in lines:
-            if not as_json:
-                _print(results[-1])
-            results.append(text.say(line, tokens))
+            try:
+                heard(text.say(line, tokens))
+            except AtlasError as error:
+                if not _is_typed():
+                    raise
+                warn(str(error))  # who types can say something else
     if as_json:
         before = {"turns": [one._asdict() for one in results[:-1]]} if turns else {}
         print_json({**results[-1]._asdict(), **before})
-    else:
-        _print(results[-1])
 
 
 def _print(result: Generated) -> None:
@@ -140,9 +147,13 @@ def _lines(turns: str) -> Iterator[str]:
 
 def _asked(most: int) -> str:
     """A line of standard input; on a terminal behind a sign that a turn is waited for."""
-    if sys.stdin.isatty():
+    if _is_typed():
         print("> ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline(most)
+
+
+def _is_typed() -> bool:
+    return sys.stdin.isatty()
 
 
 def said(prompt: str, chat: bool, messages: Path | None) -> Prompted | None:

@@ -5,6 +5,7 @@ server keeps them or computes them anew.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from atlasc.api.program import Program
 from atlasc.api.session import CLIENT, SERVER, TextSession
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
+from atlasc.cli.commands.generate import generate
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.generation.budget import Budget, cost_of
@@ -324,6 +326,31 @@ def test_a_turn_waits_for_the_one_before(bundle: Bundle, tmp_path: Path) -> None
     record.write_text(record.read_text().replace('"left":0', '"left":9'))
     with TextSession(bundle.step, place) as session, pytest.raises(AtlasError, match="damaged"):
         session.go_on()
+
+
+def test_who_types_hears_each_answer_before_the_next_turn(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused there ends nothing; in a script it ends the command."""
+    typed, command = iter([words(SECOND), words([7] * 9), ""]), sys.modules[generate.__module__]
+    first = greedy(FIRST, 1)
+    heard = list[str]()
+    monkeypatch.setattr(command, "print_written", heard.append)
+
+    def asked(most: int) -> str:
+        assert len(heard) >= 1
+        return next(typed)
+
+    monkeypatch.setattr(command, "_asked", asked)
+    given = ("generate", bundle.folder / "step", words(FIRST), "--tokens", "1", "--turns", "-")
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "_is_typed", lambda: True)
+        shown = run(*given)
+    assert heard == [words(first), words(greedy([*FIRST, *first, *SECOND], 1))]
+    assert "warning: 1 tokens after a prompt of" in shown.err
+    typed = iter([words([7] * 9), ""])
+    with pytest.raises(AssertionError, match="do not fit"):
+        run(*given)
 
 
 def test_python_and_the_command_read_turns(bundle: Bundle, tmp_path: Path) -> None:
