@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle
+from atlasc.bundle.folder import ATTENTION_WINDOW, PREFILL, STEP, Bundle, load_bundle
 from atlasc.bundle.kept import write_kept
 from atlasc.bundle.manifest import PROGRAM_FILE
 from atlasc.bundle.sent import sent_by
@@ -39,6 +39,7 @@ from atlasc.loading.generation.settings import Settings
 from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
+from atlasc.passes.generation.decode_step import attention_window
 from atlasc.passes.generation.public_rows import Prefix
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
@@ -268,8 +269,10 @@ def _write_text(
         if one is not None:
             (draft / name).mkdir()
             own = program_facts(one.program, cast(ParameterSet, one.parameters), depth_of(module))
+            if name == STEP and (back := attention_window(module)) is not None:
+                own["settings"] = settings | {ATTENTION_WINDOW: back}
             more = (source.prefix, text.keys, _generation(source.model)) if name == STEP else ()
-            _write(draft / name, one, source, facts | own | {"settings": settings}, *more)
+            _write(draft / name, one, source, facts | {"settings": settings} | own, *more)
 
 
 def _write(

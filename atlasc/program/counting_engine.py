@@ -229,7 +229,7 @@ class CountingEngine(Engine[Counted]):
 
     def _encrypt(self, vector: Any, level: int) -> Counted:
         self._primitives["encrypt", level] += 1
-        return self._new(level)
+        return self._canonical(level)
 
     def decrypt(self, ciphertext: Counted) -> Vector:
         """Refused; the error lists the calls of each primitive."""
@@ -301,6 +301,20 @@ class CountingEngine(Engine[Counted]):
         # ones.
         held = [self._new(level - 1) for _ in range(min(2 * terms - 1, 4))]
         return held[-1]
+
+    def play(
+        self,
+        function: Function,
+        operands: Sequence[Sequence[Counted]],
+        arrays: Sequence[Any] = (),
+    ) -> list[Counted]:
+        """As the base class. A function costs the same whatever made its operands."""
+        for one in (given for operand in operands for given in operand):
+            one.canonical = False
+        results = super().play(function, operands, arrays)
+        for one in results:
+            one.canonical = False
+        return results
 
     def call(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from atlasc.api.admission import admit
 from atlasc.api.errors import atlas_errors
@@ -23,11 +24,12 @@ from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.progress import Note, ProgressCallback, Steps, silent
 from atlasc.remote.answers import RemoteAnswers, together
-from atlasc.remote.asking import Asking, NoAnswer, Saw
+from atlasc.remote.asking import Asking, NoAnswer, Saw, cancelled
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
 from atlasc.remote.programs import chosen_program, client_part
 from atlasc.remote.runs import Run, left_runs, new_run
+from atlasc.remote.texts import RemoteServer, RemoteSession
 from atlasc.remote.trust import Trust, write_record
 from atlasc.remote.wire import FINISHED, Config, JobStatus, KeyStatus, ProgramFacts
 
@@ -130,7 +132,7 @@ class Connection:
         program, batch, count = self.facts.program, self.bundle.batch, len(admitted.inputs)
         with new_run(self._runs, program, inputs.names, admitted.left_out) as run:
             asking = Asking(self._link, self.bundle, self.keys, run, note, saw)
-            with _not_lost(run) if keep else _cancelled(asking):
+            with _not_lost(run) if keep else cancelled(asking):
                 with steps("encrypting and sending", total=count) as step:
                     for start in range(0, count, batch):
                         chosen = range(start, min(start + batch, count))
@@ -186,6 +188,12 @@ class Connection:
             for run in taken:
                 run.remove()
         return whole
+
+    def session(self, folder: str | Path | None = None, **options: Any) -> RemoteSession:
+        """A text of several turns, if the service generates text: :class:`RemoteSession`."""
+        server = RemoteServer(self._link, self.bundle, self.keys)
+        options = {"note": warned, "errors": atlas_errors} | options
+        return RemoteSession(self.client, server, _path(folder), **options)
 
     def forget(self) -> tuple[int, int]:
         """Have the service forget this client: its jobs and keys; and forget here what was asked
@@ -271,16 +279,6 @@ def _not_lost(run: Run) -> Iterator[None]:
             last = f"atlasc query --fetch takes {counted(sent, 'answer', 'answers')} later"
             error.remedy = "; ".join(filter(None, (error.remedy, last)))
             error.reword(str)
-        raise
-
-
-@contextmanager
-def _cancelled(asking: Asking) -> Iterator[None]:
-    """Cancel jobs if the block fails."""
-    try:
-        yield
-    except BaseException:
-        asking.cancel()
         raise
 
 

@@ -35,6 +35,7 @@ class Served:
         stored_bytes: least bytes of one tenant's keys on the disk: half of a key is a seed.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
+        text_bytes: bytes of the keys and values of one text; 0 for a program that keeps nothing.
     """
 
     bundle: Bundle
@@ -47,6 +48,7 @@ class Served:
     stored_bytes: int
     loaded_bytes: int
     seconds: float | None
+    text_bytes: int = 0
 
     @property
     def program(self) -> str:
@@ -178,8 +180,10 @@ def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
 
 def _opened(folder: Path, alone: bool) -> Served:
     bundle = load_bundle(folder, "server")
+    made = plan = keys_of(bundle.server.interface)
     if (bundle.folder / "client").is_dir():  # handed out, so checked as well
-        load_bundle(folder, "client")
+        # A client makes the keys of its part: for a step also those of the prefill.
+        made = keys_of(load_bundle(folder, "client").interface)
     elif not alone:
         raise AtlasError(
             f"{folder} has the server's part alone",
@@ -188,17 +192,21 @@ def _opened(folder: Path, alone: bool) -> Served:
             "from elsewhere, give --server-part-alone",
         )
     require_no_secret(bundle.folder)
+    states = [one for one in bundle.server.interface.inputs if one.state]
+    if not states:
+        bundle.require_no_state()
     target = check_target(bundle)
-    plan = keys_of(bundle.server.interface)
     # A simulation has no keys: its files of them say how it is rehearsed.
-    parts = bundle.parameters.plan_memory(plan) if target.encrypted else {}
-    sent = target.sent_bytes(bundle.parameters, plan, bundle.server.interface)
-    keys = sum(size for name, size in parts.items() if name.endswith("keys"))
+    parts, whole = (
+        bundle.parameters.plan_memory(one) if target.encrypted else {} for one in (plan, made)
+    )
+    sent = target.sent_bytes(bundle.parameters, made, bundle.server.interface)
+    keys = sum(size for name, size in whole.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
         bundle,
         bundle.manifest.name or _plain(bundle.manifest.model.name),
-        configuration_of(target.name, bundle.parameters, plan),
+        configuration_of(target.name, bundle.parameters, made),
         sent,
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
@@ -206,6 +214,7 @@ def _opened(folder: Path, alone: bool) -> Served:
         keys // 2,
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
+        sum(one.ciphertexts * bundle.parameters.ciphertext_bytes(one.level) for one in states),
     )
 
 

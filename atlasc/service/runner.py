@@ -24,6 +24,7 @@ from atlasc.service.jobs import QUERY, Jobs
 from atlasc.service.records.housekeeping import Rules, prune, unknown_keys
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics, log
+from atlasc.service.texts import drop_idle
 from atlasc.service.tokens import note_expired
 from atlasc.service.workers.base import Order, Record, Worker
 
@@ -143,6 +144,8 @@ class Runner:
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._jobs.sweep()
+                    for text in drop_idle(self._store.text_folder("")):
+                        log("info", "text dropped", tenant=text.parent.parent.name)
                     self._prune()
                     note_expired(self._store)
                 self._metrics.waiting.set(self._jobs.waiting())
@@ -212,7 +215,9 @@ class Runner:
             waited = max(0.0, time.time() - row["created"])
             self._metrics.began(self._jobs.programs.label(program), waited)
         evaluation = self._store.key_path(row["tenant"], key)
-        seat.worker.run(Order(job, program, key, evaluation, folder / QUERY, folder / seat.answer))
+        files = (evaluation, folder / QUERY, folder / seat.answer)
+        texts = self._store.text_folder(row["tenant"], key)
+        seat.worker.run(Order(job, program, key, *files, texts))
 
     def _hear(self) -> None:
         """Wait for a worker, or a new job; note what is told."""

@@ -34,8 +34,8 @@ root mean square, as a share of the outputs' size."""
 DEARER = 1.25
 """Greatest cost of a placement with less error, as a multiple of the cheapest one's."""
 ANSWERED = 1
-"""Highest level of an answer: a decryption reads the primes of two levels, and the others would only
-be sent."""
+"""Highest level of an answer: a decryption reads the primes of two levels, and the others would
+only be sent."""
 
 
 @dataclass(frozen=True)

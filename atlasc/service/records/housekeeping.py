@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atlasc.ir.errors import AtlasError
 from atlasc.service.store import Store
@@ -48,7 +48,7 @@ class Disk:
     Attributes:
         tokens: valid ones.
         keys, key_bytes: sets of keys, uploads that were begun included, and their bytes.
-        jobs, job_bytes: jobs that are known, and the bytes of queries and answers.
+        jobs, job_bytes: jobs that are known, and the bytes of queries, answers and texts.
     """
 
     tenant: str
@@ -114,7 +114,8 @@ def disk(store: Store) -> list[Disk]:
         "select tenant from jobs) n",
         time.time(),
     )
-    found = [Disk(**dict(row)) for row in rows]
+    known = [Disk(**dict(row)) for row in rows]
+    found = [replace(one, job_bytes=one.job_bytes + store.text_bytes(one.tenant)) for one in known]
     return sorted(found, key=lambda one: (-one.key_bytes - one.job_bytes, one.tenant))
 
 
@@ -140,6 +141,7 @@ def remove_keys(store: Store, tenant: str, key: str, by: str, *, why: str = "") 
         store.audit.note("keys deleted", by, tenant=tenant, key=key, why=why)
     for ready in (True, False):
         store.key_path(tenant, key, ready=ready).unlink(missing_ok=True)
+    shutil.rmtree(store.text_folder(tenant, key), ignore_errors=True)
     with suppress(OSError):  # other keys of the tenant
         store.key_path(tenant, "").parent.rmdir()
     return True
@@ -163,6 +165,7 @@ def remove_tenant(store: Store, tenant: str, by: str) -> Disk:
     for job in jobs:
         shutil.rmtree(store.job_folder(job), ignore_errors=True)
     shutil.rmtree(store.key_path(tenant, "").parent, ignore_errors=True)
+    shutil.rmtree(store.text_folder(tenant), ignore_errors=True)
     return known[0]
 
 

@@ -78,6 +78,7 @@ def _run(executor: Executor, job: Mapping[str, str]) -> Record:
     return executor.run(
         job["job"], job["program"], job["key"], Path(job["query"]),
         partial(mapped, Path(job["evaluation"])), lambda answer: answer.save(place),
+        Path(job["texts"]),
     )  # fmt: skip
 
 
