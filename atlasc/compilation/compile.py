@@ -230,7 +230,6 @@ def write_program(
         "calibration": calibration.to_dict(),
         **program_facts(lowered.program, parameters, depth_of(module)),
     }
-    # No search times: the same inputs give the same bundle.
     front = None if chosen.front is None else chosen.front.untimed()
     ops = polynomials(module, lowered.poly)
     shape = EngineParameters.of(parameters)
@@ -238,9 +237,7 @@ def write_program(
     sent = sent_by(lowered.program, parameters, target.name, facts["costs"]["seconds"])
     files = {"report.html": report_html(facts, front, ops, noise, str(sent or ""))}
     facts |= {"name": name} if name else {}  # bundles without one stay as they were
-    files |= texts or {}
-    if front is not None:
-        files |= front_files(front)
+    files |= (texts or {}) | (front_files(front) if front is not None else {})
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")

@@ -133,7 +133,7 @@ private:
         Ciphertexts found;
         const double taken = least(1, [&] {
             found = engine_->bootstrap_many(xs, period, set_.interface.parameters.max_level);
-            engine_->settle(found.back());
+            engine_->settle({found.back()});
         });
         double worst = 0.0;
         for (std::size_t at = 0; at < count; ++at) {

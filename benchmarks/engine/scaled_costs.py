@@ -1,6 +1,6 @@
 """The cost table of the target ``cuda``, scaled by counted work from what an H200 was measured at.
 
-    python -m benchmarks.gpu.scaled_costs
+    python -m benchmarks.engine.scaled_costs
 
 The table was measured with primes of up to 60 bits and transforms in 64-bit integers
 (``h200_costs_60_bits.json``). The target now has primes below 2^50, whose transforms are
@@ -97,7 +97,7 @@ def scaled(table: CostTable) -> CostTable:
 
 NOTE = (
     "scaled by counted work from a measurement with 60-bit primes and integer transforms "
-    "(python -m benchmarks.gpu.scaled_costs)"
+    "(python -m benchmarks.engine.scaled_costs)"
 )
 
 
