@@ -150,7 +150,7 @@ private:
         Ciphertext found;
         const double taken = least(calls, [&] {
             found = call();
-            engine_->settle(found);
+            engine_->settle({found});
         });
         print(name, taken, said(error(found, expected)));
     }
