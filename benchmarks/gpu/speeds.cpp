@@ -161,7 +161,7 @@ private:
         const std::size_t limbs = ring.size_q();
         const std::size_t count = std::min<std::size_t>(ckks::together(), ckks::Limbs::most);
         std::vector<ckks::Word> numbers(count * limbs * ring.degree());
-        std::generate(numbers.begin(), numbers.end(), [&] { return random_() >> 32; });
+        std::generate(numbers.begin(), numbers.end(), [&] { return random_() >> 40; });  // below each prime
         const ckks::Words words = ckks::uploaded(*ground_->memory, numbers);
         ckks::Limbs all{limbs};
         for (std::size_t at = 0; at < count; ++at) {
