@@ -50,6 +50,7 @@ def commands(state: Path, copy: Path) -> str:
     return text
 
 
+@pytest.mark.deep("faults")
 def test_a_hot_copy_is_served_again(tiny: Tiny, tmp_path: Path, services: list[Running]) -> None:
     party, (served,) = Party.of(tiny, tmp_path / "keys"), Programs([tiny.bundle])
     service = Running(tmp_path / "state", tiny.bundle, "--rate", 10_000)

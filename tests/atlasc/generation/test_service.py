@@ -101,6 +101,7 @@ def _jobs(connection: Connection) -> list[dict]:
     return [one.model_dump() for one in known]
 
 
+@pytest.mark.deep("faults")
 def test_tokens_that_leave_and_too_many_texts(service: Running, connection: Connection) -> None:
     for folder in kept(service):
         shutil.rmtree(folder)
