@@ -237,7 +237,7 @@ def write_program(
     sent = sent_by(lowered.program, parameters, target.name, facts["costs"]["seconds"])
     files = {"report.html": report_html(facts, front, ops, noise, str(sent or ""))}
     facts |= {"name": name} if name else {}  # bundles without one stay as they were
-    files |= (texts or {}) | (front_files(front) if front is not None else {})
+    files |= {**(texts or {}), **(front_files(front) if front is not None else {})}
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
