@@ -24,6 +24,10 @@ INTEGERS, DOUBLES = 1.55e-6, 0.85e-6
 """Measured seconds of the transform of a limb of 2^16 numbers, of 480 limbs at once."""
 BOOTSTRAP_OF_TWO = 45.4e-3
 """Measured seconds of a bootstrap of two with `fifteen_levels_40`, transforms in integers."""
+NOTE = (
+    "scaled by counted work from a measurement with 60-bit primes and integer transforms "
+    "(python -m benchmarks.engine.scaled_costs)"
+)
 SETS = (
     CudaParameters(14, 6, 1), CudaParameters(15, 14, 2), CudaParameters(16, 28, 6),
     CudaParameters.bootstrapped(),
@@ -47,12 +51,11 @@ def transforms(parameters: CudaParameters, level: int) -> dict[str, float]:
     hoist = digits * wide  # all back, and each digit to the primes that are not its own
     divide, rescale = 2 * (special + own), 2 * (1 + own)
     product = hoist + 2 * special
-    found: dict[str, float] = {
+    return {
         "rescale": rescale, "mul": product, "square": product, "hoist": hoist,
         "rotate_hoisted": divide, "rotate": hoist + divide,
         "transform_giant": special + own + hoist, "transform_result": divide, KEY: digits * wide,
     }  # fmt: skip
-    return found
 
 
 def of_counts(parameters: CudaParameters, counts: Counts) -> float:
@@ -72,7 +75,8 @@ def saved(limbs: float, parameters: CudaParameters) -> float:
 def scaled(table: CostTable) -> CostTable:
     """The table of the new parameter sets."""
     sets = []
-    olds = {(one.log_ring_degree, bool(one.bootstrap)): one for one in map(wide, table.sets)}
+    measured = (WideParameters.from_dict(one.parameters) for one in table.sets)
+    olds = {(one.log_ring_degree, bool(one.bootstrap)): one for one in measured}
     for new in SETS:
         old = olds[new.log_ring_degree, bool(new.bootstrap)]
         before, fit, other = (FittedCosts(table, old) for _ in range(3))
@@ -87,23 +91,8 @@ def scaled(table: CostTable) -> CostTable:
                 faster = full - saved(transforms(new, level).get(primitive, 0.0), new)
                 # No less than half: conversions and memory take the rest.
                 seconds.setdefault(primitive, {})[level] = max(faster, full / 2)
-        shape = {
-            "log_ring_degree": new.log_ring_degree, "levels": new.levels,
-            "special_primes": new.special_primes, "bootstrap": new.bootstrap,
-        }  # fmt: skip
-        sets.append(Measured(shape, seconds))
+        sets.append(Measured(new.to_dict(), seconds))
     return replace(table, sets=tuple(sets), bootstrap=bootstrap(table), note=NOTE, path=None)
-
-
-NOTE = (
-    "scaled by counted work from a measurement with 60-bit primes and integer transforms "
-    "(python -m benchmarks.engine.scaled_costs)"
-)
-
-
-def wide(one: Measured) -> WideParameters:
-    """A parameter set of the measured table."""
-    return WideParameters.from_dict(one.parameters)
 
 
 def bootstrap(table: CostTable) -> Bootstrap:
