@@ -28,7 +28,7 @@ class Changes(TypedDict, total=False):
     min_accuracy: float | str | None
     agreement: float | str | None
     unsafe_at_most: float | str | None
-    tolerated: float | None
+    tolerated: float | None  # --ranges 'measured{tolerated=N}'
     sequence_length: int | None
     outputs: str | None
     trust_pickle: bool | None
@@ -65,6 +65,7 @@ class Changes(TypedDict, total=False):
     recipe: str | None
     front: Path | str | None
     point: int | None
+    name: str | None
     generate: bool | None
     prefill: bool | None  # --without prefill
     head: str | None

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from atlasc.api.admission import checked, require_polynomials
 from atlasc.api.answers import ProgramAnswers
 from atlasc.api.errors import atlas_errors
-from atlasc.api.generation import generate, sampling_of
+from atlasc.api.generation import sampling_of
 from atlasc.api.interrupted import resumable
 from atlasc.api.progress import steps_for
 from atlasc.api.running import run_inputs
+from atlasc.api.session import TextSession
 from atlasc.api.words import collecting, warned
 from atlasc.bundle.folder import Bundle, Role, held_role, load_bundle
 from atlasc.bundle.split import copy_part
@@ -30,7 +31,7 @@ from atlasc.generation.prompt import Prompt
 from atlasc.generation.steps import TextBundles
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.progress import Note, ProgressCallback, Steps, silent
+from atlasc.progress import Note, ProgressCallback, Steps, quiet, silent
 
 if TYPE_CHECKING:
     import torch
@@ -230,13 +231,47 @@ class Program:
             AtlasError: the program has no step; the prompt or the tokens do not fit it; the session
                 belongs to another program, prompt or sampling; or a step is refused.
         """
+        with self.session(
+            session, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+            target=target, progress=progress, note=quiet,
+        ) as text:  # fmt: skip
+            return text.go_on(prompt, tokens)
+
+    def session(
+        self,
+        folder: str | Path | None = None,
+        *,
+        chat: bool = False,
+        window: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        target: str | None = None,
+        progress: ProgressCallback | bool | None = None,
+        note: Note = warned,
+    ) -> TextSession:
+        """A text of several turns, with both roles in this process: a context, in which
+        :meth:`TextSession.say` gives the answer to each prompt.
+
+        Args:
+            folder: as ``session`` of :meth:`generate`.
+            chat: a text is a message of a user, which the tokenizer's chat template writes.
+            window: when there is no room for more tokens, the oldest leave, and so many stay, which
+                are computed anew. None: what does not fit is refused.
+            temperature, top_k, top_p, seed, target, progress: as of :meth:`generate`.
+            note: called with what each turn costs, before it runs; by default a warning says it.
+
+        Raises:
+            AtlasError: the program has no step.
+        """
         with atlas_errors():
             draws = TextBundles.of(self.bundle).step.generation.do_sample
-            return generate(
-                self.bundle, prompt, tokens,
+            return TextSession(
+                self.bundle, None if folder is None else Path(folder),
                 sampling_of(temperature, top_k, seed, top_p, draws=draws),
-                session=None if session is None else Path(session), target=target or "",
-                steps=steps_for(progress),
+                chat=chat, window=window, target=target or "", steps=steps_for(progress), note=note,
+                errors=atlas_errors,
             )  # fmt: skip
 
     def check(
@@ -329,6 +364,7 @@ class Program:
         agreement = facts.settings.get("agreement")
         length = f", {facts.sequence_length} tokens" if facts.sequence_length else ""
         return [
+            *([("name", facts.name)] if facts.name else []),
             ("model", f"{facts.model.name} ({facts.model.kind}), {facts.batch} a run{length}"),
             ("target", f"{facts.target}, {facts.security_bits} bits of security"),
             ("mean error of the polynomials", "–" if error is None else f"{error:.3g}"),

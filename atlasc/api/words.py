@@ -32,6 +32,8 @@ CALLS = {
     "execute": "Server.execute()",
 }
 """A command, and what does its work in Python."""
+SWITCHES = {"next": "TextSession.say()", "anew": "TextSession.anew()"}
+"""A switch of a command that is a call in Python."""
 _WORDS = re.compile(
     r"(?P<other>\b(?:python3? -m|pip|cmake|minisign|llama-[\w-]+) [^,;()]*)"
     r"|\batlasc (?P<command>[a-z][a-z-]*)(?P<options>(?: --?[a-z][\w-]*(?: [\w.]+)?)*)"
@@ -93,6 +95,8 @@ def _translated(found: re.Match[str]) -> str:
     name, value = found["flag"].replace("-", "_"), found["value"]
     after = f" {value}" if value else ""
     known = _parameters()
+    if name in SWITCHES:
+        return SWITCHES[name] + after
     if name not in known:
         return found[0]
     choices = known[name]

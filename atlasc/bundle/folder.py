@@ -56,10 +56,11 @@ if TYPE_CHECKING:
     from atlasc.loading.texts.public_prefix import PublicPrefix
 
 STEP, PREFILL = "step", "prefill"
-"""Folders in a bundle for the bundles that generate text: of a decoder's step, and of the prefill
-before it."""
+"""Folders in a bundle with those that generate text: of a decoder's step and of the prefill."""
 HEAD = "client/head.air"
 """The head that the client computes; its arrays lie beside those of the embedding."""
+ATTENTION_WINDOW = "attention_window"
+"""Setting of a step: how many tokens its attention looks back, its own one included."""
 GENERATION, PREFIX = "client/generation.json", "client/prefix.json"
 """How the client of a step chooses tokens; and the public prefix of all texts, whose keys and
 values the server's program has."""

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, with_config
 from typing_extensions import NotRequired, TypedDict
 
+from atlasc.bundle import PROGRAM_NAME
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, sha256_of
 from atlasc.ir.plugins import NAME
@@ -88,6 +89,7 @@ class Manifest(Schema):
     Attributes:
         format: format version of the bundle.
         atlasc: version of atlasc that compiled it.
+        name: of the program, as a service calls it; None: after the model.
         model: name and family of the model.
         program: identity of the server's program, which queries and answers carry.
         target: name of the target.
@@ -102,6 +104,7 @@ class Manifest(Schema):
 
     format: Literal[3, 5]
     atlasc: str
+    name: Annotated[str, Field(pattern=f"^{PROGRAM_NAME}$")] | None = None
     model: ModelFacts
     program: Sha256
     target: Annotated[str, Field(pattern=f"^{NAME}$")]

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import PREFILL, STEP, Bundle, load_bundle
+from atlasc.bundle.folder import ATTENTION_WINDOW, PREFILL, STEP, Bundle, load_bundle
 from atlasc.bundle.kept import write_kept
 from atlasc.bundle.manifest import PROGRAM_FILE
+from atlasc.bundle.sent import sent_by
 from atlasc.bundle.writer import write_bundle
 from atlasc.calibration.calibrate import Calibration
 from atlasc.calibration.measure import blas_threads
@@ -38,6 +39,7 @@ from atlasc.loading.generation.settings import Settings
 from atlasc.loading.loaded_model import LoadedModel
 from atlasc.loading.texts.public_prefix import PublicPrefix, prefix_alone, read_public_prefix
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
+from atlasc.passes.generation.decode_step import attention_window
 from atlasc.passes.generation.public_rows import Prefix
 from atlasc.passes.pipeline import Lowered
 from atlasc.program.function import EngineParameters
@@ -154,7 +156,7 @@ def compile_model(
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
             output, prepared.source, chosen, prepared.calibration, lowered,
-            options, kept, of_text, prepared.asked if options.keep_answers else None,
+            options, kept, of_text, prepared.asked if options.keep_answers else None, options.name,
         )  # fmt: skip
     return Compiled(bundle, prepared, lowered)
 
@@ -203,6 +205,7 @@ def write_program(
     texts: Mapping[str, str] | None = None,
     of_text: TextPrograms | None = None,
     asked: Asked | None = None,
+    name: str | None = None,
 ) -> Bundle:
     """Write a bundle with a report into a new folder, which appears whole or not at all.
 
@@ -227,15 +230,14 @@ def write_program(
         "calibration": calibration.to_dict(),
         **program_facts(lowered.program, parameters, depth_of(module)),
     }
-    # No search times: the same inputs give the same bundle.
     front = None if chosen.front is None else chosen.front.untimed()
     ops = polynomials(module, lowered.poly)
     shape = EngineParameters.of(parameters)
     noise = noise_by_kind(changes(lowered.program, parameters.noise_model(), shape))
-    files = {"report.html": report_html(facts, front, ops, noise)}
-    files |= texts or {}
-    if front is not None:
-        files |= front_files(front)
+    sent = sent_by(lowered.program, parameters, target.name, facts["costs"]["seconds"])
+    files = {"report.html": report_html(facts, front, ops, noise, str(sent or ""))}
+    facts |= {"name": name} if name else {}  # bundles without one stay as they were
+    files |= {**(texts or {}), **(front_files(front) if front is not None else {})}
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
@@ -264,8 +266,10 @@ def _write_text(
         if one is not None:
             (draft / name).mkdir()
             own = program_facts(one.program, cast(ParameterSet, one.parameters), depth_of(module))
+            if name == STEP and (back := attention_window(module)) is not None:
+                own["settings"] = settings | {ATTENTION_WINDOW: back}
             more = (source.prefix, text.keys, _generation(source.model)) if name == STEP else ()
-            _write(draft / name, one, source, facts | own | {"settings": settings}, *more)
+            _write(draft / name, one, source, facts | {"settings": settings} | own, *more)
 
 
 def _write(

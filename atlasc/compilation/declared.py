@@ -6,6 +6,7 @@ The module imports no library at its top level.
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -14,6 +15,7 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
+from atlasc.bundle import PROGRAM_NAME
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.passes.framework.notation import near
@@ -268,6 +270,17 @@ def parse_share(text: str) -> float:
 def parse_measure(text: str) -> str:
     """One of ``MEASURES``; raises AtlasError for anything else."""
     return choose("--measure", text, MEASURES)
+
+
+def parse_name(text: str) -> str:
+    """The name of a program: a segment of an address, and a label of a figure."""
+    if not re.fullmatch(PROGRAM_NAME, text):
+        raise AtlasError(
+            f"--name cannot be {text[:80]!r}",
+            why="it is a part of addresses, and of figures",
+            remedy="use letters, digits, '.', '_' and '-', at most 64, a letter or a digit first",
+        )
+    return text
 
 
 def parse_head(text: str) -> str:

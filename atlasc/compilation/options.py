@@ -26,6 +26,7 @@ from atlasc.compilation.declared import (
     parse_head,
     parse_measure,
     parse_memory,
+    parse_name,
     parse_ranges,
     parse_share,
     switch,
@@ -95,10 +96,8 @@ class CalibrationOptions(ModelOptions):
     )
     held_back: float = range_key(
         "Share of the data held back to validate the ranges and the settings.",
-        default=0.2,
-        minimum=0,
-        below=1,
-    )
+        default=0.2, minimum=0, below=1,
+    )  # fmt: skip
     prefixes: bool = without(
         "Calibrate on a prefix of each text too, so that shorter texts stay in the ranges."
     )
@@ -275,11 +274,8 @@ class LimitOptions(Options):
     max_seconds: float | None = limit("Greatest predicted seconds of a run.", minimum=0)
     min_accuracy: float | None = limit(
         "Least accuracy on labelled inputs. It is 75% or 0.75; for values it is a correlation. The "
-        "cheapest setting that reaches it is taken.",
-        metavar="SHARE",
-        parse=parse_share,
-        minimum=0,
-    )
+        "cheapest setting that reaches it is taken.", metavar="SHARE", parse=parse_share, minimum=0,
+    )  # fmt: skip
     agreement: float | None = limit(
         "Least share of inputs whose answers agree with the model's, such as 99% or 0.99. The "
         "cheapest setting that reaches it is taken.",
@@ -295,7 +291,7 @@ class LimitOptions(Options):
         minimum=1e-9,
         below=1,
     )
-    tolerated: float = limit(
+    tolerated: float = range_key(
         "Share of the held-back inputs that may be unsafe.", default=0.0, minimum=0, below=1
     )
 
@@ -368,6 +364,10 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions, K
     )
     front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
     point: int | None = option("Number of a point of --front to take.", minimum=1)
+    name: str | None = option(
+        "Name by which a service answers the program.", parse=parse_name,
+        unset="the model's folder",
+    )  # fmt: skip
     generate: bool = switch("Also compile the step and the prefill of a decoder, for generate.")
     prefill: bool = without(
         "Also compile the prefill: all tokens of a prompt at once, with more keys than steps need."

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
+from atlasc.bundle.sent import Sent, sent_by
 from atlasc.calibration.calibrate import (
     Outlier,
     nominal_calibration,
@@ -79,6 +80,8 @@ class Inspection:
         parameters: parameter set of the program, if one suits it.
         summary: see ``costs_summary``.
         target: name of the target whose seconds and memory these are.
+        sent: what a client sends and gets; None where the target cannot tell. ``summary`` has it
+            at the usual speed of an upload.
         nominal: whether the ranges are nominal, not measured; then only the costs are meaningful.
         outliers: of a bundle: tokens and channels of the model that stand out.
     """
@@ -88,6 +91,7 @@ class Inspection:
     parameters: ParameterSet | None
     summary: dict[str, Any]
     target: str
+    sent: Sent | None
     nominal: bool = False
     outliers: tuple[Outlier, ...] = ()
 
@@ -172,7 +176,9 @@ def inspect_module(
     with steps("counting"):
         costs = program_costs(program)
     summary = costs_summary(costs, parameters, depth)
-    return Inspection(program, costs, parameters, summary, options.target, nominal)
+    sent = sent_by(program, parameters, options.target, summary["seconds"])
+    summary["sent"] = None if sent is None else sent.to_dict()
+    return Inspection(program, costs, parameters, summary, options.target, sent, nominal)
 
 
 def inspect_bundle(
@@ -205,7 +211,9 @@ def inspect_bundle(
         row["depth"] = by_layer.get(row["layer"])
     found = outliers_of(bundle.manifest.calibration)
     name = target or bundle.target
-    return Inspection(bundle.program, costs, parameters, summary, name, outliers=found)
+    sent = sent_by(bundle.program, parameters, name, summary["seconds"])
+    summary["sent"] = None if sent is None else sent.to_dict()
+    return Inspection(bundle.program, costs, parameters, summary, name, sent, outliers=found)
 
 
 def lower_alone(

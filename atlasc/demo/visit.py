@@ -19,6 +19,7 @@ from pydantic import Field
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.sealed import header_bytes, sealed_facts
+from atlasc.bundle.sent import UPLOAD
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema
 from atlasc.loading import IDS, MASK
@@ -94,12 +95,13 @@ class Visit:
         """What the page says of the model before a question."""
         told, shape = self._service.facts, self._service.bundle.model.image_shape
         keys = self._service.client.ledger.folder
+        size = (keys.parent / "server" / EVALUATION).stat().st_size
         return {
             "model": told.model, "program": told.program, "target": told.target,
             "kind": self.kind, "pairs": self.pairs, "shape": shape if self.kind == "image" else (),
             "sequence_length": told.sequence_length, "seconds": told.seconds,
             "query_bytes": told.query_bytes, "answer_bytes": told.answer_bytes,
-            "key_bytes": (keys.parent / "server" / EVALUATION).stat().st_size,
+            "key_bytes": size, "upload_mbit": UPLOAD, "key_upload_seconds": 8e-6 * size / UPLOAD,
             "folder": str(keys),
         }  # fmt: skip
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
+from atlasc.bundle.sent import UPLOAD
 from atlasc.demo.invitation import Invitation
 from atlasc.demo.visitors import JOBS, STAY, Visitors, tight
 from atlasc.report.pages import page
@@ -110,6 +111,7 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
         jobs=JOBS,
         waiting=jobs.waiting(),
         wait=jobs.wait_seconds(),
+        upload=UPLOAD,
         keep=jobs.limits.keep,
         simulated=simulated,
     )

@@ -11,6 +11,11 @@ The folder of a text has::
 A query is written down before it leaves, and sent again as it is until its answer was read. So the
 server answers each token once, whatever interrupts the two.
 
+A further prompt goes on behind the last answer: the queries have its tokens alone. Tokens are
+computed anew, in a session that takes the place of this one, where the conversation no longer
+begins with those that the server has, where that is predicted to take less time, and where tokens
+leave because there is no room for more.
+
 The server sees when the queries end. Where the model ends the text is something about decrypted
 numbers, so by default a fixed number of tokens is asked for: behind the end of the text their
 answers are not decrypted. A text that ends where its queries do is counted in the ledger.
@@ -19,50 +24,40 @@ answers are not decrypted. A text that ends where its queries do is counted in t
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from atlasc.bundle.folder import GENERATION, Bundle
-from atlasc.bundle.ledger import Ledger
+from atlasc.bundle.ledger import Entry
 from atlasc.bundle.messages import Message
-from atlasc.client.checks import Answers
+from atlasc.generation.budget import Budget, Cost, cost_of
 from atlasc.generation.processors import Text
-from atlasc.generation.prompt import Prompt, prompt_ids
+from atlasc.generation.prompt import Prompt, Prompted, prompted
 from atlasc.generation.record import Kept, Record
+from atlasc.generation.roles import Client
 from atlasc.generation.sampling import Sampling
-from atlasc.generation.steps import TextBundles, name_of, public_at, seconds_of, window_of
+from atlasc.generation.steps import (
+    TextBundles,
+    name_of,
+    public_at,
+    window_of,
+)
+from atlasc.generation.turns import anew, further
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import IDS
 from atlasc.loading.texts.lengths import joined
-from atlasc.runtime.engine import RoleEngine
-
-DEFAULT_STEPS = 32
-"""Tokens after a prompt that are asked for, if there is room for so many and the model's folder
-does not say how many."""
-
-
-class Client(Protocol):
-    """What a text needs of the role :class:`atlasc.api.roles.Client`."""
-
-    bundle: Bundle
-    engine: RoleEngine[Any]
-    ledger: Ledger
-
-    def query(self, arrays: Mapping[str, np.ndarray], *, name: str = "") -> Message:
-        """Encrypt raw inputs."""
-
-    def decrypt(self, answer: Message) -> Answers:
-        """Decrypt an answer, if it is the only one to its query."""
 
 
 class Generated(NamedTuple):
     """A text that was generated.
 
     Attributes:
-        prompt, ids: tokens of the prompt after the public prefix, and the tokens after it.
+        prompt, ids: tokens of the prompt after the public prefix, those of earlier turns included,
+            and the tokens after it.
         text: the text after the prompt; None if the program has no tokenizer.
         ended: whether the model has ended it: its last token is one of the end tokens.
     """
@@ -91,16 +86,19 @@ class TextClient:
             and as fit, else ``DEFAULT_STEPS``; or as the text began.
         until_end: ask for no token behind the end of the text, although the server sees it then;
             ``steps`` are then the most, and without them all that fit may be asked for.
+        window: tokens that stay, those of the public prefix included, when there is no room for
+            more: the oldest others leave. None: nothing leaves; or as the text began.
 
     Attributes:
         settings: how the model's folder says that tokens are chosen.
         most: the most tokens after the prompt.
+        note: what the last turn changed in earlier ones, in words; empty if nothing.
 
     Raises:
         AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
-            folder is of another program, of other keys, of another prefix, prompt or sampling, or
-            damaged; or it begins with a prefill, and only the step is here; the settings of the
-            model's folder name a token that is none, or leave no room for a token.
+            folder is of another program, of other keys, of another prefix, prompt, window or
+            sampling, or damaged; the settings of the model's folder name a token that is none, or
+            leave no room for a token.
     """
 
     def __init__(
@@ -108,29 +106,32 @@ class TextClient:
         programs: TextBundles,
         role: Callable[[Bundle], Client],
         folder: Path | None,
-        prompt: Prompt | None = None,
+        prompt: Prompt | Prompted | None = None,
         sampling: Sampling | None = None,
         *,
         steps: int | None = None,
         until_end: bool = False,
+        window: int | None = None,
     ) -> None:
         self._programs, self._step, self._kept = programs, programs.step, Kept(folder)
         self._role, self._keys = role, role(programs.step).engine.identity
-        self._window = window_of(self._step)
+        self.note = ""
         prefix = self._step.public_prefix
         self._public = [] if prefix is None else list(prefix.ids)
         self._digest = "" if prefix is None else prefix.digest
         self.settings = self._step.generation
         if (size := self._step.model.size("vocab_size")) is not None:
             self.settings.require_vocabulary(size, self._step.folder)
-        given = None if prompt is None else [*self._public, *prompt_ids(self._step, prompt)]
+        given = None if prompt is None else prompted(self._step, prompt)
+        room = window_of(self._step)
+        self._budget = Budget(room, len(self._public), self.settings, window)
         self.record = (
-            self._opened(given, sampling, steps, until_end)
+            self._opened(given, sampling, steps, until_end, window)
             if self._kept.known
             else self._begun(given, sampling or Sampling(), steps, until_end)
         )
-        fixed, length = self.record.steps, self.record.prompt
-        self.most = fixed or self._length(length, steps, until_end=True)
+        self._budget = replace(self._budget, window=self.record.window)
+        self.most = self.record.steps or self._budget.length(self.record.asked, steps, True)
 
     @property
     def ended(self) -> bool:
@@ -167,21 +168,21 @@ class TextClient:
     @property
     def computes_prompt(self) -> bool:
         """Whether the next query has all tokens of the prompt."""
-        return self.record.prefill and not self.record.done
+        return self.record.prefill and self.record.done == self.public
+
+    def cost(self, *, afresh: bool = False) -> Cost:
+        """What is left of this turn costs; ``afresh``: after :meth:`anew`."""
+        record, programs = self.record, self._programs
+        now = anew(programs, self.public, record) if afresh else record
+        at_once, held = now.prefill and now.done == self.public, len(self._held)
+        left = self.most - (len(record.ids) - record.prompt)
+        return cost_of(programs, self._budget, held, now.done, at_once, left)
 
     @property
     def choice(self) -> str:
         """How the prompt of a new text is computed, and why; empty if there is no choice."""
-        prefill = None if self.record.done else self._programs.prefill
-        if prefill is None:
-            return ""
-        tokens = counted(self.record.prompt, "token", "tokens")
-        one, other = seconds_of(prefill), self.record.prompt * seconds_of(self._step)
-        how = "at once" if self.record.prefill else "by steps"
-        return (
-            f"the prompt of {tokens} is computed {how}: at once {one:.3g} s are predicted, by "
-            f"steps {other:.3g} s"
-        )
+        first = self.record.done == self.public
+        return self._programs.choice(self.record.begun, self.record.prefill) if first else ""
 
     @property
     def spent(self) -> int:
@@ -204,36 +205,47 @@ class TextClient:
         Raises:
             AtlasError: so many tokens do not fit.
         """
-        return self._needed(self.record.prompt, tokens)
+        return self._budget.needed(self.record.asked, tokens)
 
-    def _needed(self, prompt: int, tokens: int) -> int:
-        """The same for a prompt of so many tokens."""
-        needed = prompt + tokens - 1  # the last token is not computed with
-        if needed > self._window:
-            most = self._window - prompt + 1
-            public = f" with {len(self._public)} public ones" if self._public else ""
-            raise AtlasError(
-                f"{tokens} tokens after a prompt of {prompt}{public} do not fit",
-                why=f"the program was compiled for {self._window} tokens",
-                remedy=f"ask for at most {most}, or compile with a larger --sequence-length",
-            )
-        return needed
+    @property
+    def _held(self) -> list[int]:
+        """The tokens that have not left."""
+        return self.record.held(self.public)
 
-    def _length(self, prompt: int, steps: int | None, until_end: bool) -> int:
-        """Tokens after a prompt, at most: as asked, else as the model's folder says."""
-        if steps is not None:
-            self._needed(prompt, steps)
-            return steps
-        self._needed(prompt, 1)
-        said = self.settings.length(prompt)
-        if said == 0:
+    def turn(self, prompt: Prompt, steps: int | None = None) -> None:
+        """Go on with a further prompt behind the last answer, up to its end.
+
+        Args:
+            prompt: messages of a conversation; else a text or token ids.
+            steps: tokens after the prompt; None: as at the beginning of a session.
+
+        Raises:
+            AtlasError: the last answer is not finished; the prompt is of another kind than the
+                session, empty, or does not fit.
+        """
+        record, until_end = self.record, self.record.steps is None
+        unfinished = not self.finished if not until_end else len(record.ids) == record.prompt
+        if unfinished or self._kept.request is not None:
             raise AtlasError(
-                f"max_length of the model is {self.settings.max_length}",
-                why=f"the prompt has {prompt} tokens",
-                remedy="say how many tokens after it you want (--tokens), or shorten it",
+                "the turn before is not finished",
+                where=str(self._kept),
+                why="its answer has no token yet, or a query waits for its answer",
+                remedy="go on without a further prompt, until it is finished",
             )
-        room = self._window - prompt + 1
-        return min(said or (room if until_end else DEFAULT_STEPS), room)
+        end = self._end(record.ids) or len(record.ids)
+        new, self.note, tells = further(self._programs, record, end, prompt, self._budget, steps)
+        if tells and not until_end:
+            # The server sees what depends on decrypted answers: that it computes tokens anew.
+            first = (self._programs.prefill if record.prefill else None) or self._step
+            entry = Entry(record.session, first.manifest.program, 1)
+            self._role(self._step).ledger.end(entry)
+        self._save(new)
+        self.most = new.steps or self._budget.length(new.asked, steps, True)
+
+    def anew(self) -> None:
+        """Compute all tokens anew, as where the server has lost their keys and values."""
+        if self.record.done > self.public or self._kept.request is not None:
+            self._save(anew(self._programs, self.public, self.record))
 
     def request(self) -> bytes:
         """The next query, of a token or of the whole prompt: the same bytes until its answer is
@@ -244,23 +256,27 @@ class TextClient:
                 program; a token is unknown.
         """
         if self.finished:
-            ended = self.record.steps is None and self.ended
             what = f"all {self.most} tokens of the session were asked for"
-            what = "the model has ended the text" if ended else what
-            raise AtlasError(what, remedy="begin a new session")
+            if self.record.steps is None and self.ended:
+                what = "the model has ended the text"
+            raise AtlasError(what, remedy="give a further prompt (--next), or begin a new session")
         self.steps_for(len(self.record.ids) - self.record.prompt + 1)
+        window, held = self._budget.window, len(self._held)
+        if window is not None and held > self._budget.room:
+            gone = self.record.model_copy(update={"left": self.record.left + held - window})
+            self._save(anew(self._programs, self.public, gone))
         program, pending = self._program(), self._kept.request
         name = self._name(self.record.done)
         if pending is not None:
             found = Message.read(pending, "query", self._programs.of_message(pending))
             if found.query == name:
                 return found.to_bytes()
-        last = self._last
-        known = np.asarray([self.record.ids[: last + 1]])
+        last = self.record.begun - 1 if self.computes_prompt else self.record.done
+        known = np.asarray([self._held[: last + 1]])
         # The padding is the model's own, whose values are within the ranges.
-        padded = joined([known], self._window, [IDS], program.model)
-        query = self._role(program).query(padded | public_at(program, last), name=name)
-        made = query.to_bytes()
+        padded = joined([known], self._budget.room, [IDS], program.model)
+        given = padded | public_at(program, last)
+        made = self._role(program).query(given, name=name).to_bytes()
         self._kept.hold(made)
         return made
 
@@ -278,8 +294,8 @@ class TextClient:
         place, waiting = record.done, self._kept.request is not None
         asked = program is self._program() and message.query == self._name(place)
         if not (asked and waiting):
-            first = record.prefill and place == record.prompt
-            before = 0 if first else place - 1
+            first = record.prefill and place == record.begun
+            before = self.public if first else place - 1
             read = place > len(self._public) and message.query == self._name(before)
             raise AtlasError(
                 "this is not the answer that the session waits for",
@@ -287,9 +303,9 @@ class TextClient:
                 why="it was read before" if read else f"the next answer is that at token {place}",
                 remedy="ask, and give the answer to this query",
             )
-        done = self._last + 1
+        done = self.record.begun if self.computes_prompt else place + 1
         ids = record.ids
-        if done == len(ids):
+        if done == len(ids) - record.left:
             # Behind the end stands what programs are calibrated for: the text again.
             chosen = ids[done % record.prompt] if self.ended else self._choice(message)
             ids = [*ids, chosen]
@@ -297,11 +313,6 @@ class TextClient:
                 self._role(program).ledger.end(message.entry)
         self._save(record.model_copy(update={"ids": ids, "done": done}))
         self._kept.release()
-
-    @property
-    def _last(self) -> int:
-        """The last token of the next query."""
-        return self.record.prompt - 1 if self.computes_prompt else self.record.done
 
     def _program(self) -> Bundle:
         """The program of the next query."""
@@ -330,8 +341,9 @@ class TextClient:
                 remedy="compile again with data like this text",
             )
         (logits,) = found.outputs.values()
-        limit = self.record.prompt + self.most
-        text = Text(np.asarray(self.record.ids), self.record.prompt, limit)
+        record, held = self.record, np.asarray(self._held)
+        asked, limit = max(record.asked, self.public), record.asked + self.most
+        text = Text(held, asked, limit, record.left)
         try:
             return self.record.sampling.choose(logits[0], text, self.settings)
         except AtlasError:
@@ -339,15 +351,17 @@ class TextClient:
             raise
 
     def _begun(
-        self, prompt: list[int] | None, sampling: Sampling, steps: int | None, until_end: bool
+        self, given: Prompted | None, sampling: Sampling, steps: int | None, until_end: bool
     ) -> Record:
-        if prompt is None:
+        if given is None:
             raise AtlasError("a new session needs a prompt", remedy="give one")
-        length = self._length(len(prompt), steps, until_end)
+        ids = [*self._public, *given.ids]
+        length = self._budget.length(len(ids), steps, until_end)
         record = Record(
             program=self._step.manifest.program, keys=self._keys,
-            session=secrets.token_hex(16), public=self._digest, prompt=len(prompt), ids=prompt,
-            prefill=self._programs.prefill_pays(len(prompt)), done=len(self._public),
+            session=secrets.token_hex(16), public=self._digest, prompt=len(ids), ids=ids,
+            messages=given.messages, prefill=self._programs.prefill_pays(len(ids)),
+            window=self._budget.window, done=len(self._public),
             sampling=sampling.begun(self.settings), steps=None if until_end else length,
             settings=self._step.manifest.files.get(GENERATION, ""),
         )  # fmt: skip
@@ -356,33 +370,27 @@ class TextClient:
 
     def _opened(
         self,
-        prompt: list[int] | None,
+        given: Prompted | None,
         sampling: Sampling | None,
         steps: int | None,
         until_end: bool,
+        window: int | None,
     ) -> Record:
         record = self._kept.read()
-        checks = {
+        ids = None if given is None else [*self._public, *given.ids]
+        self._kept.require_same({
             "another public prefix": record.public == self._digest,
             "another program": record.program == self._step.manifest.program,
             "other keys": record.keys == self._keys,
-            "another prompt": prompt in (None, record.ids[: record.prompt]),
+            "another prompt": ids in (None, record.ids[: record.prompt]),
+            "another window": window in (None, record.window),
             "another way to choose tokens": (sampling is None or sampling.fits(record.sampling))
             and record.settings == self._step.manifest.files.get(GENERATION, ""),
             "another number of tokens": record.steps is None
             if until_end
             else steps in (None, record.steps),
-        }
-        for what, holds in checks.items():
-            if not holds:
-                raise AtlasError(
-                    f"{self._kept} is a session of {what}",
-                    remedy="go on with what it began with, or give a new folder",
-                )
-        most, least = len(record.ids), len(self._public)
-        begins = record.ids[:least] == self._public and least < record.prompt <= most
-        whole = not (record.prefill and 0 < record.done < record.prompt)
-        if not (begins and whole and least <= record.done < most):
+        })  # fmt: skip
+        if not record.fits(self._public, self._budget.room):
             raise AtlasError(f"the session {self._kept} is damaged", remedy="begin a new session")
         return record
 

@@ -24,11 +24,13 @@ class Text(NamedTuple):
         ids: the tokens so far, those of the public prefix and of the prompt included.
         prompt: how many of them the user gave.
         limit: tokens that the whole text may have; None if nothing bounds it.
+        left: earlier tokens, which the model no longer sees.
     """
 
     ids: np.ndarray
     prompt: int
     limit: int | None = None
+    left: int = 0
 
 
 Processor = Callable[[Settings, Text, np.ndarray], np.ndarray]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,9 @@ from pydantic import Field
 
 from atlasc.files import new_folder, write_private
 from atlasc.generation.sampling import Sampling
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema, Sha256, read_json
+from atlasc.loading.texts.chat import ChatMessage
 
 RECORD, REQUEST = "session.json", "request.safetensors"
 """Files in the folder of a text: the record, and the query that waits for its answer."""
@@ -24,9 +27,14 @@ class Record(Schema):
         keys: identity of the key set.
         session: name of the session.
         public: digest of the public prefix; empty if there is none.
-        prompt: number of tokens of the public prefix and of the prompt.
-        ids: tokens of the public prefix, of the prompt and of the text after it.
-        prefill: whether the first query has all tokens of the prompt.
+        prompt: number of tokens before the answer that is written: those of the public prefix, of
+            earlier turns and of the prompt.
+        ids: these tokens, and those of the answer.
+        messages: the conversation before the answer; empty if the text is none.
+        prefill: whether the first query has several tokens at once.
+        first: number of tokens that the client knew when it made the first query; 0: ``prompt``.
+        left: tokens after the public prefix that have left the keys and values.
+        window: tokens that stay when the keys and values are full; None: nothing leaves.
         done: number of tokens whose keys and values the server has, and whose answers were read.
         sampling: what the user says of the choice of tokens.
         settings: SHA-256 of the file of the bundle that says the rest; empty if there is none.
@@ -41,11 +49,38 @@ class Record(Schema):
     public: str = ""
     prompt: Annotated[int, Field(ge=1)]
     ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    messages: list[ChatMessage] = Field(default_factory=list)
     prefill: bool = False
+    first: Annotated[int, Field(ge=0)] = 0
+    left: Annotated[int, Field(ge=0)] = 0
+    window: Annotated[int, Field(ge=1)] | None = None
     done: Annotated[int, Field(ge=0)] = 0
     sampling: Sampling
     settings: str = ""
     steps: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def begun(self) -> int:
+        """Tokens that the client knew when it made the first query."""
+        return self.first or self.prompt
+
+    @property
+    def asked(self) -> int:
+        """Tokens before the answer, less those that have left."""
+        return self.prompt - self.left
+
+    def held(self, public: int) -> list[int]:
+        """The tokens that have not left; of them the first ``public`` are the public prefix."""
+        return [*self.ids[:public], *self.ids[public + self.left :]]
+
+    def fits(self, public: Sequence[int], window: int) -> bool:
+        """Whether the numbers can be those of one session of a program of so many tokens."""
+        least, known = len(public), len(self.ids)
+        begins = self.ids[:least] == [*public] and least < self.prompt <= known
+        held = known - self.left
+        begun = least < self.begun <= min(held, window)
+        whole = not (self.prefill and 0 < self.done < self.begun)
+        return begins and begun and whole and least <= self.done < held
 
 
 class Kept:
@@ -72,6 +107,15 @@ class Kept:
         assert self.folder is not None, "a text in memory is begun, not read"
         place, remedy = self.folder / RECORD, "begin a new session"
         return read_json(place, Record, "the session", 64 * MIB, remedy=remedy, links=False)
+
+    def require_same(self, facts: Mapping[str, bool]) -> None:
+        """Raise AtlasError if a fact does not hold: what differs -> whether it is the same."""
+        for what, same in facts.items():
+            if not same:
+                raise AtlasError(
+                    f"{self} is a session of {what}",
+                    remedy="go on with what it began with, or give a new folder",
+                )
 
     def begin(self, record: Record) -> None:
         """Keep the first record."""

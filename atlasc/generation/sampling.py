@@ -73,5 +73,5 @@ class Sampling(Schema):
         if not used.do_sample:
             return int(scores.argmax())
         likely = probabilities(warped(used, scores).astype(np.float64))
-        random = np.random.default_rng([self.seed or 0, len(text.ids)])
+        random = np.random.default_rng([self.seed or 0, text.left + len(text.ids)])
         return int(random.choice(len(likely), p=likely))

@@ -7,14 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.files import write_private_arrays
-from atlasc.generation.steps import TextBundles, name_of, public_at, public_tokens, window_of
+from atlasc.generation.roles import Server
+from atlasc.generation.steps import (
+    TextBundles,
+    name_of,
+    public_at,
+    public_tokens,
+    successors,
+    window_of,
+)
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB, arrays_digest, read_npz
 from atlasc.ir.layout import Layout
@@ -22,7 +30,6 @@ from atlasc.ir.ops.rows import Cache
 from atlasc.ir.ops.tensors import POSITION
 from atlasc.program.engine import Ct, Engine
 from atlasc.progress import ProgressCallback
-from atlasc.run.timing import Timing
 from atlasc.runtime.engine import RoleEngine
 from atlasc.runtime.interface import Packed
 
@@ -39,21 +46,6 @@ def with_seal(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     whole = {name: array for name, array in arrays.items() if name != _SEAL}
     return {**whole, _SEAL: np.frombuffer(bytes.fromhex(arrays_digest(whole)), np.uint8)}
-
-
-class Server(Protocol):
-    """What a text needs of the role :class:`atlasc.api.roles.Server`."""
-
-    bundle: Bundle
-    engine: RoleEngine[Any]
-
-    def compute(
-        self,
-        values: Mapping[str, list[Any]],
-        public: Mapping[str, np.ndarray],
-        progress: ProgressCallback | None = None,
-    ) -> tuple[dict[str, list[Any]], Timing | None]:
-        """Execute the program."""
 
 
 def first_states(
@@ -101,6 +93,9 @@ class _Kept:
 class StepServer:
     """Answers the queries of one text, and holds no secret key.
 
+    A text may be computed anew: the first query of the session that :func:`successors` names takes
+    the place of all keys and values.
+
     The folder has one file, which is replaced as a whole after each answer: the encrypted keys and
     values, the last answer, and which session and program they are of. A query that is sent again
     gets the same answer, and nothing is appended twice. Without a folder all this is in memory
@@ -140,6 +135,11 @@ class StepServer:
         """Tokens whose keys and values are kept, those of the public prefix included."""
         return self._kept.tokens
 
+    @property
+    def session(self) -> str:
+        """Name of the session of the keys and values; empty before its first query."""
+        return self._kept.session
+
     def answer(self, request: bytes | Path, progress: ProgressCallback | None = None) -> bytes:
         """The encrypted answer to the query of a token, or of a prompt, which the client made.
 
@@ -155,17 +155,20 @@ class StepServer:
         query = Message.read(request, "query", program)
         if query.digest == self._kept.request:
             return self._kept.answer
+        kept = self._kept
+        if kept.session and query.query in successors(kept.session):
+            kept = _Kept(self._first)
         role = self._role_of(program)
         values, public = query.ciphertexts(role.engine)
-        tokens = self._tokens_after(program, query, public)
+        tokens = self._tokens_after(kept, program, query, public)
         if program is self._step:
             (row, *_) = next(iter(values.values()))
-            values |= self._states_of(role.engine, row)
+            values |= self._states_of(kept, role.engine, row)
         results, _ = role.compute(values, public, progress)
         states = {name: results.pop(name) for name in self._kinds}
         made = (program, role.engine, results, query.count)
         answer = Message.of("answer", *made, query=query.query).to_bytes()
-        session = self._kept.session or query.query
+        session = kept.session or query.query
         self._keep(_Kept(tokens, session, query.digest, answer), states)
         return answer
 
@@ -178,21 +181,21 @@ class StepServer:
             self._role = self._open_role(program)
         return self._role
 
-    def _states_of(self, engine: RoleEngine[Any], row: Any) -> dict[str, list[Any]]:
+    def _states_of(self, kept: _Kept, engine: RoleEngine[Any], row: Any) -> dict[str, list[Any]]:
         """Keys and values of the tokens so far."""
-        if not self._kept.request:
+        if not kept.request:
             return first_states(engine, self._kinds, row, self._public)
         if not self._states:
             self._states = self._read_states(engine)
         return self._states
 
     def _tokens_after(
-        self, program: Bundle, query: Message, public: Mapping[str, np.ndarray]
+        self, kept: _Kept, program: Bundle, query: Message, public: Mapping[str, np.ndarray]
     ) -> int:
         """The tokens after a query. Refuses one that is not of the next token of this session, or
         of the prompt that begins it.
         """
-        tokens, session = self._kept.tokens, self._kept.session
+        tokens, session = kept.tokens, kept.session
         of_prompt = program is not self._step
         place = int(np.argmax(public[POSITION]))
         wanted = public_at(program, place)
@@ -224,12 +227,17 @@ class StepServer:
             )
         if place != tokens and not of_prompt:
             again = ", and it is not the query that was answered" if place < tokens else ""
+            why = f"the keys and values are those of {tokens} tokens{again}"
+            remedy = "send the queries of a session in their order, each as the client made it"
+            if not session:
+                why = (
+                    "no keys and values of this session are here: they were dropped, or never made"
+                )
+                remedy += "; or let the client send all tokens again, encrypted (--anew)"
             raise AtlasError(
                 f"the query is of token {place}, but the next one is {tokens}",
-                where=self._where,
-                why=f"the keys and values are those of {tokens} tokens{again}",
-                remedy="send the queries of a session in their order, each as the client made it",
-            )
+                where=self._where, why=why, remedy=remedy,
+            )  # fmt: skip
         return place + 1
 
     def _bytes(self, states: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:

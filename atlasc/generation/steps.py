@@ -11,14 +11,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle
+from atlasc.bundle.folder import ATTENTION_WINDOW, Bundle
 from atlasc.bundle.sealed import facts_of
 from atlasc.files import locked
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.ops.tensors import POSITION
+
+MOST_ANEW = 16
+"""Times that a client begins anew without an answer, until a server takes it for another one."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,18 @@ class TextBundles:
         prefill = self.prefill
         return prefill is not None and seconds_of(prefill) < tokens * seconds_of(self.step)
 
+    def choice(self, tokens: int, at_once: bool) -> str:
+        """How so many tokens are computed, and why; empty if there is no choice."""
+        prefill = self.prefill
+        if prefill is None:
+            return ""
+        one, other = seconds_of(prefill), tokens * seconds_of(self.step)
+        how = "at once" if at_once else "by steps"
+        return (
+            f"the prompt of {counted(tokens, 'token', 'tokens')} is computed {how}: at once "
+            f"{one:.3g} s are predicted, by steps {other:.3g} s"
+        )
+
 
 def seconds_of(program: Bundle) -> float:
     """The predicted seconds of a program; infinity if they are not known."""
@@ -115,15 +131,33 @@ def window_of(program: Bundle) -> int:
     return publics[POSITION][1]
 
 
+def looks_back(program: Bundle) -> int:
+    """How many tokens the attention of a step looks back, its own one included, by its mask.
+
+    Raises:
+        AtlasError: the manifest says what is no number of tokens.
+    """
+    room = window_of(program)
+    said: Any = program.manifest.settings.get(ATTENTION_WINDOW, room)
+    if type(said) is not int or said < 1:
+        raise AtlasError(
+            f"{program.folder} is damaged",
+            why=f"{ATTENTION_WINDOW} of its manifest is no number of tokens",
+            remedy="compile the model again",
+        )
+    return min(said, room)
+
+
 def public_at(program: Bundle, place: int) -> dict[str, np.ndarray]:
     """The public inputs of the step of a token, and of the prefill of a prompt that ends with this
-    token: its position, and the mask of the tokens up to it.
+    token: its position, and the mask of the tokens up to it, or of those in the window of the
+    attention.
     """
-    places = np.arange(window_of(program))[None]
+    places, back = np.arange(window_of(program))[None], looks_back(program)
     (mask,) = set(publics_of(program)) - {POSITION}
     return {
         POSITION: (places == place).astype(np.int64),
-        mask: (places <= place).astype(np.int64),
+        mask: ((places <= place) & (places > place - back)).astype(np.int64),
     }
 
 
@@ -148,6 +182,24 @@ def name_of(session: str, number: int) -> str:
     if number == 0:
         return session
     return hashlib.sha256(f"{session}:{number}".encode()).hexdigest()[: len(session)]
+
+
+def following(session: str) -> str:
+    """The name of the session that takes the place of another one, whose tokens are computed anew.
+
+    It follows from the name of the other session, so a query of any third session never takes the
+    place of keys and values.
+    """
+    return hashlib.sha256(f"{session}:anew".encode()).hexdigest()[: len(session)]
+
+
+def successors(session: str) -> Iterator[str]:
+    """The names of the sessions that may take the place of one: that of :func:`following`, and
+    those after it, as a client begins anew again where no answer came.
+    """
+    for _ in range(MOST_ANEW):
+        session = following(session)
+        yield session
 
 
 @contextmanager

@@ -127,21 +127,31 @@ def highest(levels: Mapping[int, int], others: Mapping[int, int]) -> dict[int, i
 
 
 class Counted:
-    """A ciphertext without data."""
+    """A ciphertext without data.
 
-    __slots__ = ("level", "rescaled")
+    Attributes:
+        rescaled: whether it was, as a product that became a factor.
+        canonical: whether it never needs that: rotations and their sums are rescaled as they are.
+    """
+
+    __slots__ = ("canonical", "level", "rescaled")
 
     def __init__(self, level: int) -> None:
-        self.level, self.rescaled = level, False
+        self.level, self.rescaled, self.canonical = level, False, False
 
 
 def _same_level(primitive: CostKind) -> Callable[..., Counted]:
     """A method whose result has the lowest level of its ciphertexts."""
 
     def call(self: CountingEngine, one: Counted, other: Any = None) -> Counted:
-        level = min(one.level, other.level) if isinstance(other, Counted) else one.level
+        operands = [one, other] if isinstance(other, Counted) else [one]
+        level = min(operand.level for operand in operands)
         self._primitives[primitive, level] += 1
-        return self._new(level)
+        if not any(operand.rescaled or operand.canonical for operand in operands):
+            return self._new(level)
+        for operand in operands:
+            self._settle(operand)
+        return self._canonical(level)
 
     return call
 
@@ -154,9 +164,10 @@ def _product(primitive: CostKind) -> Callable[..., Counted]:
         if level < 1:
             self._require_level(primitive, *factors)
         for factor in factors:
-            if not factor.rescaled:
+            self._settle(factor)
+            if factor.level > level and len(factors) > 1:
+                self._primitives["mul_scalar", level] += 1
                 self._primitives["rescale", level] += 1
-                self._rescale(factor)
         self._primitives[primitive, level] += 1
         return self._new(level - 1)
 
@@ -196,8 +207,19 @@ class CountingEngine(Engine[Counted]):
     def _new(self, level: int) -> Counted:
         return Counted(level)
 
+    def _canonical(self, level: int) -> Counted:
+        made = self._new(level)
+        made.canonical = True
+        return made
+
     def _rescale(self, factor: Counted) -> None:
         factor.rescaled = True
+
+    def _settle(self, factor: Counted) -> None:
+        """Rescale a ciphertext, unless it is."""
+        if not (factor.rescaled or factor.canonical):
+            self._primitives["rescale", factor.level] += 1
+            self._rescale(factor)
 
     def _vector(self, value: Any, primitive: str) -> Any:
         return value
@@ -207,7 +229,7 @@ class CountingEngine(Engine[Counted]):
 
     def _encrypt(self, vector: Any, level: int) -> Counted:
         self._primitives["encrypt", level] += 1
-        return self._new(level)
+        return self._canonical(level)
 
     def decrypt(self, ciphertext: Counted) -> Vector:
         """Refused; the error lists the calls of each primitive."""
@@ -249,17 +271,19 @@ class CountingEngine(Engine[Counted]):
         if len(nonzero) > 1:
             self._primitives["hoist", level] += 1
         if nonzero:
+            self._settle(ciphertext)
             together: CostKind = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
             self._primitives[together, level] += len(nonzero)
             self._current.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
-        return [self._new(level) if amount else ciphertext for amount in used]
+        return [self._canonical(level) if amount else ciphertext for amount in used]
 
     def conjugate(self, ciphertext: Counted) -> Counted:
         """Conjugation, at the same level."""
         level = ciphertext.level
         self._primitives["rotate", level] += 1
         self._current.conjugation_level = max(self._current.conjugation_level, level)
-        return self._new(level)
+        self._settle(ciphertext)
+        return self._canonical(level)
 
     def dot_plain(self, ciphertexts: Sequence[Counted], values: Sequence[Any]) -> Counted:
         """Counts as the base class, at once where all operands have one level."""
@@ -267,9 +291,7 @@ class CountingEngine(Engine[Counted]):
         if level < 1 or any(one.level != level for one in ciphertexts):
             return super().dot_plain(ciphertexts, values)
         for factor in ciphertexts:
-            if not factor.rescaled:
-                self._primitives["rescale", level] += 1
-                self._rescale(factor)
+            self._settle(factor)
         numbers = sum(isinstance(value, (float, int)) for value in values)
         counts: dict[CostKind, int] = {"mul_scalar": numbers, "mul_plain": terms - numbers}
         self._primitives.update({(name, level): n for name, n in counts.items() if n})
@@ -279,6 +301,20 @@ class CountingEngine(Engine[Counted]):
         # ones.
         held = [self._new(level - 1) for _ in range(min(2 * terms - 1, 4))]
         return held[-1]
+
+    def play(
+        self,
+        function: Function,
+        operands: Sequence[Sequence[Counted]],
+        arrays: Sequence[Any] = (),
+    ) -> list[Counted]:
+        """As the base class. A function costs the same whatever made its operands."""
+        for one in (given for operand in operands for given in operand):
+            one.canonical = False
+        results = super().play(function, operands, arrays)
+        for one in results:
+            one.canonical = False
+        return results
 
     def call(
         self,
@@ -307,10 +343,7 @@ class CountingEngine(Engine[Counted]):
         self._execute(work)
         current, levels = self._current, dict.fromkeys(work.amounts, work.level)
         current.transform_levels = highest(current.transform_levels, levels)
-        results = [self._new(work.level - 1) for _ in range(work.results)]
-        for result in results:
-            self._rescale(result)
-        return results
+        return [self._canonical(work.level - 1) for _ in range(work.results)]
 
     def _execute(self, work: TransformWork) -> None:
         """Count the primitives of a ``transform``."""

@@ -7,7 +7,8 @@ client asks of the service must not depend on what it read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from atlasc.bundle.folder import Bundle
@@ -222,6 +223,16 @@ class Asking:
             "an answer that is on this disk also stays on the service",
             f"  why: {why}\n  what to do: nothing; the service deletes it after a time",
         )
+
+
+@contextmanager
+def cancelled(asking: Asking) -> Iterator[None]:
+    """Cancel jobs if the block fails."""
+    try:
+        yield
+    except BaseException:
+        asking.cancel()
+        raise
 
 
 def _why(job: JobStatus) -> str:

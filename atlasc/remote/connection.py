@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from atlasc.api.admission import admit
 from atlasc.api.errors import atlas_errors
@@ -15,6 +16,7 @@ from atlasc.api.progress import steps_for
 from atlasc.api.roles import Client, check_target, note_simulation
 from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
+from atlasc.bundle.sent import told_sizes
 from atlasc.client.in_clear import told
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
@@ -22,11 +24,12 @@ from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.progress import Note, ProgressCallback, Steps, silent
 from atlasc.remote.answers import RemoteAnswers, together
-from atlasc.remote.asking import Asking, NoAnswer, Saw
+from atlasc.remote.asking import Asking, NoAnswer, Saw, cancelled
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
 from atlasc.remote.programs import chosen_program, client_part
 from atlasc.remote.runs import Run, left_runs, new_run
+from atlasc.remote.texts import RemoteServer, RemoteSession
 from atlasc.remote.trust import Trust, write_record
 from atlasc.remote.wire import FINISHED, Config, JobStatus, KeyStatus, ProgramFacts
 
@@ -129,7 +132,7 @@ class Connection:
         program, batch, count = self.facts.program, self.bundle.batch, len(admitted.inputs)
         with new_run(self._runs, program, inputs.names, admitted.left_out) as run:
             asking = Asking(self._link, self.bundle, self.keys, run, note, saw)
-            with _not_lost(run) if keep else _cancelled(asking):
+            with _not_lost(run) if keep else cancelled(asking):
                 with steps("encrypting and sending", total=count) as step:
                     for start in range(0, count, batch):
                         chosen = range(start, min(start + batch, count))
@@ -185,6 +188,12 @@ class Connection:
             for run in taken:
                 run.remove()
         return whole
+
+    def session(self, folder: str | Path | None = None, **options: Any) -> RemoteSession:
+        """A text of several turns, if the service generates text: :class:`RemoteSession`."""
+        server = RemoteServer(self._link, self.bundle, self.keys)
+        options = {"note": warned, "errors": atlas_errors} | options
+        return RemoteSession(self.client, server, _path(folder), **options)
 
     def forget(self) -> tuple[int, int]:
         """Have the service forget this client: its jobs and keys; and forget here what was asked
@@ -273,16 +282,6 @@ def _not_lost(run: Run) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _cancelled(asking: Asking) -> Iterator[None]:
-    """Cancel jobs if the block fails."""
-    try:
-        yield
-    except BaseException:
-        asking.cancel()
-        raise
-
-
 def connect(
     url: str,
     *,
@@ -361,7 +360,7 @@ def connected(
         facts = next(one for one in config.programs if one.model == facts.model)
     bundle = client_part(link, facts, place, record, trust=trust, steps=steps)
     if record is None or record.program != facts.program:
-        note(told(bundle.client.interface), "")
+        note(told(bundle.client.interface), told_sizes(bundle))
     keys = own_keys(bundle, facts, place, steps)
     write_record(place, link.url, facts, bundle.target, trust.key(place, record))
     with steps("loading keys"):

@@ -69,7 +69,8 @@ class ProgramFacts(Schema):
         program: identity of the program; the version in the Open Inference Protocol.
         bundle: identity of the whole bundle.
         configuration: of its keys.
-        query_bytes, answer_bytes, key_bytes: most bytes of each.
+        query_bytes, answer_bytes, key_bytes: bytes of a query of a whole batch, of its answer, and
+            of the file of evaluation keys: exact, or most where the target cannot tell.
         seconds: of one answer: measured, or predicted before the first; None if neither is known.
     """
 

@@ -33,6 +33,7 @@ def report_html(
     front: Front | None = None,
     ops: Sequence[Mapping[str, Any]] = (),
     noise: Sequence[Mapping[str, Any]] = (),
+    sent: str = "",
 ) -> str:
     """The page of a compiled program.
 
@@ -42,6 +43,7 @@ def report_html(
         ops: one row for each nonlinear op: location, op, layer, depth, settings and bases (texts).
         noise: one row for each kind of op, the largest first: kind, ops, and change, by how much
             its errors change an answer (a root mean square, as a share of the answer's size).
+        sent: what a client sends and gets, as a part of a sentence; empty if it is not known.
     """
     costs, calibration = facts["costs"], facts["calibration"]
     ranges = [_range(known, calibration) for known in calibration["ranges"]]
@@ -71,6 +73,7 @@ def report_html(
         shown_ranges=SHOWN_RANGES,
         polynomials=_by_layer(ops),
         noise=noise,
+        sent=sent,
         front=front,
         point=place,
         chart=None if front is None else error_chart(front),

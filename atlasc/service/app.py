@@ -38,7 +38,8 @@ def make_app(service: Service, grace: float, more: Sequence[APIRouter] = ()) -> 
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = THREADS
         service.runner.start()
-        log("info", "service started", queued=service.jobs.waiting())
+        asked = len(service.runner.workers)
+        log("info", "service started", queued=service.jobs.waiting(), workers=asked)
         yield
         log("info", "service ends", grace=grace)
         service.runner.stop(grace)

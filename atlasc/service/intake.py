@@ -68,7 +68,8 @@ async def accept_query(
         key = await run_in_threadpool(_chosen_keys, service, caller, served, keys)
         if known is None:
             room = service.jobs.require_room
-            await run_in_threadpool(room, caller.tenant, len(head))
+            # The keys and values of a text are written beside those before.
+            await run_in_threadpool(room, caller.tenant, len(head) + served.text_bytes)
         folder = await run_in_threadpool(service.jobs.new_folder)
         try:
             await _write(folder / QUERY, bytes(head), rest, served.query_bytes)

@@ -25,6 +25,7 @@ from atlasc.service.uploads import quota_spent
 CRASHES = 2
 """After so many deaths of the process that computed it, a job has failed."""
 QUERY = "query"
+ENCRYPT_AGAIN = "encrypt the inputs again"
 FORGOTTEN = 10
 """A finished job is forgotten after so many times the time that its answer is kept."""
 MOST_ENDED = 1000
@@ -67,12 +68,18 @@ class Jobs:
     workers: int = 1
 
     def recover(self) -> int:
-        """Queue again what ran when the last service ended; returns how many jobs that are."""
+        """Queue again what ran when the last service ended; returns how many jobs that are.
+
+        A state that was copied while it was written may lack files that the database names: such a
+        job has failed, or has no answer any more.
+        """
         with self.store.writing() as db:
             again = db.execute(
                 "update jobs set state = 'queued', started = null where state = 'running'"
             ).rowcount
         known = {row["id"]: row for row in self.store.rows("select id, state, answer from jobs")}
+        for job, noted in known.items():
+            self._require_file(job, noted)
         for folder in (self.store.folder / "jobs").iterdir():
             row = known.get(folder.name)
             if row is None:
@@ -83,6 +90,20 @@ class Jobs:
                 if path.name != needed:
                     remove(path)
         return int(again)
+
+    def _require_file(self, job: str, row: sqlite3.Row) -> None:
+        ended = row["state"] in FINISHED
+        name = row["answer"] if ended else QUERY
+        if name is None or (self.store.job_folder(job) / name).is_file():
+            return
+        if not ended:
+            why = "the service was restored from a copy without it"
+            fault = Fault(error="the query is not there any more", why=why, remedy=ENCRYPT_AGAIN)
+            self._end(row, "failed", fault)
+            return
+        with self.store.writing() as db:
+            gone = "update jobs set answer = null, answer_bytes = 0 where id = ?"
+            db.execute(gone, (job,))
 
     # --- what callers ask
 
@@ -158,7 +179,7 @@ class Jobs:
                 409,
                 "another query has this name",
                 why="a name belongs to one query, and a query is answered once",
-                remedy="encrypt the inputs again",
+                remedy=ENCRYPT_AGAIN,
             )
         return self.status(tenant, old["id"])
 

@@ -18,6 +18,7 @@ from atlasc.remote.wire import ProgramFacts
 from atlasc.runtime.interface import keys_of
 from atlasc.service.faults import Refusal
 from atlasc.service.workers.base import Loadable
+from atlasc.targets.base import SentBytes
 from atlasc.targets.key_folders import configuration_of
 
 
@@ -29,19 +30,25 @@ class Served:
         bundle: the bundle, of which the server's part was checked.
         model: name of the model in addresses.
         configuration: of its keys.
-        query_bytes, answer_bytes, key_bytes: most bytes of each.
+        sent: exact bytes of what a client sends and gets; None where the target cannot tell.
+        query_bytes, answer_bytes, key_bytes: most bytes of each that are taken.
+        stored_bytes: least bytes of one tenant's keys on the disk: half of a key is a seed.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
+        text_bytes: bytes of the keys and values of one text; 0 for a program that keeps nothing.
     """
 
     bundle: Bundle
     model: str
     configuration: str
+    sent: SentBytes | None
     query_bytes: int
     answer_bytes: int
     key_bytes: int
+    stored_bytes: int
     loaded_bytes: int
     seconds: float | None
+    text_bytes: int = 0
 
     @property
     def program(self) -> str:
@@ -51,12 +58,13 @@ class Served:
     def facts(self, seconds: float | None) -> ProgramFacts:
         """What a client is told, with the seconds of an answer."""
         manifest = self.bundle.manifest
+        exact = self.sent or SentBytes(self.key_bytes, self.query_bytes, self.answer_bytes)
         return ProgramFacts(
             model=self.model, program=self.program, bundle=self.bundle.identity,
             target=manifest.target, batch=manifest.batch,
             sequence_length=manifest.sequence_length, configuration=self.configuration,
-            query_bytes=self.query_bytes, answer_bytes=self.answer_bytes,
-            key_bytes=self.key_bytes, seconds=seconds,
+            query_bytes=exact.query, answer_bytes=exact.answer, key_bytes=exact.keys,
+            seconds=seconds,
         )  # fmt: skip
 
     def client_file(self, name: str) -> Path:
@@ -79,7 +87,10 @@ class Served:
 
 
 class Programs:
-    """All programs of a service, by model and by identity."""
+    """All programs of a service, by model and by identity.
+
+    Those of one name are versions of a model.
+    """
 
     def __init__(self, folders: Sequence[Path], *, alone: bool = False) -> None:
         """Open bundles. Of several versions of a model, the first given is the current one.
@@ -89,13 +100,15 @@ class Programs:
 
         Raises:
             AtlasError: a bundle is damaged or was changed, cannot be executed here, is given twice,
-                lacks the client's part, or a secret key lies in its folder.
+                lacks the client's part, has the name of another kind of model, or a secret key lies
+                in its folder.
         """
         self._by_program: dict[str, Served] = {}
         for folder in folders:
             served = _opened(folder, alone)
             if served.program in self._by_program:
                 raise AtlasError(f"{folder} is given twice", remedy="give each program once")
+            _require_one_kind(served, [one for one in self if one.model == served.model])
             self._by_program[served.program] = served
 
     def __iter__(self) -> Iterator[Served]:
@@ -108,6 +121,11 @@ class Programs:
             one.program: Loadable(str(one.bundle.folder), one.model, one.loaded_bytes)
             for one in self
         }
+
+    def label(self, program: str) -> tuple[str, str]:
+        """Model and version of a program in figures; one pair for all that are not here."""
+        found = self._by_program.get(program)
+        return ("unknown", "unknown") if found is None else (found.model, program[:8])
 
     def by_program(self, program: str) -> Served:
         """The program of this identity.
@@ -142,10 +160,30 @@ class Programs:
         return found
 
 
+def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
+    """Refuse a name that programs of another kind of model have: they are no versions of one.
+
+    Raises:
+        AtlasError: with both folders.
+    """
+    kind = served.bundle.manifest.model.kind
+    for other in others:
+        if (theirs := other.bundle.manifest.model.kind) != kind:
+            raise AtlasError(
+                f"two different models have the name {served.model}",
+                where=[str(other.bundle.folder), str(served.bundle.folder)],
+                why=f"one is of the kind {theirs}, the other {kind}; programs of one name are "
+                "versions of one model",
+                remedy="compile one of them again with another --name",
+            )
+
+
 def _opened(folder: Path, alone: bool) -> Served:
     bundle = load_bundle(folder, "server")
+    made = plan = keys_of(bundle.server.interface)
     if (bundle.folder / "client").is_dir():  # handed out, so checked as well
-        load_bundle(folder, "client")
+        # A client makes the keys of its part: for a step also those of the prefill.
+        made = keys_of(load_bundle(folder, "client").interface)
     elif not alone:
         raise AtlasError(
             f"{folder} has the server's part alone",
@@ -154,18 +192,32 @@ def _opened(folder: Path, alone: bool) -> Served:
             "from elsewhere, give --server-part-alone",
         )
     require_no_secret(bundle.folder)
+    states = [one for one in bundle.server.interface.inputs if one.state]
+    if not states:
+        bundle.require_no_state()
     target = check_target(bundle)
-    plan = keys_of(bundle.server.interface)
-    parts = bundle.parameters.plan_memory(plan)
-    keys = sum(size for name, size in parts.items() if name.endswith("keys"))
+    # A simulation has no keys: its files of them say how it is rehearsed.
+    parts, whole = (
+        bundle.parameters.plan_memory(one) if target.encrypted else {} for one in (plan, made)
+    )
+    sent = target.sent_bytes(bundle.parameters, made, bundle.server.interface)
+    keys = sum(size for name, size in whole.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     return Served(
         bundle,
-        re.sub(r"[^A-Za-z0-9._-]+", "-", bundle.manifest.model.name).strip(".-")[:100] or "model",
-        configuration_of(target.name, bundle.parameters, plan),
+        bundle.manifest.name or _plain(bundle.manifest.model.name),
+        configuration_of(target.name, bundle.parameters, made),
+        sent,
         Message.largest("query", bundle),
         Message.largest("answer", bundle),
         keys + MIB,
+        keys // 2,
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
+        sum(one.ciphertexts * bundle.parameters.ciphertext_bytes(one.level) for one in states),
     )
+
+
+def _plain(name: str) -> str:
+    """The name of a program that has none of its own: its model's, as an address may have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:100] or "model"

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator
 from starlette.requests import ClientDisconnect
 
 from atlasc.ir.files import KIB, parse_json, whole_number
+from atlasc.remote.wire import Fault
 from atlasc.service.edge.rates import Rates
 from atlasc.service.faults import Refusal, fault_of
 from atlasc.service.jobs import Jobs
@@ -93,14 +94,14 @@ class Service:
         return self.runner.ready and not self.stopping
 
 
-def response_of(refusal: Refusal) -> JSONResponse:
-    """The answer to a request that is refused."""
+def response_of(refusal: Refusal, told: Fault | None = None) -> JSONResponse:
+    """The answer to a request that is refused; ``told`` stands in place of what it says."""
     headers = {}
     if refusal.retry_after is not None:
         headers["retry-after"] = str(math.ceil(refusal.retry_after))
     if refusal.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(fault_of(refusal).model_dump(), refusal.status, headers)
+    return JSONResponse((told or fault_of(refusal)).model_dump(), refusal.status, headers)
 
 
 async def service_of(request: Request) -> Service:  # async: others take a thread each

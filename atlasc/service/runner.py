@@ -2,11 +2,15 @@
 
 Jobs come in the order of :meth:`Jobs.next`, one for each worker that has none. A job goes to a
 worker that has its keys in memory, if one of those is free; else to the one with the fewest keys.
+
+A worker that dies while it starts, each time for the same reason, will not start by itself. A death
+in a job is another matter: a tenant may cause it, and must not end the service.
 """
 
 from __future__ import annotations
 
 import queue
+import re
 import sqlite3
 import threading
 import time
@@ -20,11 +24,20 @@ from atlasc.service.jobs import QUERY, Jobs
 from atlasc.service.records.housekeeping import Rules, prune, unknown_keys
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics, log
+from atlasc.service.texts import drop_idle
+from atlasc.service.tokens import note_expired
 from atlasc.service.workers.base import Order, Record, Worker
 
 SWEEP_SECONDS = 60.0
 SLOWEST_RESTART = 30.0
 """Most seconds between a worker's death and its next start."""
+SAME_STARTS = 5
+"""After so many starts that failed for one reason, in a row, a worker is not started again."""
+
+_NUMBERS = re.compile(r"[0-9a-f]{8,}|\d+")
+"""What differs between two tellings of one reason: ids of processes and actors."""
+TOLD = ("event", "by", "tenant", "token", "scopes")
+"""Members of a line of the audit that the log has; ids of keys stay in the audit."""
 
 
 @dataclass
@@ -32,13 +45,14 @@ class _Seat:
     """A worker, and what it does now.
 
     Attributes:
-        state: ``gone`` until it is started (again), ``starting``, or ``ready``.
+        state: ``gone`` until it is started (again), ``starting``, ``ready``, or ``failed``.
         row: the job that it has.
         answer: name of the file for the answer.
         since: when it got the job.
         keys: all (program, key) in its memory.
         deaths: how often it died since it last ended a job.
         again: when it may be started.
+        why, same: why its last start failed, and how many did for this reason in a row.
     """
 
     worker: Worker
@@ -49,6 +63,8 @@ class _Seat:
     keys: frozenset[tuple[str, str]] = field(default_factory=frozenset)
     deaths: int = 0
     again: float = 0.0
+    why: str = ""
+    same: int = 0
 
 
 class Runner:
@@ -57,6 +73,10 @@ class Runner:
     Args:
         store, jobs, metrics: of the service.
         workers: who computes.
+
+    Attributes:
+        workers: as given.
+        failure: why no worker is started any more; empty as long as one is, or may be.
     """
 
     def __init__(
@@ -67,13 +87,14 @@ class Runner:
         workers: Sequence[Worker],
         rules: Rules | None = None,
     ) -> None:
-        self._rules = rules or Rules()
+        self._rules, self.failure = rules or Rules(), ""
         self._store, self._jobs, self._metrics = store, jobs, metrics
-        self._seats = [_Seat(worker) for worker in workers]
+        self._seats, self.workers = [_Seat(worker) for worker in workers], tuple(workers)
         self._told: queue.SimpleQueue[tuple[_Seat, Record] | None] = queue.SimpleQueue()
         self._unnoted: list[sqlite3.Row] = []
         self._stop, self._give_up = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name="runner", daemon=True)
+        metrics.workers.set(len(workers))
 
     def start(self) -> None:
         """Begin with the jobs that wait."""
@@ -123,8 +144,14 @@ class Runner:
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._jobs.sweep()
+                    for text in drop_idle(self._store.text_folder("")):
+                        log("info", "text dropped", tenant=text.parent.parent.name)
                     self._prune()
+                    note_expired(self._store)
                 self._metrics.waiting.set(self._jobs.waiting())
+                self._metrics.running.set(len(self._running))
+                self._metrics.ready.set(sum(seat.state == "ready" for seat in self._seats))
+                self._tell_audit()
                 if not self._stop.is_set():
                     self._start()
                     self._hand_out()
@@ -132,6 +159,12 @@ class Runner:
             except (OSError, sqlite3.Error) as error:  # a full disk: nothing is lost, try again
                 log("error", "runner", error=type(error).__name__, why=str(error))
                 self._stop.wait(1.0)
+
+    def _tell_audit(self) -> None:
+        """Log what the audit got, also from commands that run beside the service."""
+        for line in self._store.audit.news():
+            told = {name: line[name] for name in TOLD if name in line}
+            log("info", "audit", entry=told)
 
     def _prune(self) -> None:
         """Remove keys of no use, and free the memory of those that anybody removed."""
@@ -178,8 +211,13 @@ class Runner:
             "info", "job started", job=job, tenant=row["tenant"], program=program[:8],
             worker=seat.worker.number,
         )  # fmt: skip
+        if not row["crashes"]:  # another run of it did not wait since it was sent
+            waited = max(0.0, time.time() - row["created"])
+            self._metrics.began(self._jobs.programs.label(program), waited)
         evaluation = self._store.key_path(row["tenant"], key)
-        seat.worker.run(Order(job, program, key, evaluation, folder / QUERY, folder / seat.answer))
+        files = (evaluation, folder / QUERY, folder / seat.answer)
+        texts = self._store.text_folder(row["tenant"], key)
+        seat.worker.run(Order(job, program, key, *files, texts))
 
     def _hear(self) -> None:
         """Wait for a worker, or a new job; note what is told."""
@@ -200,7 +238,7 @@ class Runner:
             if seat.row is not None:
                 self._jobs.progress[seat.row["id"]] = record["progress"]
         elif "ready" in record:
-            seat.state = "ready"
+            seat.state, seat.same = "ready", 0
             self._jobs.workers = self._count()
             log(
                 "info", "worker started", worker=seat.worker.number, pid=record["ready"],
@@ -211,16 +249,28 @@ class Runner:
                 log("error", "worker died", worker=seat.worker.number, why=record["died"],
                     job=None if seat.row is None else seat.row["id"])  # fmt: skip
                 self._metrics.loaded.labels(name).set(0)
-                self._died(seat)
+                self._died(seat, record["died"])
             if seat.row is not None:
                 self._ended(seat, record)
 
-    def _died(self, seat: _Seat) -> None:
-        """A worker that dies again and again is started ever later."""
+    def _died(self, seat: _Seat, why: str) -> None:
+        """A worker that dies again and again is started ever later, or not any more."""
+        starting = seat.state == "starting"
         seat.deaths += 1
         wait = min(2.0 ** (seat.deaths - 1), SLOWEST_RESTART)
         seat.state, seat.keys, seat.again = "gone", frozenset(), time.monotonic() + wait
         self._jobs.workers = self._count()
+        alike = starting and _NUMBERS.sub("", why) == _NUMBERS.sub("", seat.why)
+        seat.same = seat.same + 1 if alike else int(starting)
+        seat.why = why
+        if seat.same < SAME_STARTS:
+            return
+        seat.state = "failed"
+        log("error", "worker is not started again", worker=seat.worker.number, why=why,
+            starts=seat.same)  # fmt: skip
+        if all(one.state == "failed" for one in self._seats):
+            self.failure = why
+            log("error", "the service has failed", why=why)
 
     def _count(self) -> int:
         return max(1, sum(seat.state == "ready" for seat in self._seats))
@@ -247,7 +297,7 @@ class Runner:
             state = "queued again" if self._jobs.crashed(row) else "failed"
         self._unnoted.remove(row)
         seconds = time.monotonic() - seat.since
-        self._metrics.ended(state, seconds)
+        self._metrics.ended(self._jobs.programs.label(row["program"]), state, seconds)
         log(
             "info", "job ended", job=row["id"], tenant=row["tenant"], state=state, seconds=seconds,
             worker=seat.worker.number,

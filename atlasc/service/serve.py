@@ -32,6 +32,7 @@ from atlasc.service.edge.rates import Rates
 from atlasc.service.jobs import Jobs, Limits
 from atlasc.service.programs import Programs
 from atlasc.service.records.housekeeping import Rules
+from atlasc.service.records.usage import Usage, require_disk
 from atlasc.service.requests import Service
 from atlasc.service.runner import Runner
 from atlasc.service.store import Store, only_service
@@ -46,6 +47,8 @@ from atlasc.targets.machine import share_memory_of_threads
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep Python to itself: the one that answers strangers waits for others."""
 SWEEP_SECONDS = 1
+FAILED_SECONDS = 10
+"""How long a service that has failed says so to health checks, before it ends."""
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: a record cannot be read later with the service's key alone. Defaults of Python and of
 earlier uvicorns have others, too."""
@@ -118,8 +121,8 @@ def serve(
 
     Raises:
         AtlasError: a bundle, the state, the address or a certificate cannot be used; a secret key
-            lies in a folder; keys of a program do not fit into the memory; the cluster cannot be
-            reached.
+            lies in a folder; keys of a program do not fit into the memory or on the disk; the
+            cluster cannot be reached, or is too small; or, later, no worker can be started.
     """
     os.umask(0o077)
     share_memory_of_threads()
@@ -137,8 +140,9 @@ def serve(
         workers = _workers(stack, programs, settings)
         jobs = Jobs(store, programs, limits)
         again = jobs.recover()
+        require_disk(store, programs, limits.quota)
         uploads = Uploads.of(store, programs, limits.quota)
-        metrics = Metrics()
+        metrics = Metrics(Usage(store))
         service = Service(
             store, programs, uploads, jobs,
             Runner(store, jobs, metrics, workers, Rules(unused=settings.unused)), metrics,
@@ -148,10 +152,21 @@ def serve(
         start_logging()
         if faults := store.audit.faults():
             log("warning", "the audit was changed", lines=faults[:100], file=str(store.audit.path))
+        for model in {one.model for one in programs}:
+            first, *older = [one.program[:8] for one in programs if one.model == model]
+            if older:
+                log("info", "versions of a model", model=model, current=first, older=older)
         if again:
             log("info", "jobs queued again", jobs=again)
         app = make_app(service, settings.grace, routers)
         _run(service, app, settings, listener, started)
+        if service.runner.failure:
+            raise AtlasError(
+                "no worker of the service can be started",
+                why=service.runner.failure,
+                remedy="mend what the reason names; jobs that wait are answered after the next "
+                "start",
+            )
 
 
 def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[Worker]:
@@ -160,6 +175,12 @@ def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[W
     sizes = {one.model: one.loaded_bytes for one in programs}
     if cluster is None:
         return [LocalWorker(0, programs.loadable, memory_budget(sizes, memory))]
+    if any(one.text_bytes for one in programs):
+        raise AtlasError(
+            "a Ray cluster does not generate text",
+            why="the keys and values of a text lie on the service's disk, which its workers lack",
+            remedy="serve the step of a decoder with --workers local",
+        )
     if memory is not None:
         memory_budget(sizes, memory)  # what is free, each machine of the cluster asks itself
     return ray_workers(stack, cluster, programs, memory)
@@ -225,10 +246,16 @@ def _run(
     listener: socket.socket,
     started: Callable[[str], None],
 ) -> None:
+    shown = 0
     door = Door(frozenset(map(address_of, settings.proxies)))
 
     async def sweep() -> None:
+        nonlocal shown
         door.sweep()
+        if service.runner.failure:
+            shown += SWEEP_SECONDS
+            if shown > FAILED_SECONDS:
+                service.stopping = server.should_exit = True
         gc.collect()  # connections that ended in a handshake are cycles; takes a millisecond
 
     gc.freeze()  # what is here by now is not looked at again

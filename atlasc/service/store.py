@@ -7,6 +7,7 @@ the service starts. The folder is open to its owner alone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -62,8 +63,10 @@ class Store:
         self.folder, self._lock, self.audit = folder, Lock(), Audit(folder)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for name in ("keys", "jobs"):
+            for name in ("keys", "jobs", "texts"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):  # also of a disk that is read-only
+                raise PermissionError(errno.EACCES, "it cannot be written")
             path = folder / DATABASE
             # Never opened beside SQLite: closing a file of the database gives up this process's
             # locks on it, and another process would then take the database for unused.
@@ -154,10 +157,22 @@ class Store:
         return self.folder / "jobs" / job
 
     def used_bytes(self, tenant: str) -> int:
-        """Bytes that a tenant's keys (announced uploads too), queries and answers take."""
+        """Bytes that a tenant's keys (announced uploads too), queries, answers and texts take."""
         keys = self.number("select sum(size) from keys where tenant = ?", tenant)
         sizes = "select sum(size + answer_bytes) from jobs where tenant = ?"
-        return keys + self.number(sizes, tenant)
+        return keys + self.number(sizes, tenant) + self.text_bytes(tenant)
+
+    def text_folder(self, tenant: str, key: str = "") -> Path:
+        """The folder of the texts of a tenant with some keys: a folder for each session."""
+        return self.folder / "texts" / tenant / key
+
+    def text_bytes(self, tenant: str) -> int:
+        """Bytes that the keys and values of a tenant's texts take."""
+        found = 0
+        for path in self.text_folder(tenant).glob("*/*/*"):
+            with suppress(FileNotFoundError):  # a draft that was moved, or a text that ended
+                found += path.stat().st_size
+        return found
 
     def close(self) -> None:
         """Close the database."""

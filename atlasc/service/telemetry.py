@@ -1,7 +1,9 @@
 """What a service says of itself: its log, and figures for Prometheus.
 
 The log is one JSON object a line on standard error. A line has names of tenants, jobs and programs,
-sizes and times; never a token, a key, a query, an answer or an input. No figure names a tenant.
+sizes and times; never a token, a key, a query, an answer or an input. No figure names a tenant,
+and no label has a value that a client chooses: models are those of this service, routes and methods
+those of short lists.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 _LOGGER = logging.getLogger("atlasc.service")
 _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
@@ -97,16 +100,29 @@ def start_logging() -> None:
 class Metrics:
     """The figures, in a registry of their own.
 
+    Args:
+        further: figures that are read when they are asked for.
+
     Attributes:
-        waiting: jobs that wait.
+        waiting, running: jobs that wait, and that run.
+        workers, ready: workers that were asked for, and those that take jobs.
         loaded: key sets in each worker's memory.
         loads: times that keys were loaded.
         deaths: times that a worker died in a job.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *further: Collector) -> None:
         self._registry = CollectorRegistry()
+        for one in further:
+            self._registry.register(one)
         self.waiting = Gauge("atlasc_jobs_waiting", "Jobs that wait", registry=self._registry)
+        self.running = Gauge("atlasc_jobs_running", "Jobs that run", registry=self._registry)
+        self.workers = Gauge(
+            "atlasc_workers", "Workers that were asked for", registry=self._registry
+        )
+        self.ready = Gauge(
+            "atlasc_workers_ready", "Workers that take jobs", registry=self._registry
+        )
         self.loaded = Gauge(
             "atlasc_keys_loaded", "Key sets in memory", ["worker"], registry=self._registry
         )
@@ -116,22 +132,43 @@ class Metrics:
         )
         self._jobs = Counter("atlasc_jobs", "Jobs that ended", ["state"], registry=self._registry)
         self._job_seconds = Histogram(
-            "atlasc_job_seconds", "Seconds of a job", buckets=_SECONDS, registry=self._registry
-        )
+            "atlasc_job_seconds", "Seconds of a job", ["model", "version"],
+            buckets=_SECONDS, registry=self._registry,
+        )  # fmt: skip
+        self._wait_seconds = Histogram(
+            "atlasc_job_wait_seconds", "Seconds that a job waited for a worker",
+            ["model", "version"], buckets=_SECONDS, registry=self._registry,
+        )  # fmt: skip
+        self._received = Counter(
+            "atlasc_received_bytes", "Bytes of the bodies of requests", ["route"],
+            registry=self._registry,
+        )  # fmt: skip
+        self._sent = Counter(
+            "atlasc_sent_bytes", "Bytes of the bodies of answers", ["route"],
+            registry=self._registry,
+        )  # fmt: skip
         self._requests = Histogram(
             "atlasc_request_seconds", "Seconds of a request", ["method", "route", "status"],
             buckets=_FAST, registry=self._registry,
         )  # fmt: skip
 
-    def ended(self, state: str, seconds: float) -> None:
+    def began(self, program: tuple[str, str], seconds: float) -> None:
+        """Count a job that a worker was given; ``program`` is its model and version."""
+        self._wait_seconds.labels(*program).observe(seconds)
+
+    def ended(self, program: tuple[str, str], state: str, seconds: float) -> None:
         """Count a job that ran."""
         self._jobs.labels(state).inc()
         if state == "done":
-            self._job_seconds.observe(seconds)
+            self._job_seconds.labels(*program).observe(seconds)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def answered(
+        self, method: str, route: str, status: int, seconds: float, received: int, sent: int
+    ) -> None:
         """Count a request; ``method`` and ``route`` are of short lists, whatever was asked."""
         self._requests.labels(method, route, str(status)).observe(seconds)
+        self._received.labels(route).inc(received)
+        self._sent.labels(route).inc(sent)
 
     def text(self) -> bytes:
         """All figures in Prometheus' text form."""

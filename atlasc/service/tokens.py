@@ -119,7 +119,21 @@ def revoke_token(store: Store, token: str) -> None:
         )
         if not found.rowcount:
             raise AtlasError(f"there is no token {name[:16]!r}", remedy="atlasc tokens lists them")
-        store.audit.note("token revoked", operator(), token=name)
+        (tenant,) = db.execute("select tenant from tokens where id = ?", (name,)).fetchone()
+        store.audit.note("token revoked", operator(), tenant=tenant, token=name)
+
+
+def note_expired(store: Store) -> None:
+    """Note in the audit, once for each, which tokens have expired."""
+    rows = store.rows(
+        "select id, tenant from tokens where revoked is null and expires <= ?", time.time()
+    )
+    if not rows:
+        return
+    noted = store.audit.named("token expired", "token")
+    for row in rows:
+        if row["id"] not in noted:
+            store.audit.note("token expired", "service", tenant=row["tenant"], token=row["id"])
 
 
 Row = Callable[..., sqlite3.Row | None]

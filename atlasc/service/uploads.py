@@ -51,11 +51,30 @@ class Uploads:
 
     @classmethod
     def of(cls, store: Store, programs: Programs, quota: int) -> Uploads:
-        """The keys in a store; files that the database does not name are removed."""
-        known = {
-            store.key_path(row["tenant"], row["id"], ready=bool(row["ready"]))
-            for row in store.rows("select tenant, id, ready from keys")
-        }
+        """The keys in a store; files that the database does not name are removed.
+
+        A state that was copied while it was written may lack files, or parts of them: such keys are
+        uploaded again, and an upload goes on at the byte that is there.
+        """
+        known = set[Path]()
+        for row in store.rows("select tenant, id, ready, size, received from keys"):
+            path = store.key_path(row["tenant"], row["id"], ready=bool(row["ready"]))
+            size = path.stat().st_size if path.is_file() else 0
+            if row["ready"] and size != row["size"]:
+                why = "their file is not whole"
+                with store.writing() as db:
+                    # Also what jobs need: none of them can be answered, and each will say so.
+                    gone = "delete from keys where tenant = ? and id = ?"
+                    db.execute(gone, (row["tenant"], row["id"]))
+                    told = {"tenant": row["tenant"], "key": row["id"], "why": why}
+                    store.audit.note("keys deleted", "service", **told)
+                continue
+            if size < row["received"]:
+                with store.writing() as db:
+                    back = "update keys set received = ? where tenant = ? and id = ?"
+                    db.execute(back, (size, row["tenant"], row["id"]))
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            known.add(path)
         for path in (store.folder / "keys").glob("*/*"):
             if path not in known:
                 remove(path)

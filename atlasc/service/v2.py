@@ -3,6 +3,9 @@
 A query is one UINT8 tensor ``query`` and an answer one UINT8 tensor ``answer``, whose bytes follow
 the JSON: ciphertexts are bytes to everybody but the client. A version of a model is the identity of
 its program. Beside it, a client finds its part of the bundle under ``client/``.
+
+Clients of the protocol show the member ``error`` of a refusal alone, so that of ``infer``
+has the reason and the remedy too.
 """
 
 from __future__ import annotations
@@ -20,10 +23,18 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from atlasc.ir.files import KIB, Count, parse_json, whole_number
 from atlasc.remote.wire import FINISHED, JobStatus
 from atlasc.service.endpoints import BYTES
-from atlasc.service.faults import Refusal
+from atlasc.service.faults import Refusal, fault_of, refusal_of
 from atlasc.service.intake import accept_query
 from atlasc.service.programs import Served
-from atlasc.service.requests import MOST_VALUES, Anyone, Asking, Here, Service, body_parts
+from atlasc.service.requests import (
+    MOST_VALUES,
+    Anyone,
+    Asking,
+    Here,
+    Service,
+    body_parts,
+    response_of,
+)
 from atlasc.service.tokens import Caller
 from atlasc.version import __version__
 
@@ -31,6 +42,11 @@ router = APIRouter(prefix="/v2")
 HEADER = "inference-header-content-length"
 MAX_HEADER = 64 * KIB
 POLL_SECONDS, SLOWEST_POLL = 0.05, 1.0
+BINARY = (
+    "use the extension binary_tensor_data of the protocol (tritonclient: "
+    "set_data_from_numpy(query, binary_data=True))"
+)
+"""What to do in place of JSON tensors."""
 
 
 class Loose(BaseModel):
@@ -46,6 +62,13 @@ class Tensor(Loose):
     datatype: str
     shape: list[Count]
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
+    data: JsonValue = None
+
+
+class Wanted(Loose):
+    """An output that a request names."""
+
+    name: str
 
 
 class Inference(Loose):
@@ -53,6 +76,7 @@ class Inference(Loose):
 
     id: str | None = None
     inputs: list[Tensor]
+    outputs: list[Wanted] = Field(default_factory=list)
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
 
 
@@ -110,6 +134,19 @@ async def infer(
     service: Here, caller: Asking, request: Request, model: str, version: str = ""
 ) -> Response:
     """Answer a query, and wait for it. The job goes on if the client does not."""
+    try:
+        return await _infer(service, caller, request, model, version)
+    except Exception as error:
+        refusal = refusal_of(error)
+        if refusal is None:
+            raise
+        told = "; ".join(filter(None, (refusal.what, refusal.why, refusal.remedy)))
+        return response_of(refusal, fault_of(refusal).model_copy(update={"error": told}))
+
+
+async def _infer(
+    service: Service, caller: Caller, request: Request, model: str, version: str
+) -> Response:
     served = service.programs.of_model(model, version)
     rest = body_parts(request)
     with service.at_once("infer", caller.tenant):
@@ -125,14 +162,25 @@ async def infer(
 
 async def _header(request: Request, parts: AsyncIterator[bytes]) -> tuple[Inference, bytes]:
     """The JSON of a request, and what was read beyond it."""
+    coding = request.headers.get("content-encoding", "identity").lower()
+    if coding != "identity":
+        raise Refusal(
+            415,
+            "the request is compressed",
+            why=f"its Content-Encoding is {coding[:20]!r}; ciphertexts do not become smaller",
+            remedy="send it as it is (tritonclient: leave request_compression_algorithm out)",
+        )
     length = whole_number(request.headers.get(HEADER, ""))
-    if length is None or length > MAX_HEADER:
+    if not length:
         raise Refusal(
             400,
             "the query is not sent as a binary tensor",
-            why=f"the header {HEADER} is missing or too large",
-            remedy="use the extension binary_tensor_data of the protocol",
+            why=f"the header {HEADER} is missing, so that tensors would be JSON",
+            remedy=BINARY,
         )
+    if length > MAX_HEADER:
+        why = f"it has {length} bytes; at most {MAX_HEADER} are taken"
+        raise Refusal(400, "the JSON of the request is too large", why=why, remedy=BINARY)
     content = bytearray()
     while len(content) < length:
         part = await anext(parts, b"")
@@ -142,13 +190,44 @@ async def _header(request: Request, parts: AsyncIterator[bytes]) -> tuple[Infere
     try:
         asked = parse_json(bytes(content[:length]), Inference, MOST_VALUES)
     except ValueError as error:
-        raise Refusal(400, "the request cannot be read", why=str(error)) from None
-    if [(one.name, one.datatype) for one in asked.inputs] != [("query", "UINT8")]:
-        raise Refusal(400, "a request has one input: the UINT8 tensor query")
-    size = asked.inputs[0].parameters.get("binary_data_size")
-    if asked.inputs[0].shape != [size] or isinstance(size, bool):
-        raise Refusal(400, "the tensor query must have the shape [binary_data_size]")
+        raise Refusal(
+            400, "the JSON of the request cannot be read", why=str(error), remedy=BINARY
+        ) from None
+    _require_query(asked)
     return asked, bytes(content[length:])
+
+
+def _require_query(asked: Inference) -> None:
+    """Refuse tensors that are not one query.
+
+    Raises:
+        Refusal: with what was sent, and what to send.
+    """
+    given = ", ".join(f"{one.name[:40]} ({one.datatype[:20]})" for one in asked.inputs[:4])
+    if [(one.name, one.datatype) for one in asked.inputs] != [("query", "UINT8")]:
+        raise Refusal(
+            400,
+            "a request has one input, the UINT8 tensor query",
+            why=f"this one has {given or 'none'}",
+            remedy="send the bytes of one encrypted query (atlasc.Client.encrypt): inputs in the "
+            "clear are not taken here",
+        )
+    if unknown := [one.name[:40] for one in asked.outputs if one.name != "answer"]:
+        why = f"the request names {unknown[0]!r}; which it is, only the client can see"
+        raise Refusal(400, "there is one output, answer", why=why, remedy="ask for answer")
+    (query,) = asked.inputs
+    size = query.parameters.get("binary_data_size")
+    if query.data is not None or size is None:
+        why = "it has numbers in the JSON" if query.data is not None else "it has no bytes"
+        raise Refusal(400, "the query is not sent as a binary tensor", why=why, remedy=BINARY)
+    if query.shape != [size] or isinstance(size, bool):
+        raise Refusal(
+            400,
+            "the tensor query must have one axis, its bytes",
+            why=f"its shape is {query.shape[:8]}, and binary_data_size {str(size)[:20]}",
+            remedy="send the shape [binary_data_size], without an axis for a batch: the inputs of "
+            "a batch are inside the ciphertext",
+        )
 
 
 async def _answer(service: Service, caller: Caller, job: JobStatus) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +19,8 @@ from atlasc.targets.parameters import ParameterSet
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from atlasc.runtime.interface import Interface
+
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
@@ -30,6 +33,20 @@ little memory."""
 
 def no_progress(what: str, done: int, total: int) -> None:
     """A callback that does nothing."""
+
+
+@dataclass(frozen=True)
+class SentBytes:
+    """Bytes of what a client sends and gets, exactly.
+
+    Attributes:
+        keys: the file of evaluation keys, which a client sends once.
+        query, answer: of one run on as many inputs as a query has.
+    """
+
+    keys: int
+    query: int
+    answer: int
 
 
 class Target:
@@ -151,6 +168,23 @@ class Target:
             f"the target {self.name} cannot read its keys from bytes",
             remedy="give the folder that atlasc keygen wrote",
         )
+
+    def sent_bytes(
+        self,
+        parameters: ParameterSet,
+        plan: KeyPlan,
+        interface: Interface,
+        count: int | None = None,
+    ) -> SentBytes | None:
+        """Bytes of the files of a program, computed without making them; None where a target
+        cannot tell. No engine of the target is needed.
+
+        Args:
+            parameters, plan: of the keys.
+            interface: of the program.
+            count: inputs of a query; by default a whole batch.
+        """
+        return None
 
     def _no_roles(self) -> AtlasError:
         self.check()

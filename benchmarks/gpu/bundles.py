@@ -19,7 +19,7 @@ from benchmarks.gpu.commands import output_of
 from benchmarks.gpu.outcome import Failed, Skipped
 from benchmarks.gpu.results import ROOT
 
-SET = "fourteen_levels"
+SET = "fifteen_levels_40"
 """The parameter set of the target ``cuda``."""
 PROMPT, TOKENS = "If the file does not exist,", 4
 LIMIT = 3600

@@ -133,7 +133,7 @@ private:
         Ciphertexts found;
         const double taken = least(1, [&] {
             found = engine_->bootstrap_many(xs, period, set_.interface.parameters.max_level);
-            engine_->settle(found.back());
+            engine_->settle({found.back()});
         });
         double worst = 0.0;
         for (std::size_t at = 0; at < count; ++at) {
@@ -150,7 +150,7 @@ private:
         Ciphertext found;
         const double taken = least(calls, [&] {
             found = call();
-            engine_->settle(found);
+            engine_->settle({found});
         });
         print(name, taken, said(error(found, expected)));
     }
@@ -161,7 +161,7 @@ private:
         const std::size_t limbs = ring.size_q();
         const std::size_t count = std::min<std::size_t>(ckks::together(), ckks::Limbs::most);
         std::vector<ckks::Word> numbers(count * limbs * ring.degree());
-        std::generate(numbers.begin(), numbers.end(), [&] { return random_() >> 32; });
+        std::generate(numbers.begin(), numbers.end(), [&] { return random_() >> 40; });  // below each prime
         const ckks::Words words = ckks::uploaded(*ground_->memory, numbers);
         ckks::Limbs all{limbs};
         for (std::size_t at = 0; at < count; ++at) {

@@ -22,8 +22,9 @@ class DecodeStep(Pass):
     Each op that works on each token alone works on one row. Keys and values become state: inputs
     ``keys.0``, ``values.0``, ... [batch, heads, tokens, width] that are zero at later tokens, and
     outputs of the same names with the row of this token added. The public input ``position`` marks
-    the token. The public mask of the decoder marks the tokens up to it: the query sees their keys.
-    The client embeds a whole window and encrypts the row at the position.
+    the token. The public mask of the decoder marks the tokens up to it, or those that its attention
+    looks back on (:func:`attention_window`): the query sees their keys. The client embeds a whole
+    window and encrypts the row at the position.
 
     The polynomials are those of the window, whose ranges were calibrated on all tokens: the step
     computes the same numbers. So a magnitude stays an upper bound.
@@ -51,6 +52,32 @@ class DecodeStep(Pass):
         caches = len(step.caches)
         report.say(f"one token of {step.tokens}; {caches} tensors of keys and values are kept")
         return result
+
+
+def attention_window(module: Module) -> int | None:
+    """How many tokens the attention of a decoder's window of tokens looks back, its own one
+    included; None if it sees all. The public mask of each step keeps these.
+
+    Raises:
+        AtlasError: its layers look back differently far.
+    """
+    seen = {
+        op.attributes.get("window"): op
+        for op in module.ops
+        if kind_of(op) in ("softmax", *MASKS) and op.attributes.get("causal")
+    }
+    if len(seen) > 1:
+        raise _differently_far(next(op for back, op in seen.items() if back))
+    return next(iter(seen), None)
+
+
+def _differently_far(op: Op) -> AtlasError:
+    return AtlasError(
+        "the attention cannot be computed for one token",
+        where=op.location,
+        why="its layers look back differently far, and all layers of a step have one public mask",
+        remedy="generation is for decoders whose layers all have the same sliding window, or none",
+    )
 
 
 def kept_values(module: Module, first: int = 0) -> dict[str, Value]:
@@ -83,6 +110,7 @@ class _Step(TokenProgram):
         self.axes: dict[Value, int] = {}
         self.caches: dict[Value, Value] = {}
         self.kept: dict[str, Value] = {}
+        self._windows = set[int | None]()
         self._outputs: list[tuple[Op, str, Value]] = []
         self._counts = {"keys": 0, "values": 0}
 
@@ -180,14 +208,19 @@ class _Step(TokenProgram):
 
     def _visible(self, op: Op, attributes: dict[str, Any]) -> dict[str, Any]:
         """The attributes of masked attention, whose mask says which keys the query sees."""
-        if len(op.operands) < 2 or not attributes.get("causal") or "window" in attributes:
+        if len(op.operands) < 2 or not attributes.get("causal"):
             raise AtlasError(
                 "the attention cannot be computed for one token",
                 where=op.location,
-                why="it is not causal, has a window, or was traced without a public mask",
-                remedy="generation is for causal decoders whose tokens see all earlier ones",
+                why="it is not causal, or was traced without a public mask",
+                remedy="generation is for causal decoders",
             )
-        return attributes | {"causal": False}
+        self._windows.add(attributes.get("window"))
+        if len(self._windows) > 1:
+            raise _differently_far(op)
+        return {name: one for name, one in attributes.items() if name != "window"} | {
+            "causal": False
+        }
 
     def refused(self, op: Op, constant: Symbol, shape: tuple[int, ...], alike: int) -> AtlasError:
         return AtlasError(

@@ -33,6 +33,9 @@ TOLERANCE = 1e-3
 root mean square, as a share of the outputs' size."""
 DEARER = 1.25
 """Greatest cost of a placement with less error, as a multiple of the cheapest one's."""
+ANSWERED = 1
+"""Highest level of an answer: a decryption reads the primes of two levels, and the others would
+only be sent."""
 
 
 @dataclass(frozen=True)
@@ -277,6 +280,8 @@ class PlaceBootstraps(Pass):
                 rewriter.copy(op)  # at the level of the sum, which is that of the state before
             else:
                 level = op.attributes.get("level", placement.entry_levels[nodes[op]])
+                if op.name == "ckks.output" and "level" not in op.attributes:
+                    level = min(level, ANSWERED)
                 rewriter.copy(op, [at(operand, level) for operand in op.operands])
         return rewriter.module
 

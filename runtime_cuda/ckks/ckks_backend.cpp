@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "atlasc/backend.hpp"
+#include "ckks/ciphertext_files.hpp"
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
 
@@ -52,9 +53,16 @@ std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgre
     });
 }
 
+Sizes sizes(const Interface& interface, const std::string& engine) {
+    const ckks::Chain chain = ckks::chain_of(interface.parameters);
+    return {ckks::evaluation_bytes(interface, chain, engine), [chain](int level, bool fresh) {
+                return ckks::ciphertext_bytes(chain, level, fresh);
+            }};
+}
+
 }  // namespace
 
 const Backend ckks_backend = {ATLASC_DEVICE_NAME, true,          generate_keys, client_engine,
-                              public_engine,      server_engine, fresh_engine};
+                              public_engine,      server_engine, fresh_engine,  sizes};
 
 }  // namespace atlasc

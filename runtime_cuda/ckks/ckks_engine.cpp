@@ -70,10 +70,13 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
                "scale the input down: it is far larger than any that a program is made for");
     }
     const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
-    auto polys = std::make_shared<Polys>(role_.secret
-                                             ? role_.secret->encrypt(plaintext, limbs)
-                                             : role_.public_key->encrypt(plaintext, limbs));
-    return held(std::move(polys), level, limbs, scale_of(level));
+    if (!role_.secret) {
+        return held(std::make_shared<Polys>(role_.public_key->encrypt(plaintext, limbs)), level,
+                    limbs, scale_of(level));
+    }
+    Encryption made = role_.secret->encrypt(plaintext, limbs);
+    return held(std::make_shared<Polys>(std::move(made.polys)), level, limbs, scale_of(level),
+                made.seed);
 }
 
 ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {

@@ -61,7 +61,8 @@ public:
     void bootstrap_by(std::shared_ptr<const Record> record) override {
         bootstraps_.add(std::move(record));
     }
-    std::size_t saved_size(int level) const override;
+    std::size_t saved_size(int level, bool fresh) const override;
+    std::size_t largest_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/engine.hpp"
+#include "ckks/keys/sampling.hpp"
 #include "ckks/ring/polynomials.hpp"
 
 namespace atlasc::ckks {
@@ -23,6 +25,7 @@ struct Value {
     std::shared_ptr<const Polys> polys;  ///< of `limbs` primes or more
     std::size_t limbs;
     double scale;
+    std::optional<Seed> seed{};  ///< of part 1, where it is as `SecretKey::encrypt` made it
 };
 
 /// Whether scales are taken for equal: such a difference is far below the errors of CKKS.
@@ -53,8 +56,8 @@ private:
 };
 
 inline Ciphertext held(std::shared_ptr<const Polys> polys, int level, std::size_t limbs,
-                       double scale) {
-    return std::make_shared<Held>(Value{level, std::move(polys), limbs, scale});
+                       double scale, std::optional<Seed> seed = std::nullopt) {
+    return std::make_shared<Held>(Value{level, std::move(polys), limbs, scale, seed});
 }
 
 /// Throws Error for a ciphertext of another engine.

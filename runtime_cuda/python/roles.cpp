@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "atlasc/backend.hpp"
 #include "atlasc/client_data.hpp"
 #include "atlasc/ledger.hpp"
 #include "atlasc/messages.hpp"
@@ -230,6 +231,28 @@ void define_messages(py::module_& module) {
         .def_readonly("count", &SerializedMessage::count)
         .def_readonly("name", &SerializedMessage::name)
         .def_readonly("digest", &SerializedMessage::digest);
+    module.def(
+        "sent_bytes",
+        [](const std::string& backend, const std::string& engine, const Interface& keys,
+           const Interface& program, std::size_t count) {
+            return computed([&] {
+                // The engine that encrypts is the same on every device.
+                const Backend& kind = backend == sim_backend.name ? sim_backend : built_backend();
+                const Sizes sizes = kind.sizes(keys, backend);
+                const Interface messages = program.of_messages();
+                const auto size = [&](const std::string& name, bool fresh) {
+                    return message_size(messages, name, engine, count, [&](int level) {
+                        return sizes.ciphertext(level, fresh);
+                    });
+                };
+                return std::tuple(sizes.evaluation_keys, size("query", true),
+                                  size("answer", false));
+            });
+        },
+        py::arg("backend"), py::arg("engine"), py::arg("keys"), py::arg("program"),
+        py::arg("count"),
+        "Bytes of the evaluation keys, and of a query and an answer with `count` inputs. `backend` "
+        "is the engine of the keys, `engine` the name in messages.");
 }
 
 namespace {

@@ -19,7 +19,6 @@ constexpr const char* name = "sim";
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
 constexpr const char* public_kind = "public key";
-constexpr std::size_t identity_size = 32;
 
 Metadata facts(const Interface& interface, const char* kind, const std::string& key) {
     return {{"kind", kind},
@@ -84,9 +83,7 @@ std::map<std::size_t, int> rotations_of(const TensorFile& file, std::size_t slot
     return reach;
 }
 
-void generate_keys(const Interface& interface, const KeyPaths& paths, const KeyProgress&) {
-    const std::string key = random_identity();
-    TensorWriter client(facts(interface, secret_kind, key));
+TensorWriter evaluation_keys(const Interface& interface, const std::string& key) {
     TensorWriter server(facts(interface, evaluation_kind, key));
     Tensor rotations{{interface.keys.rotations.size(), 2}, {}};
     for (const auto& [amount, level] : interface.keys.rotations) {
@@ -94,7 +91,13 @@ void generate_keys(const Interface& interface, const KeyPaths& paths, const KeyP
         rotations.values.push_back(level);
     }
     server.add("rotations", rotations);
-    server.write_sealed(paths.evaluation, Access::secret);
+    return server;
+}
+
+void generate_keys(const Interface& interface, const KeyPaths& paths, const KeyProgress&) {
+    const std::string key = random_identity();
+    TensorWriter client(facts(interface, secret_kind, key));
+    evaluation_keys(interface, key).write_sealed(paths.evaluation, Access::secret);
     client.write_sealed(paths.secret, Access::secret);
     if (!paths.public_key.empty()) {
         TensorWriter(facts(interface, public_kind, key)).write_sealed(paths.public_key);
@@ -141,9 +144,15 @@ std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgre
                                             noise_of(interface, 0));
 }
 
+Sizes sizes(const Interface& interface, const std::string&) {
+    const std::size_t one = sim::saved_size(interface.parameters.slots);
+    return {evaluation_keys(interface, std::string(identity_size, '0')).sealed_size(),
+            [one](int, bool) { return one; }};
+}
+
 }  // namespace
 
 const Backend sim_backend = {name,          false,         generate_keys, client_engine,
-                             public_engine, server_engine, fresh_engine};
+                             public_engine, server_engine, fresh_engine,  sizes};
 
 }  // namespace atlasc

@@ -22,6 +22,9 @@ namespace atlasc::sim {
 inline const std::string note =
     "SIMULATION: nothing is encrypted; this hides nothing and protects nobody";
 
+/// Bytes of a ciphertext in files.
+std::size_t saved_size(std::size_t slots);
+
 /// The keys of an engine: with a secret it encrypts and decrypts, with a public key it encrypts.
 enum class Holds { secret, public_key, evaluation };
 
@@ -65,7 +68,7 @@ public:
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override;
-    std::size_t saved_size(int level) const override;
+    std::size_t saved_size(int level, bool fresh) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 

@@ -7,14 +7,16 @@
 
 namespace atlasc::sim {
 
-std::size_t SimEngine::saved_size(int) const {
-    return key_.size() + note.size() + sizeof(std::int32_t) + slots() * sizeof(Complex);
+std::size_t saved_size(std::size_t slots) {
+    return identity_size + note.size() + sizeof(std::int32_t) + slots * sizeof(Complex);
 }
+
+std::size_t SimEngine::saved_size(int, bool) const { return sim::saved_size(slots()); }
 
 Bytes SimEngine::save(const Ciphertext& x) const {
     const Slots& slots = of(x);
     const std::int32_t level = slots.level;
-    Bytes bytes(saved_size(level));
+    Bytes bytes(saved_size(level, false));
     std::uint8_t* at = std::copy(key_.begin(), key_.end(), bytes.data());
     at = std::copy(note.begin(), note.end(), at);
     std::memcpy(at, &level, sizeof level);
@@ -25,7 +27,7 @@ Bytes SimEngine::save(const Ciphertext& x) const {
 Ciphertext SimEngine::load(const Bytes& bytes) const {
     std::int32_t level = 0;
     ComplexVector values(slots());
-    if (bytes.size() != saved_size(level)) {
+    if (bytes.size() != saved_size(level, false)) {
         throw Error("a ciphertext is damaged, or was made with other parameters");
     }
     const std::uint8_t* at = bytes.data();

@@ -63,7 +63,7 @@ def compile(
     calibration = prepared.calibration
     _warn(bundle, calibration)
     if as_json:
-        shown = {"model", "target", "batch", "settings", "costs"}
+        shown = {"name", "model", "target", "batch", "settings", "costs"}
         held_back = {"inputs": calibration.held_back, "leaving": calibration.leaving}
         facts = bundle.manifest.model_dump(include=shown)
         place = {"bundle": str(bundle.folder), "identity": bundle.identity}
@@ -106,7 +106,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
         warn(
             f"under these polynomials, {settings['unsafe']} of {settings['held_back']} held-back "
             "inputs are unsafe",
-            "  why: no setting within the limits has fewer, or --tolerated allows it\n"
+            "  why: no setting within the limits has fewer, or tolerated of --ranges allows it\n"
             "  what to do: " + "; or\n    ".join(["relax the limits", *what_answers(settings)]),
         )
     target, needed, free = find_target(bundle.target), costs["memory_bytes"], available_bytes()

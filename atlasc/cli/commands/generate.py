@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import print_json, print_written, show
+from atlasc.cli.output import print_json, print_written, show, warn
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder
 from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:
+    from atlasc.generation.client import Generated
     from atlasc.generation.prompt import Prompt as Prompted
 
 Prompt = Annotated[
@@ -32,6 +35,13 @@ CHAT = switch("The prompt is a message of a user, which the chat template of the
 MESSAGES = option(
     "Messages before the prompt: a JSON list of objects with role and content. Needs --chat."
 )
+NEXT = switch("The prompt is a further turn of the session, behind its last answer.", "--next")
+WINDOW = option(
+    "When there is no room for more tokens, the oldest leave and so many stay, computed anew.",
+    minimum=1,
+    unset="nothing leaves, and what does not fit is refused",
+)
+ANEW = switch("Compute all tokens of the session anew, as where the server has lost them.")
 SEED = option("Seed of the draw.", minimum=0, unset="a new one for each text")
 
 
@@ -43,6 +53,14 @@ def generate(
     ),
     chat: bool = CHAT,
     messages: Path | None = MESSAGES,
+    next_turn: bool = NEXT,
+    turns: str = option(
+        "Further prompts: a file with one a line, or - for the terminal or standard input.",
+        default="",
+        unset="none",
+    ),
+    window: int | None = WINDOW,
+    anew: bool = ANEW,
     temperature: float | None = TEMPERATURE,
     top_k: int | None = TOP_K,
     top_p: float | None = TOP_P,
@@ -61,28 +79,81 @@ def generate(
     (generation_config.json), unless an option says otherwise. The command is client and server in
     one process. With --session, the same command goes on after an interrupt, at the same token. The
     folder then holds the secret key and the text in the clear; without it neither text nor key
-    stays on the disk. If the program was compiled with --public-prefix, the prompt is the text
-    after this prefix.
+    stays on the disk. --next and --turns go on with further prompts behind the last answer; what
+    each turn costs is said before it runs. If the program was compiled with --public-prefix, the
+    prompt is the text after this prefix.
     """
-    from atlasc.api.generation import generate as generated
     from atlasc.api.generation import sampling_of
+    from atlasc.api.session import TextSession
     from atlasc.bundle.folder import load_bundle
     from atlasc.generation.steps import TextBundles
+    from atlasc.ir.errors import AtlasError
 
+    if (next_turn or anew) and session is None:
+        raise AtlasError("--next and --anew need a session", remedy="give its folder (--session)")
     loaded = load_bundle(bundle)
     draws = TextBundles.of(loaded).step.generation.do_sample
-    result = generated(
-        loaded, said(prompt, chat, messages), tokens,
-        sampling_of(temperature, top_k, seed, top_p, draws=draws),
-        session=session, target=target, steps=progress,
+    sampling = sampling_of(temperature, top_k, seed, top_p, draws=draws)
+    given, lines = said(prompt, chat, messages), _lines(turns)
+    if given is None and turns and (session is None or not session.exists()):
+        given = said(next(lines, ""), chat, messages)
+    results: list[Generated] = []
+
+    def heard(result: Generated) -> None:
+        results.append(result)
+        if not as_json:
+            _print(result)
+
+    with TextSession(
+        loaded, session, sampling, chat=chat, window=window, target=target, steps=progress,
         note=partial(show, "note"),
-    )  # fmt: skip
+    ) as text:  # fmt: skip
+        if anew:
+            text.anew()
+        if not next_turn:
+            heard(text.go_on(given, tokens))
+        elif given is None:
+            raise AtlasError("--next needs a prompt", remedy="give one")
+        else:
+            heard(text.say(given, tokens))
+        for line in lines:
+            try:
+                heard(text.say(line, tokens))
+            except AtlasError as error:
+                if not _is_typed():
+                    raise
+                warn(str(error))  # who types can say something else
     if as_json:
-        print_json(result._asdict())
-        return
+        before = {"turns": [one._asdict() for one in results[:-1]]} if turns else {}
+        print_json({**results[-1]._asdict(), **before})
+
+
+def _print(result: Generated) -> None:
     print_written(" ".join(map(str, result.ids)) if result.text is None else result.text)
     if result.ended:
         show("note", "the model has ended the text")
+
+
+def _lines(turns: str) -> Iterator[str]:
+    """The lines of a file or of standard input that are not blank, up to its end."""
+    from atlasc.ir.files import MIB, read_text
+
+    if turns == "-":
+        found = iter(partial(_asked, MIB), "")
+    else:
+        found = iter(read_text(Path(turns), MIB).splitlines() if turns else [])
+    yield from filter(None, map(str.strip, found))
+
+
+def _asked(most: int) -> str:
+    """A line of standard input; on a terminal behind a sign that a turn is waited for."""
+    if _is_typed():
+        print("> ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline(most)
+
+
+def _is_typed() -> bool:
+    return sys.stdin.isatty()
 
 
 def said(prompt: str, chat: bool, messages: Path | None) -> Prompted | None:

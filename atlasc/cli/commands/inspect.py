@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atlasc.api.progress import progress
-from atlasc.cli.output import bar, is_silenced, print_json, print_product, print_table, warn
+from atlasc.cli.output import (
+    bar,
+    is_silenced,
+    print_json,
+    print_product,
+    print_table,
+    say,
+    warn,
+)
 from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.results import list_outliers, print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
@@ -111,6 +119,7 @@ def inspect(
     primitives: Path | None = option(
         "Write the program in primitives (.txt): the calls of every op to an engine.",
     ),
+    upload: float = option("Speed of a client's upload in Mbit/s.", default=20.0),
     ops: bool = switch("List every module of the model, not only its layers."),
     timing: Path | None = option(
         "Measured times of a run of this bundle (.timing.json; a C++ server writes it with "
@@ -125,6 +134,7 @@ def inspect(
     from atlasc.bundle.folder import held_role, load_bundle
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
+    from atlasc.ir.errors import AtlasError
     from atlasc.program.execute import Functions
     from atlasc.program.function import EngineParameters
     from atlasc.report.summary import module_costs
@@ -138,7 +148,11 @@ def inspect(
     if timing is not None:
         whole = load_bundle(Path(path), held_role(Path(path)))
         measured = Timing.load(timing, whole, options.costs)
+    if not 0 < upload < float("inf"):
+        raise AtlasError("--upload is no speed", remedy="give Mbit/s, more than 0")
     found = look(path, options, progress)
+    sent = None if found.sent is None else replace(found.sent, upload=upload)
+    found.summary["sent"] = None if sent is None else sent.to_dict()
     if found.summary["seconds"] is not None:
         warn_of_costs(found.target, options.costs)
     if graph is not None:
@@ -158,6 +172,8 @@ def inspect(
         print_json({**found.summary, "nominal_ranges": found.nominal, **extra})
         return
     _show(found, modules)
+    if sent is not None:
+        say(f"what a client sends and gets: {sent}")
     list_outliers(found.outliers)
     if measured is not None:
         show_timing(measured)

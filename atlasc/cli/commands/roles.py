@@ -64,6 +64,7 @@ def keygen(
     """
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
+    from atlasc.bundle.sent import sent_of, told_sizes
     from atlasc.client.in_clear import in_clear, told
     from atlasc.files import require_new
 
@@ -72,10 +73,12 @@ def keygen(
     chosen, interface = roles.check_target(loaded, target), loaded.client.interface
     roles.make_keys(loaded, keys, target, steps=progress)
     roles.note_simulation(chosen, warn)
-    show("note", told(interface))
+    show("note", told(interface), told_sizes(loaded))
     if as_json:
         places = {role: str(keys / role) for role in ("client", "server")}
-        print_json({**places, "in_clear": in_clear(interface)})
+        sent = sent_of(loaded)
+        sizes = None if sent is None else sent.to_dict()
+        print_json({**places, "in_clear": in_clear(interface), "sent": sizes})
     elif chosen.encrypted:
         say(f"{keys / 'client'}: the secret key; keep it")
         say(f"{keys / 'server'}: evaluation keys; for the server")

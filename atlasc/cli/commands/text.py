@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from atlasc.api.progress import progress
 from atlasc.cli.commands.generate import (
+    ANEW,
     CHAT,
     MESSAGES,
+    NEXT,
     SEED,
     TEMPERATURE,
     TOP_K,
     TOP_P,
+    WINDOW,
     Prompt,
     said,
 )
@@ -44,6 +47,9 @@ def ask(
     ),
     chat: bool = CHAT,
     messages: Path | None = MESSAGES,
+    next_turn: bool = NEXT,
+    window: int | None = WINDOW,
+    anew: bool = ANEW,
     temperature: float | None = TEMPERATURE,
     top_k: int | None = TOP_K,
     top_p: float | None = TOP_P,
@@ -58,6 +64,9 @@ def ask(
     program was compiled with one. The first query has all tokens of the prompt, where the prefill
     is predicted to take less time than a step for each of them. Until the answer is read, the
     command writes the same query again. The folder of the session holds the text in the clear.
+
+    --next gives a further prompt, behind the last answer. --anew lets a server that has lost the
+    keys and values compute all tokens again.
 
     The server sees how many tokens are asked for. So that it does not see where the model ends the
     text, a session asks for a fixed number: go on until ask says that all were asked for.
@@ -76,12 +85,22 @@ def ask(
     draws = TextBundles.of(loaded).step.generation.do_sample
     sampling = sampling_of(temperature, top_k, seed, top_p, draws=draws)
     note_simulation(check_target(loaded, target), warn)
+    given = said(prompt, chat, messages)
+    if next_turn and (given is None or not session.exists()):
+        raise AtlasError("--next needs a prompt and a session that was begun", remedy="give both")
     with text_client(
-        loaded, keys, session, said(prompt, chat, messages), sampling,
-        steps=tokens, until_end=until_end, target=target,
+        loaded, keys, session, None if next_turn else given, sampling,
+        steps=None if next_turn else tokens, until_end=until_end, window=window, target=target,
     ) as client:  # fmt: skip
+        if anew:
+            client.anew()
+        if given is not None and next_turn:
+            client.turn(given, tokens)
         if not client.done:
             for what in filter(None, (client.choice, client.way)):
+                show("note", what)
+        if not client.done or next_turn or anew:
+            for what in filter(None, (client.note, f"this turn: {client.cost()}")):
                 show("note", what)
         with progress("encrypting"):
             made = client.request()

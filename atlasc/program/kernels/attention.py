@@ -118,9 +118,11 @@ class HighDiagonals(Diagonals):
             f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
         )
 
-    def queries(self, x: Register, start: int) -> list[Register]:
-        """x for the diagonals from ``start`` on, one for each copy of the keys."""
-        return self._by_features(self.cycle(x, -start))
+    def queries(self, x: Register, start: int, level: int) -> list[Register]:
+        """x for the diagonals from ``start`` on, one for each copy of the keys, at their level. It
+        gets there before it is rotated: each rotation of it would take a rescaling to get there.
+        """
+        return self._by_features(self.ctx.engine.drop_to(self.cycle(x, -start), level))
 
     def _by_features(self, x: Register) -> list[Register]:
         """x rotated by 0 … B − 1 features."""
@@ -179,7 +181,7 @@ def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> 
         packed: dict[int, Register] = {}
         for start in at.starts:
             # [batch, tokens, heads, features]
-            product = engine.dot(at.queries(q[column], start), copies)
+            product = engine.dot(at.queries(q[column], start, engine.level(copies[0])), copies)
             placed = at.placed(op, product, start)  # [batch, tokens, heads, diagonals]
             first = start - start % at.inner
             packed[first] = engine.add(packed[first], placed) if first in packed else placed

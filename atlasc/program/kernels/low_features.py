@@ -93,9 +93,10 @@ class LowDiagonals(Diagonals):
         of, repeats = (self.layout, "features"), self.layout.feature_repeats
         return Slots.where(self.ctx.table(name, of, lambda: chosen(features), repeats))
 
-    def queries(self, x: Register, start: int) -> list[Register]:
-        """x for the diagonals from ``start`` on, one for each copy of the keys."""
-        return self._by_features(self.ctx.engine.rotate(x, -start * self.stride))
+    def queries(self, x: Register, start: int, level: int) -> list[Register]:
+        """x for the diagonals from ``start`` on, one for each copy of the keys, at their level."""
+        engine = self.ctx.engine
+        return self._by_features(engine.rotate(engine.drop_to(x, level), -start * self.stride))
 
     def placed(self, op: Op, product: Register, start: int) -> Register:
         """The diagonals from ``start`` on, summed over the features, in their group; 0 elsewhere

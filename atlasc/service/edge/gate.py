@@ -30,6 +30,8 @@ LIVE, READY = "/v2/health/live", "/v2/health/ready"
 _CLOSE = (b"connection", b"close")
 MAX_QUERY = 1024
 """Most bytes of a query string: those that are asked for have two digests."""
+MOST_WHY = 1000
+"""Characters of the reason of a service that has failed."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 """Methods that have a name in figures and lines; all others are one."""
 
@@ -44,16 +46,24 @@ class Gate:
     def __init__(self, app: App, service: Service, free: frozenset[str]) -> None:
         self._app, self._service, self._free = app, service, free
         self._of_address, self._of_all = Rates(5.0, who="an address"), Rates(50.0, who="all")
+        self._was_ready: bool | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.monotonic(), 500
+        started, status, received, sent = time.monotonic(), 500, 0, 0
+
+        async def taken() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return message
 
         async def watched(message: Message) -> None:
-            nonlocal status
+            nonlocal status, sent
+            sent += len(message.get("body", b""))
             if message["type"] == "http.response.start":
                 status = message["status"]
                 state = scope["state"]
@@ -65,9 +75,9 @@ class Gate:
 
         scope.setdefault("state", {})
         try:
-            await self._answer(scope, receive, watched)
+            await self._answer(scope, taken, watched)
         finally:
-            self._note(scope, status, time.monotonic() - started)
+            self._note(scope, status, time.monotonic() - started, received, sent)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         state, path = scope["state"], scope["path"]
@@ -89,7 +99,11 @@ class Gate:
         if path == LIVE:
             return JSONResponse({"live": True})
         ready = self._service.ready
-        return JSONResponse({"ready": ready}, 200 if ready else 503)
+        if ready != self._was_ready:  # of many probes the first one is worth a line
+            self._was_ready = ready
+            log("info", "the service is ready" if ready else "the service is not ready")
+        failed = {"failed": why[:MOST_WHY]} if (why := self._service.runner.failure) else {}
+        return JSONResponse({"ready": ready, **failed}, 200 if ready else 503)
 
     def _admitted(self, scope: Scope) -> Caller | None:
         """Who asks; None where that does not matter.
@@ -121,13 +135,13 @@ class Gate:
         self._service.rates.take(caller.tenant)
         return caller
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _note(self, scope: Scope, status: int, seconds: float, received: int, sent: int) -> None:
         """Count a request, and write a line if it changed something or was refused."""
         state, method = scope["state"], scope["method"]
         method = method if method in METHODS else "other"
         health = scope["path"] if HEALTH in state else "unknown"
         route = str(getattr(scope.get("route"), "path", health))
-        self._service.metrics.answered(method, route, status, seconds)
+        self._service.metrics.answered(method, route, status, seconds, received, sent)
         if HEALTH in state or (method in ("GET", "HEAD") and status < 400):
             return
         tenant = state.get("tenant")

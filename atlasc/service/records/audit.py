@@ -13,8 +13,11 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 AUDIT = "audit.jsonl"
+MOST_NEWS = 1 << 20
+"""Bytes of lines that are told at once."""
 _TAIL = 1 << 16
 """Bytes in which the last line lies."""
 
@@ -24,6 +27,7 @@ class Audit:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / AUDIT
+        self._told: int | None = None
 
     def note(self, event: str, by: str, **facts: object) -> None:
         """Add a line, which is on the disk when this returns.
@@ -46,6 +50,28 @@ class Audit:
             file.write(cut + json.dumps(line).encode() + b"\n")
             os.fsync(file.fileno())
 
+    def news(self) -> list[dict[str, Any]]:
+        """The lines that came since the last call, from whatever process; none at the first."""
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if self._told is None or size <= self._told:
+            self._told = size  # a file that was moved away begins again
+            return []
+        with open(self.path, "rb") as file:
+            file.seek(self._told)
+            content = file.read(MOST_NEWS)
+        whole = content.rpartition(b"\n")[0]
+        self._told += len(whole) + 1 if whole else 0
+        found = [_facts(line) for line in whole.splitlines()]
+        return [{k: v for k, v in one.items() if k != "before"} for one in found if one]
+
+    def named(self, event: str, member: str) -> set[str]:
+        """What the lines of an event have as a member."""
+        if not self.path.exists():
+            return set()
+        with open(self.path, "rb") as file:
+            found = (_facts(line) for line in file if event.encode() in line)
+            return {str(one.get(member)) for one in found if one.get("event") == event}
+
     def faults(self) -> list[int]:
         """Numbers of the lines, from 1, that do not follow the line before them."""
         if not self.path.exists():
@@ -66,6 +92,15 @@ class Audit:
 def operator() -> str:
     """The user of this machine who gave a command."""
     return f"user {os.getuid()}"
+
+
+def _facts(line: bytes) -> dict[str, Any]:
+    """The members of a line; none of one that was damaged."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _digest(line: bytes) -> str:

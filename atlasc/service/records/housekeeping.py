@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atlasc.ir.errors import AtlasError
 from atlasc.service.store import Store
@@ -14,7 +14,8 @@ from atlasc.service.store import Store
 DAY = 86400.0
 BEGUN_DAYS = 1.0
 """Days without a chunk after which an upload that is not whole is of no use."""
-_VALID = "revoked is null and coalesce(expires, 1e300) > ?"
+VALID = "revoked is null and coalesce(expires, 1e300) > ?"
+"""A token that counts, at a time."""
 _OPEN = "state in ('queued', 'running')"
 
 
@@ -47,7 +48,7 @@ class Disk:
     Attributes:
         tokens: valid ones.
         keys, key_bytes: sets of keys, uploads that were begun included, and their bytes.
-        jobs, job_bytes: jobs that are known, and the bytes of queries and answers.
+        jobs, job_bytes: jobs that are known, and the bytes of queries, answers and texts.
     """
 
     tenant: str
@@ -92,7 +93,7 @@ def all_keys(store: Store) -> list[KeyFacts]:
     rows = store.rows(
         "select tenant, id, configuration, size, received, ready, created, "
         "coalesce(used, created) used, "
-        f"(select count(*) from tokens t where t.tenant = k.tenant and {_VALID}) tokens, "
+        f"(select count(*) from tokens t where t.tenant = k.tenant and {VALID}) tokens, "
         f"(select count(*) from jobs j where j.tenant = k.tenant and j.key = k.id and {_OPEN}) jobs"
         " from keys k order by tenant, created",
         time.time(),
@@ -104,7 +105,7 @@ def disk(store: Store) -> list[Disk]:
     """What each tenant takes, the most first."""
     rows = store.rows(
         "select tenant, "
-        f"(select count(*) from tokens t where t.tenant = n.tenant and {_VALID}) tokens, "
+        f"(select count(*) from tokens t where t.tenant = n.tenant and {VALID}) tokens, "
         "(select count(*) from keys k where k.tenant = n.tenant) keys, "
         "(select coalesce(sum(size), 0) from keys k where k.tenant = n.tenant) key_bytes, "
         "(select count(*) from jobs j where j.tenant = n.tenant) jobs, "
@@ -113,7 +114,8 @@ def disk(store: Store) -> list[Disk]:
         "select tenant from jobs) n",
         time.time(),
     )
-    found = [Disk(**dict(row)) for row in rows]
+    known = [Disk(**dict(row)) for row in rows]
+    found = [replace(one, job_bytes=one.job_bytes + store.text_bytes(one.tenant)) for one in known]
     return sorted(found, key=lambda one: (-one.key_bytes - one.job_bytes, one.tenant))
 
 
@@ -139,6 +141,7 @@ def remove_keys(store: Store, tenant: str, key: str, by: str, *, why: str = "") 
         store.audit.note("keys deleted", by, tenant=tenant, key=key, why=why)
     for ready in (True, False):
         store.key_path(tenant, key, ready=ready).unlink(missing_ok=True)
+    shutil.rmtree(store.text_folder(tenant, key), ignore_errors=True)
     with suppress(OSError):  # other keys of the tenant
         store.key_path(tenant, "").parent.rmdir()
     return True
@@ -162,6 +165,7 @@ def remove_tenant(store: Store, tenant: str, by: str) -> Disk:
     for job in jobs:
         shutil.rmtree(store.job_folder(job), ignore_errors=True)
     shutil.rmtree(store.key_path(tenant, "").parent, ignore_errors=True)
+    shutil.rmtree(store.text_folder(tenant), ignore_errors=True)
     return known[0]
 
 

@@ -58,17 +58,9 @@ class RayActor:
             version: of the service's atlasc.
 
         Raises:
-            AtlasError: this machine has another version of atlasc; or the keys of a program do not
-                fit into its memory.
+            AtlasError: see :func:`fitting_budget`.
         """
-        if version != __version__:
-            raise AtlasError(
-                f"{socket.gethostname()} has another version of atlasc than the service",
-                why=f"it has {__version__}, the service {version}",
-                remedy="install the same version on all machines of the cluster",
-            )
-        sizes = {one.model: one.loaded_bytes for one in programs.values()}
-        budget = memory_budget(sizes, memory, sharing)
+        budget = fitting_budget(programs, memory, sharing, version)
         bundles = {program: _opened(files) for program, files in parts.items()}
         needed = {program: one.loaded_bytes for program, one in programs.items()}
         self._executor = Executor(bundles.__getitem__, needed, budget, self._now.update)
@@ -113,6 +105,25 @@ class RayActor:
         """Free keys that their tenant deleted; returns those that are still loaded."""
         self._executor.forget(key)
         return self._now.get("keys", ())
+
+
+def fitting_budget(
+    programs: Mapping[str, Loadable], memory: int | None, sharing: int, version: str
+) -> int:
+    """Bytes that the loaded keys of one worker of this machine may take; see :meth:`RayActor.open`.
+
+    Raises:
+        AtlasError: this machine has another version of atlasc; or the keys of one tenant of a
+            program do not fit into its memory.
+    """
+    if version != __version__:
+        raise AtlasError(
+            f"{socket.gethostname()} has another version of atlasc than the service",
+            why=f"it has {__version__}, the service {version}",
+            remedy="install the same version on all machines of the cluster",
+        )
+    sizes = {one.model: one.loaded_bytes for one in programs.values()}
+    return memory_budget(sizes, memory, sharing)
 
 
 def part_of(bundle: Bundle) -> Files:

@@ -47,6 +47,7 @@ class Order:
         evaluation: file of these keys.
         query: file of the query.
         answer: place for the answer.
+        texts: folder of the texts of these keys.
     """
 
     job: str
@@ -55,6 +56,7 @@ class Order:
     evaluation: Path
     query: Path
     answer: Path
+    texts: Path
 
 
 class Worker(ABC):

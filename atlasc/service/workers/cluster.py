@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from atlasc.files import write_with
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.files import MIB
 from atlasc.ray_cluster import LOCAL, cluster_address, ray_cluster
 from atlasc.service.faults import fault_of
 from atlasc.service.programs import Programs
 from atlasc.service.telemetry import log
-from atlasc.service.workers.actor import RayActor, part_of
+from atlasc.service.workers.actor import RayActor, fitting_budget, part_of
 from atlasc.service.workers.base import Order, Tell, Worker
 from atlasc.service.workers.process import mapped
 from atlasc.version import __version__
@@ -35,6 +35,8 @@ POLL_SECONDS = 0.5
 """Seconds between two looks at the progress of a job."""
 PATIENCE = 30.0
 """Seconds without a place for a worker after which the log says so."""
+ANSWER_SECONDS = 60.0
+"""How long the machines of a cluster have to say whether they can compute."""
 STORE_BYTES = 200 * MIB
 """Object store of a cluster that is started here, beside what travels through it."""
 CONTROL = "control"
@@ -64,7 +66,8 @@ def ray_workers(
             machine, divided by the workers there.
 
     Raises:
-        AtlasError: Ray is not installed, or the cluster cannot be reached.
+        AtlasError: Ray is not installed, the cluster cannot be reached or is too small, or one of
+            its machines cannot compute.
     """
     processors = None
     if cluster_address(cluster.address) == LOCAL:
@@ -83,11 +86,13 @@ def ray_workers(
             instead="serve with --workers local",
         )
     )
-    machines = [int(one["Resources"].get("CPU", 0)) for one in ray.nodes() if one["Alive"]]
-    machines = [count for count in machines if count] or [1]
-    count = cluster.count or len(machines)
-    sharing = -(-count // len(machines))
-    threads = max(1, min(machines) // sharing)
+    nodes = [
+        one for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1
+    ]  # fmt: skip
+    processors_of = [int(one["Resources"]["CPU"]) for one in nodes]
+    count, sharing, threads = shared_out(processors_of, cluster.count)
+    hosts = {one["NodeID"]: one["NodeManagerHostname"] for one in nodes}
+    require_machines(ray, hosts, (programs.loadable, memory, sharing, __version__))
     kind = ray.remote(
         num_cpus=threads, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD",
         concurrency_groups={CONTROL: 1},
@@ -96,6 +101,63 @@ def ray_workers(
     make = partial(kind.remote, threads)
     given = (programs.loadable, shared, memory, sharing, __version__)
     return [RayWorker(number, ray, make, given) for number in range(count)]
+
+
+def shared_out(machines: Sequence[int], asked: int | None) -> tuple[int, int, int]:
+    """Number of workers, most workers of one machine, and processors of a worker.
+
+    Args:
+        machines: processors of each machine.
+        asked: number of workers; None: one for each machine.
+
+    Raises:
+        AtlasError: the machines have no room for so many.
+    """
+    count = asked or max(1, len(machines))
+    sharing = -(-count // max(1, len(machines)))
+    threads = max(1, min(machines, default=1) // sharing)
+    room = sum(one // threads for one in machines)
+    if room < count:
+        raise AtlasError(
+            f"the Ray cluster has room for {counted(room, 'worker', 'workers')} of {count}",
+            why=f"its machines have {', '.join(map(str, machines)) or 'no'} processors, and a "
+            f"worker takes {threads}",
+            remedy="start the machines that are missing (ray start), or ask for fewer workers "
+            "with count of --workers ray",
+        )
+    return count, sharing, threads
+
+
+def require_machines(ray: Any, hosts: Mapping[str, str], given: Sequence[Any]) -> None:
+    """Ask each machine whether a worker can run there; see :func:`.actor.fitting_budget`.
+
+    Args:
+        hosts: id of a node -> name of the machine.
+
+    Raises:
+        AtlasError: one cannot, or does not answer.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ask = ray.remote(num_cpus=0, max_retries=0)(fitting_budget)
+    places = {node: NodeAffinitySchedulingStrategy(node, soft=False) for node in hosts}
+    asked = {
+        node: ask.options(scheduling_strategy=place).remote(*given)
+        for node, place in places.items()
+    }
+    for node, answer in asked.items():
+        try:
+            ray.get(answer, timeout=ANSWER_SECONDS)
+        except ray.exceptions.RayError as error:
+            found = getattr(error, "cause", None) or error
+            if not isinstance(found, AtlasError):
+                found = AtlasError(
+                    "a machine of the Ray cluster cannot compute",
+                    why=str(found).strip().rpartition("\n")[2],
+                    remedy="install this version of atlasc on all machines of the cluster",
+                )
+            place = f"the machine {hosts[node]}"
+            raise AtlasError(found.what, where=place, why=found.why, remedy=found.remedy) from None
 
 
 class RayWorker(Worker):

@@ -16,6 +16,7 @@ from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.service.faults import fault_of
+from atlasc.service.texts import text_answer
 from atlasc.service.workers.base import Record, Tell
 from atlasc.targets.machine import available_bytes
 
@@ -55,6 +56,7 @@ class Executor:
         query: Path | bytes,
         evaluation: OpenKeys,
         save: Callable[[Message], None],
+        texts: Path | None = None,
     ) -> Record:
         """Answer one query.
 
@@ -64,6 +66,7 @@ class Executor:
             query: the query, or its file.
             evaluation: opens the keys, if they are not loaded.
             save: takes the answer.
+            texts: folder of the texts of these keys.
 
         Returns:
             How it went: ``done``, ``failed`` or ``cancelled``.
@@ -84,8 +87,13 @@ class Executor:
             self._check(job)
             bundle = self._bundle_of(program)
             message = Message.read(query, "query", bundle)
-            answer, _ = self._server(bundle, program, key, evaluation).answer(message, progress)
-            save(answer)
+            server = self._server(bundle, program, key, evaluation)
+            if texts is not None and bundle.server.interface.keeps_state:
+                content = message.to_bytes()
+                save(Message.read(text_answer(texts, server, content, progress), "answer", bundle))
+            else:
+                answer, _ = server.answer(message, progress)
+                save(answer)
         except Cancelled:
             return {"cancelled": True}
         except AtlasError as error:

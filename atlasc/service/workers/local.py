@@ -69,6 +69,11 @@ class LocalWorker(Worker):
 def _listen(process: subprocess.Popen[str], tell: Tell) -> None:
     """Pass on what a process tells, to its end."""
     assert process.stdout is not None
+    why = ""
     for line in process.stdout:
-        tell(json.loads(line))
-    tell({"died": f"its process ended with {process.wait()}"})
+        record = json.loads(line)
+        if "ends" in record:
+            why = record["ends"]
+        else:
+            tell(record)
+    tell({"died": why or f"its process ended with {process.wait()}"})

@@ -6,7 +6,8 @@ computes, can be killed and started again, and is the one that the kernel kills 
 runs out. It ends when its input does, so a service that was killed leaves none behind.
 
 Lines to it: ``{"start": {...}}`` first, then ``{"job": {...}}``, ``{"cancel": id}`` and
-``{"forget": key}``. Lines from it are records, see :mod:`atlasc.service.workers.base`.
+``{"forget": key}``. Lines from it are records, see :mod:`atlasc.service.workers.base`, and, if it
+knows why it ends, ``{"ends": reason}`` as the last one.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def main() -> None:
             try:
                 record = _run(executor, order["job"])
             except AtlasError as error:  # the service starts another process
+                tell({"ends": str(error)})
                 sys.exit(f"error: {error}")
             tell(record)
         elif "forget" in order:
@@ -76,6 +78,7 @@ def _run(executor: Executor, job: Mapping[str, str]) -> Record:
     return executor.run(
         job["job"], job["program"], job["key"], Path(job["query"]),
         partial(mapped, Path(job["evaluation"])), lambda answer: answer.save(place),
+        Path(job["texts"]),
     )  # fmt: skip
 
 

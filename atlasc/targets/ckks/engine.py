@@ -20,7 +20,7 @@ from atlasc.program.function import EngineParameters
 from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.runtime.engine import NativeEngine
 from atlasc.runtime.native import load_library, translated
-from atlasc.targets.base import Progress, Target
+from atlasc.targets.base import Progress, SentBytes, Target
 from atlasc.targets.ckks.parameters import CkksParameters
 from atlasc.targets.key_folders import Role, read_index, require_digest, write_index
 from atlasc.targets.machine import require_disk
@@ -28,6 +28,8 @@ from atlasc.targets.parameters import ParameterSet, require_set
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
+
+    from atlasc.runtime.interface import Interface
 
 SECRET, EVALUATION = "secret.key", "evaluation.key"
 
@@ -209,6 +211,19 @@ class KeyedTarget(Target):
         self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
     ) -> KeyedEngine:
         return self.keyed.server(evaluation, self._required(parameters), plan)
+
+    def sent_bytes(
+        self,
+        parameters: ParameterSet,
+        plan: KeyPlan,
+        interface: Interface,
+        count: int | None = None,
+    ) -> SentBytes:
+        assert isinstance(parameters, CkksParameters)
+        names, facts = (self.keyed.known_as(), self.keyed.target), _facts(parameters, plan)
+        with translated():
+            found = load_library().sent_bytes(*names, facts, interface, count or interface.batch)
+        return SentBytes(*found)
 
     def _required(self, parameters: ParameterSet) -> CkksParameters:
         self.check()

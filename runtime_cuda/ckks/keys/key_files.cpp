@@ -19,7 +19,8 @@ constexpr const char* public_array = "encryption of zero";
 /// 1: rotations had keys from the turned secret; 2: not packed; 3: key and digit shared a word of the
 /// nonce.
 constexpr const char* key_format = "5";
-constexpr std::size_t identity_size = 32;
+/// Of public keys; to 5: not packed, and without a seed.
+constexpr const char* public_format = "6";
 constexpr char digits[] = "0123456789abcdef";
 
 /// Eight digits a word.
@@ -58,11 +59,15 @@ std::string primes_text(const Chain& chain) {
     return text;
 }
 
+const char* format_of(const std::string& kind) {
+    return kind == public_kind ? public_format : key_format;
+}
+
 Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
                const std::string& key) {
     return {{"kind", kind},
             {"engine", ckks_backend.name},
-            {"format", key_format},
+            {"format", format_of(kind)},
             {"parameters", interface.parameters.text()},
             {"primes", primes_text(chain)},
             {"key", key}};
@@ -76,7 +81,7 @@ TensorFile open(const Interface& interface, const Chain& chain, PlainFile plain,
         throw Error(file.name() + " holds no " + kind + " of the " + ckks_backend.name + " engine",
                     "", "give what client keygen wrote");
     }
-    file.require_format(key_format);
+    file.require_format({format_of(kind)});
     if (kind == secret_kind) {
         file.require_secret();
     }
@@ -90,11 +95,9 @@ TensorFile open(const Interface& interface, const Chain& chain, PlainFile plain,
     return file;
 }
 
-std::size_t part_bytes(const Packing& packing) { return packing.words() * sizeof(Word); }
-
 /// The parts b of a key's digits; the others are made from the seed.
 Bytes stored(const KeyEntry& entry, const SwitchKey& key) {
-    const std::size_t part = part_bytes(key.packing);
+    const std::size_t part = key.packing.bytes();
     Bytes bytes(entry.digits * part);
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
         const Word* b = key.words.get() + 2 * digit * key.packing.words();
@@ -105,8 +108,8 @@ Bytes stored(const KeyEntry& entry, const SwitchKey& key) {
 
 SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
                  const TensorFile& file) {
-    const Packing packing = entry.packing(ring);
-    const std::size_t part = part_bytes(packing);
+    const Packing packing = entry.packing(ring.chain());
+    const std::size_t part = packing.bytes();
     if (!file.has(entry.name)) {
         throw Error(file.name() + " lacks a key that the program needs", entry.name,
                     "make keys with this program's client");
@@ -116,7 +119,7 @@ SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
         throw Error(file.name() + " has a key that does not reach its level",
                     entry.name, "make keys with this program's client");
     }
-    SwitchKey key{packing, Words(ring.memory(), entry.words(ring))};
+    SwitchKey key{packing, Words(ring.memory(), entry.words(ring.chain()))};
     const Words uniform = ring.polynomial(packing.extended());
     std::vector<Word> words(packing.words());
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
@@ -149,7 +152,7 @@ void require_room(const Ground& ground, const std::vector<KeyEntry>& entries,
     std::uint64_t bytes = 0;
     std::size_t limbs = 0;
     for (const KeyEntry& entry : entries) {
-        bytes += entry.words(ground.ring) * sizeof(Word);
+        bytes += entry.words(ground.ring.chain()) * sizeof(Word);
         limbs = std::max(limbs, entry.limbs);
     }
     ground.memory->require(bytes + std::max(execution, working_bytes(ground.ring, limbs)),
@@ -175,10 +178,10 @@ void write_keys(const Interface& interface, Ground& ground, const KeyPaths& path
     Metadata server_facts = facts(interface, ring.chain(), evaluation_kind, key);
     server_facts["seed"] = text_of(seed);
     TensorWriter server(server_facts);
-    const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
+    const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring.chain());
     std::size_t made = 0;
     for (const KeyEntry& entry : entries) {
-        server.add(entry.name, entry.digits * part_bytes(entry.packing(ring)), [&, entry] {
+        server.add(entry.name, entry.digits * entry.packing(ring.chain()).bytes(), [&, entry] {
             if (progress) {
                 progress(entry.name, made++, entries.size());
             }
@@ -195,19 +198,37 @@ void write_keys(const Interface& interface, Ground& ground, const KeyPaths& path
     if (!paths.public_key.empty()) {
         const std::size_t limbs = ring.size_q();
         const Words zero = uploaded(ring.memory(), std::vector<Word>(limbs * ring.degree(), 0));
-        const Polys polys = SecretKey(ring, coefficients).encrypt(zero, limbs);
-        Bytes bytes(2 * limbs * ring.degree() * sizeof(Word));
-        download(bytes.data(), polys.words.get(), bytes.size());
-        TensorWriter everybody(facts(interface, ring.chain(), public_kind, key));
+        const Encryption made = SecretKey(ring, coefficients).encrypt(zero, limbs);
+        const Packing packing(ring.chain(), limbs, 0);
+        const Words packed(ring.memory(), packing.words());
+        pack(packing, made.polys.part(0), packed.get());
+        Bytes bytes(packing.bytes());
+        download(bytes.data(), packed.get(), bytes.size());
+        Metadata public_facts = facts(interface, ring.chain(), public_kind, key);
+        public_facts["seed"] = text_of(made.seed);
+        TensorWriter everybody(public_facts);
         everybody.add(public_array, std::move(bytes));
         everybody.write_sealed(paths.public_key);
     }
 }
 
+std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain,
+                               const std::string& engine) {
+    Metadata known = facts(interface, chain, evaluation_kind, std::string(identity_size, '0'));
+    known["engine"] = engine;
+    known["seed"] = text_of(Seed{});
+    TensorWriter writer(known);
+    for (const KeyEntry& entry : entries_of(needs_of(interface), chain)) {
+        const std::size_t size = entry.digits * entry.packing(chain).bytes();
+        writer.count(entry.name, "U8", {size}, size);
+    }
+    return writer.sealed_size();
+}
+
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
     const Ring& ring = ground.ring;
     const KeyNeeds needs = needs_of(interface);
-    require_room(ground, entries_of(needs, ring), interface.memory);
+    require_room(ground, entries_of(needs, ring.chain()), interface.memory);
     const Coefficients coefficients = uniform_secret(ring.degree());
     const KeyMaker maker(ring, coefficients, fresh_seed());
     return {random_identity(), SecretKey(ring, coefficients),
@@ -231,14 +252,18 @@ Role client_role(const Interface& interface, Ground& ground, PlainFile secret) {
 Role public_role(const Interface& interface, Ground& ground, PlainFile public_key) {
     const Ring& ring = ground.ring;
     const TensorFile file = open(interface, ring.chain(), std::move(public_key), public_kind);
-    const std::size_t limbs = ring.size_q();
+    const Packing packing(ring.chain(), ring.size_q(), 0);
     const Bytes bytes = file.bytes(public_array);
-    if (bytes.size() != 2 * limbs * ring.degree() * sizeof(Word) ||
-        !is_reduced(ring.chain(), limbs, bytes.data(), 2)) {
+    std::vector<Word> words(packing.words());
+    if (bytes.size() == packing.bytes()) {
+        std::memcpy(words.data(), bytes.data(), bytes.size());
+    }
+    if (bytes.size() != packing.bytes() || !is_reduced(ring.chain(), packing, words.data())) {
         throw Error(file.name() + " is damaged", "its key is none of the ring");
     }
-    Polys zero(ring, 2, limbs);
-    upload(zero.words.get(), bytes.data(), bytes.size());
+    Polys zero(ring, 2, ring.size_q());
+    unpack(packing, uploaded(ring.memory(), words).get(), zero.part(0));
+    sample_ciphertext_part(ring, seed_of(file), zero);
     Role role{file.fact("key"), std::nullopt, std::make_shared<EvaluationKeys>()};
     role.public_key.emplace(ring, std::move(zero));
     return role;
@@ -248,7 +273,7 @@ Role server_role(const Interface& interface, Ground& ground, PlainFile evaluatio
     const Ring& ring = ground.ring;
     const TensorFile file = open(interface, ring.chain(), std::move(evaluation), evaluation_kind);
     const Seed seed = seed_of(file);
-    std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
+    std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring.chain());
     require_room(ground, entries, interface.memory);
     number_by(file.names(), entries);
     auto keys = std::make_shared<EvaluationKeys>();

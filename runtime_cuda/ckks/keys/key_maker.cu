@@ -145,8 +145,8 @@ SwitchKey KeyMaker::make(const KeyEntry& entry) const {
         product[0] = reduce(ring_.chain().special[0].value, ring_.chain().q[0]);
     }
     const Words factor = uploaded(ring_.memory(), product);
-    const Packing packing = entry.packing(ring_);
-    SwitchKey key{packing, Words(ring_.memory(), entry.words(ring_))};
+    const Packing packing = entry.packing(ring_.chain());
+    SwitchKey key{packing, Words(ring_.memory(), entry.words(ring_.chain()))};
     const std::size_t part = packing.extended() * ring_.degree();
     const Words parts = ring_.polynomial(2 * packing.extended());
     Word* b = parts.get();
@@ -182,7 +182,7 @@ SwitchKey KeyMaker::make(const KeyEntry& entry) const {
 
 EvaluationKeys KeyMaker::make(const KeyNeeds& needs, const KeyProgress& progress) const {
     EvaluationKeys keys;
-    const std::vector<KeyEntry> entries = entries_of(needs, ring_);
+    const std::vector<KeyEntry> entries = entries_of(needs, ring_.chain());
     for (const KeyEntry& entry : entries) {
         if (progress) {
             progress(entry.name, entry.number, entries.size());

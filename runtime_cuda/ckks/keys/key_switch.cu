@@ -10,7 +10,6 @@ namespace {
 
 /// As many digits as the device works on together.
 void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs) {
-    const std::size_t count = digits.size() * ring.degree();
     Limbs values{limbs + ring.size_p(), 0, limbs};
     values.converts = begins_conversions();
     std::size_t most = 0;
@@ -22,16 +21,12 @@ void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs)
                    values.converts ? digit.coefficients + block.first * ring.degree() : digit.out,
                    block.first, block.first + block.size);
     }
-    if (values.converts) {
-        OwnLimbs kernel{ring.log_degree(), {}};
-        std::copy(digits.begin(), digits.end(), kernel.of);
-        launch(count, kernel, "digits of a key switch");
-    } else {
+    if (!values.converts) {
         with_size(most, [&](auto constant) {
             Decompose<decltype(constant)::value> kernel{
                 ring.log_degree(), limbs, ring.size_q(), ring.size_p(), ring.primes(), {}};
             std::copy(digits.begin(), digits.end(), kernel.of);
-            launch(count, kernel, "digits of a key switch");
+            launch(digits.size() * ring.degree(), kernel, "digits of a key switch");
         });
     }
     ring.forward(values);
@@ -45,6 +40,9 @@ Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
     const std::size_t each = ring.digits(limbs);
     const std::size_t size = (limbs + ring.size_p()) * ring.degree();
     Digits digits{limbs, each, each * size, Words(ring.memory(), count * each * size)};
+    if (begins_conversions()) {
+        digits.own = polynomials;
+    }
     const Words coefficients = ring.polynomial(count * limbs);
     std::vector<Digit> some;
     for (std::size_t first = 0; first < count; first += together()) {
@@ -91,9 +89,10 @@ InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limb
     }
     return {ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
             x.digits.count, ring.primes(), x.digits.words,
-            turns ? x.key->packing : Packing(ring, limbs, ring.size_p()), gap,
+            turns ? x.key->packing : Packing(ring.chain(), limbs, ring.size_p()), gap,
             turns ? x.key->words.get() : nullptr, x.addends, x.galois,
-            inverse_galois(ring, x.galois), false, out, x.digits.log_run};
+            inverse_galois(ring, x.galois), false, out, x.digits.log_run, x.digits.own,
+            ring.digit_numbers()};
 }
 
 void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended& out,
@@ -121,7 +120,7 @@ Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
         return {0, 0, 0, {}};
     }
     const std::size_t limbs = xs[0]->limbs;
-    const Words seconds = ring.polynomial(xs.size() * limbs);
+    Words seconds = ring.polynomial(xs.size() * limbs);
     std::vector<const Word*> parts;
     std::vector<Word*> quotients;
     for (const Extended* x : xs) {
@@ -129,7 +128,9 @@ Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
         parts.push_back(both_parts(ring, *x).second);
     }
     divide(ring, ring.divisor(0, true), parts, limbs, quotients);
-    return decomposed(ring, {quotients.begin(), quotients.end()}, limbs);
+    Digits digits = decomposed(ring, {quotients.begin(), quotients.end()}, limbs);
+    digits.kept = std::move(seconds);
+    return digits;
 }
 
 Addends first_part(const Ring& ring, const Extended& x) {
@@ -159,8 +160,30 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
 std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
                             int level) {
     std::vector<Extended> products;
+    std::vector<InnerProduct> some;  // of one key
+    const auto finish = [&] {
+        const std::size_t count = (limbs + ring.size_p()) * ring.degree();
+        if (some.size() == 1) {
+            launch(count, some[0], "products with a key");
+        } else {
+            SharedProducts kernel{some.size(), {some[0], some[0], some[0], some[0]}};
+            std::copy(some.begin(), some.end(), kernel.of);
+            launch(count, kernel, "products with a key");
+        }
+        some.clear();
+    };
     for (const Switched& x : xs) {
-        add_switched(ring, {x}, products.emplace_back(ring, limbs), false);
+        Word* out = products.emplace_back(ring, limbs).words.get();
+        const InnerProduct product = inner_product(ring, x, limbs, out);
+        if (!some.empty() && (some.size() == SharedProducts::most ||
+                              product.key_words != some[0].key_words ||
+                              product.galois != some[0].galois)) {
+            finish();
+        }
+        some.push_back(product);
+    }
+    if (!some.empty()) {
+        finish();
     }
     return divided(ring, products, level);
 }

@@ -25,9 +25,11 @@ struct OwnDigits {
     std::size_t count = 0;
     int log_run = 0;
     bool of_primes = true;  ///< one for each block of the chain's primes
+    const Word* own = nullptr;  ///< the polynomial, where a digit lacks its own primes
 };
 
-/// Digits of polynomials of `limbs` primes.
+/// Digits of polynomials of `limbs` primes. Where the device begins conversions with transforms, they
+/// lack their own primes, on which a digit is the polynomial itself: that must live as long.
 struct Digits {
     std::size_t limbs;
     std::size_t count;  ///< of a polynomial
@@ -35,9 +37,12 @@ struct Digits {
     Words words;
     int log_run = 0;
     bool of_primes = true;
+    std::vector<const Word*> own = {};
+    Words kept = {};  ///< polynomials that nobody else holds
 
     OwnDigits of(std::size_t polynomial) const {
-        return {words.get() + polynomial * size, count, log_run, of_primes};
+        return {words.get() + polynomial * size, count, log_run, of_primes,
+                own.empty() ? nullptr : own[polynomial]};
     }
 };
 

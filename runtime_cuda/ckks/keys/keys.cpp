@@ -25,16 +25,16 @@ KeyNeeds needs_of(const Interface& interface) {
     return needs;
 }
 
-std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
+std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Chain& chain) {
     using Kind = KeyEntry::Kind;
     std::vector<KeyEntry> entries;
     const auto add = [&](Kind kind, std::size_t amount, int level, const std::string& name) {
         if (level >= 0) {
-            const std::size_t limbs = ring.chain().limbs_at(level);
-            const std::size_t special = kind == Kind::to_sparse ? 1 : ring.size_p();
+            const std::size_t limbs = chain.limbs_at(level);
+            const std::size_t special = kind == Kind::to_sparse ? 1 : chain.special.size();
             const std::size_t digits = kind == Kind::to_dense          ? 1
                                        : kind == Kind::copies_to_dense ? raised_copies
-                                                                       : ring.digits(limbs);
+                                                                       : digits_of(chain, limbs);
             entries.push_back({kind, amount, limbs, special, digits,
                                static_cast<std::uint32_t>(entries.size()), name});
         }
@@ -43,8 +43,8 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
     add(Kind::conjugation, 0, needs.conjugation, single[1]);
     if (needs.raising) {
         add(Kind::to_sparse, 0, 0, single[2]);
-        add(Kind::to_dense, 0, ring.chain().top(), single[3]);
-        add(Kind::copies_to_dense, 0, ring.chain().top(), single[4]);
+        add(Kind::to_dense, 0, chain.top(), single[3]);
+        add(Kind::copies_to_dense, 0, chain.top(), single[4]);
     }
     for (const auto& [amount, level] : needs.rotations) {
         add(Kind::rotation, amount, level, rotation + std::to_string(amount));

@@ -53,13 +53,13 @@ struct KeyEntry {
     std::uint32_t number;  ///< among the keys that were made together
     std::string name;      ///< in files
 
-    Packing packing(const Ring& ring) const { return {ring, limbs, special}; }
+    Packing packing(const Chain& chain) const { return {chain, limbs, special}; }
     /// Of both parts.
-    std::size_t words(const Ring& ring) const { return 2 * digits * packing(ring).words(); }
+    std::size_t words(const Chain& chain) const { return 2 * digits * packing(chain).words(); }
 };
 
 /// All keys in a fixed order.
-std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring);
+std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Chain& chain);
 
 /// Gives keys the numbers with which they were made: their places in that order among all keys of a
 /// file, which may have more than a program needs.

@@ -1,5 +1,7 @@
 #include "ckks/keys/secret_key.hpp"
 
+#include <utility>
+
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -37,20 +39,25 @@ struct Decrypt {
 
 }  // namespace
 
+void sample_ciphertext_part(const Ring& ring, const Seed& seed, const Polys& x) {
+    sample_uniform(ring, {seed}, x.part(1), 0, x.limbs);
+}
+
 SecretKey::SecretKey(const Ring& ring, const Coefficients& secret)
     : ring_(ring), secret_(transformed_secret(ring, secret)) {}
 
-Polys SecretKey::encrypt(const Words& plaintext, std::size_t limbs) const {
+Encryption SecretKey::encrypt(const Words& plaintext, std::size_t limbs) const {
     Polys out(ring_, 2, limbs);
     const Secret<Stream> errors{{fresh_seed()}};
-    sample_uniform(ring_, {fresh_seed()}, out.part(1), 0, limbs);
+    const Seed seed = fresh_seed();
+    sample_ciphertext_part(ring_, seed, out);
     sample_error(ring_, errors.value, out.part(0), 0, limbs);
     ring_.forward(out.part(0), limbs);
     launch(limbs * ring_.degree(),
            Encrypt{ring_.log_degree(), ring_.primes(), secret_.get(), plaintext.get(),
                    out.part(1), out.part(0)},
            "encryption");
-    return out;
+    return {std::move(out), seed};
 }
 
 Words SecretKey::decrypt(const Polys& x, std::size_t limbs) const {

@@ -22,6 +22,15 @@ struct Pack {
     }
 };
 
+/// The residues of a packed limb.
+struct Unpack {
+    std::size_t bits;
+    const Word* in;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const { out[at] = unpacked(in, bits, at); }
+};
+
 std::size_t bits_of(const Prime& q) {
     std::size_t bits = 0;
     while (q.value >> bits != 0) {
@@ -32,10 +41,12 @@ std::size_t bits_of(const Prime& q) {
 
 }  // namespace
 
-Packing::Packing(const Ring& ring, std::size_t limbs, std::size_t special)
-    : limbs(limbs), special(special), log_degree(ring.log_degree()), starts{} {
+Packing::Packing(const Chain& chain, std::size_t limbs, std::size_t special)
+    : limbs(limbs), special(special), log_degree(0), starts{} {
+    while (std::size_t{1} << log_degree < chain.degree) {
+        ++log_degree;
+    }
     for (std::size_t limb = 0; limb < extended(); ++limb) {
-        const Chain& chain = ring.chain();
         const Prime& q = limb < limbs ? chain.q[limb] : chain.special[limb - limbs];
         starts[limb + 1] = starts[limb] + static_cast<std::uint32_t>(bits_of(q));
     }
@@ -47,6 +58,15 @@ void pack(const Packing& packing, const Word* in, Word* out) {
         launch(bits << (packing.log_degree - 6),
                Pack{bits, in + (limb << packing.log_degree), out + packing.start(limb)},
                "packed residues");
+    }
+}
+
+void unpack(const Packing& packing, const Word* in, Word* out) {
+    for (std::size_t limb = 0; limb < packing.extended(); ++limb) {
+        launch(std::size_t{1} << packing.log_degree,
+               Unpack{packing.bits(limb), in + packing.start(limb),
+                      out + (limb << packing.log_degree)},
+               "unpacked residues");
     }
 }
 

@@ -1,5 +1,5 @@
-// Residues without gaps: a limb takes N times the bits of its prime. Keys are read more than anything
-// else is, so that fewer bytes are less time too.
+// Residues without gaps: a limb takes N times the bits of its prime, which are whole words. Keys are
+// read more than anything else is, so that fewer bytes are less time too.
 #pragma once
 
 #include "ckks/ring/polynomials.hpp"
@@ -8,7 +8,7 @@ namespace atlasc::ckks {
 
 /// Where the limbs of a packed polynomial lie: the first primes of Q, then special ones.
 struct Packing {
-    Packing(const Ring& ring, std::size_t limbs, std::size_t special);
+    Packing(const Chain& chain, std::size_t limbs, std::size_t special);
 
     std::size_t limbs;    ///< of Q
     std::size_t special;
@@ -17,6 +17,7 @@ struct Packing {
 
     std::size_t extended() const { return limbs + special; }
     std::size_t words() const { return start(extended()); }
+    std::size_t bytes() const { return words() * sizeof(Word); }
 
     ATLASC_DEVICE std::size_t bits(std::size_t limb) const {
         return starts[limb + 1] - starts[limb];
@@ -38,8 +39,9 @@ ATLASC_DEVICE inline Word unpacked(const Word* limb, std::size_t bits, std::size
     return x & ((Word{1} << bits) - 1);
 }
 
-/// Packs [limb][N].
+/// Packs [limb][N], and back.
 void pack(const Packing& packing, const Word* in, Word* out);
+void unpack(const Packing& packing, const Word* in, Word* out);
 
 /// Whether every residue of a packed polynomial in the host's memory is below its prime.
 bool is_reduced(const Chain& chain, const Packing& packing, const Word* words);

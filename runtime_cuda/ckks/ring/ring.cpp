@@ -74,6 +74,12 @@ void Ring::make_constants() {
             fill(end - 1, from(first, end));
         }
     }
+    std::vector<Word> digit_numbers(size_q(), 0);
+    for (std::size_t digit = 0; digit + 1 < chain_.digits.size(); ++digit) {
+        std::fill(&digit_numbers[chain_.digits[digit]], &digit_numbers[0] + chain_.digits[digit + 1],
+                  digit);
+    }
+    digit_numbers_ = uploaded(memory_, digit_numbers);
     std::vector<Word> digit_inverses(size_q() * size_q(), 0);
     for (std::size_t limbs = 1; limbs <= size_q(); ++limbs) {
         for (std::size_t digit = 0; digit < digits(limbs); ++digit) {

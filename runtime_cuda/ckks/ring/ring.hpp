@@ -83,6 +83,9 @@ public:
     const std::vector<Word>& special_product() const { return special_product_; }
     const Word* special_products() const { return special_products_.get(); }
 
+    /// [prime of Q]: the digit of a key switch that it belongs to.
+    const Word* digit_numbers() const { return digit_numbers_.get(); }
+
 private:
     std::size_t block_words() const {
         return most_in_block + (most_in_block + 1) * size_qp();
@@ -105,6 +108,7 @@ private:
     Words inverse_of_first_special_;
     std::vector<Word> special_product_;
     Words special_products_;
+    Words digit_numbers_;
 };
 
 }  // namespace atlasc::ckks

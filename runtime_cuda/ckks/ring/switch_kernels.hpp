@@ -66,21 +66,6 @@ struct Digit {
     Word* out;  ///< extended
 };
 
-/// The limbs of some digits on their own primes, which are those of the polynomial.
-struct OwnLimbs {
-    int log_degree;
-    Digit of[most_together];
-
-    ATLASC_DEVICE void operator()(std::size_t index) const {
-        const Digit& digit = of[index >> log_degree];
-        const std::size_t at = index & ((std::size_t{1} << log_degree) - 1);
-        for (std::size_t s = 0; s < digit.block.size; ++s) {
-            const std::size_t place = ((digit.block.first + s) << log_degree) + at;
-            digit.out[place] = digit.values[place];
-        }
-    }
-};
-
 /// Some digits, of at most `size` primes each, modulo all primes of an extended polynomial. On a
 /// digit's own primes it is the polynomial itself, which stays in values.
 template <std::size_t size>
@@ -148,28 +133,46 @@ struct InnerProduct {
     bool accumulate;     ///< adds to what `out` holds
     Word* out;
     int log_run = 0;     ///< of 2^log_run equal values of digits, which are neighbours, one is stored
+    const Word* own = nullptr;  ///< of digits that lack their own primes: the polynomial itself
+    const Word* digit_numbers = nullptr;  ///< [limb]: the digit that has the prime for its own
 
     /// The key's limb of one of the ring's.
     ATLASC_DEVICE std::size_t key_limb(std::size_t limb) const {
         return limb < limbs ? gap.key_limb(limb) : packing.limbs + limb - limbs;
     }
 
-    /// What becomes the value at another place: both parts, not reduced.
-    ATLASC_DEVICE void products(std::size_t at, Wide& b, Wide& a) const {
-        const std::size_t limb = at >> log_degree;
-        const std::size_t start = limb << log_degree;
+    /// A limb of the key.
+    struct KeyLimb {
+        const Word* words;
+        std::size_t bits;
+        std::size_t part;  ///< words of one
+    };
+
+    ATLASC_DEVICE KeyLimb key_of(std::size_t limb) const {
+        return {key_words + packing.start(key_limb(limb)), packing.bits(key_limb(limb)),
+                packing.start(packing.limbs + packing.special)};
+    }
+
+    /// Both parts of a key for a digit, at a place of a limb.
+    ATLASC_DEVICE void read(const KeyLimb& key, std::size_t digit, std::size_t place, Word& b,
+                            Word& a) const {
+        const Word* parts = key.words + 2 * gap.key_digit(digit) * key.part;
+        b = unpacked(parts, key.bits, place);
+        a = unpacked(parts + key.part, key.bits, place);
+    }
+
+    /// The digit that the polynomial itself is, modulo the prime of a limb; none: `digits`.
+    ATLASC_DEVICE std::size_t whole(std::size_t limb) const {
+        return own != nullptr && limb < limbs ? digit_numbers[limb] : digits;
+    }
+
+    ATLASC_DEVICE Word value(std::size_t digit, std::size_t at, std::size_t whole) const {
         const std::size_t extended = (limbs + size_p) << log_degree;
-        const std::size_t bits = packing.bits(key_limb(limb));
-        const std::size_t part = packing.start(packing.limbs + packing.special);
-        const Word* key = key_words + packing.start(key_limb(limb));
-        b = 0;
-        a = 0;
-        for (std::size_t digit = 0; digit < digits; ++digit) {
-            const Word x = digit_words[(digit * extended + at) >> log_run];
-            const Word* parts = key + 2 * gap.key_digit(digit) * part;
-            b += static_cast<Wide>(x) * unpacked(parts, bits, at - start);
-            a += static_cast<Wide>(x) * unpacked(parts + part, bits, at - start);
-        }
+        return digit == whole ? own[at] : digit_words[(digit * extended + at) >> log_run];
+    }
+
+    ATLASC_DEVICE void add_addends(std::size_t at, Wide& b, Wide& a) const {
+        const std::size_t limb = at >> log_degree;
         if (limb < addends.limbs) {
             const Word factor = addends.factors == nullptr ? 1 : addends.factors[limb];
             b += static_cast<Wide>(addends.first[at]) * factor;
@@ -177,13 +180,36 @@ struct InnerProduct {
         }
     }
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
+    /// What becomes the value at another place: both parts, not reduced.
+    ATLASC_DEVICE void products(std::size_t at, Wide& b, Wide& a) const {
         const std::size_t limb = at >> log_degree;
-        const std::size_t start = limb << log_degree;
-        const std::size_t extended = (limbs + size_p) << log_degree;
+        const std::size_t place = at - (limb << log_degree);
+        const KeyLimb key = key_of(limb);
+        const std::size_t itself = whole(limb);
+        b = 0;
+        a = 0;
+        for (std::size_t digit = 0; digit < digits; ++digit) {
+            Word key_b;
+            Word key_a;
+            read(key, digit, place, key_b, key_a);
+            const Word x = value(digit, at, itself);
+            b += static_cast<Wide>(x) * key_b;
+            a += static_cast<Wide>(x) * key_a;
+        }
+        add_addends(at, b, a);
+    }
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
         Wide b;
         Wide a;
         products(at, b, a);
+        write(at, b, a);
+    }
+
+    ATLASC_DEVICE void write(std::size_t at, Wide b, Wide a) const {
+        const std::size_t limb = at >> log_degree;
+        const std::size_t start = limb << log_degree;
+        const std::size_t extended = (limbs + size_p) << log_degree;
         const auto place = static_cast<std::uint32_t>(at - start);
         const std::size_t to = back == 1 ? at : start + permuted(place, back, log_degree);
         if (accumulate) {
@@ -193,6 +219,41 @@ struct InnerProduct {
         const Prime& q = primes[prime_of(limb, limbs, size_q)];
         out[to] = reduce(b, q);
         out[extended + to] = reduce(a, q);
+    }
+};
+
+/// Some of them, with one key for one rotation, which is read once.
+struct SharedProducts {
+    static constexpr std::size_t most = 4;
+
+    std::size_t count;
+    InnerProduct of[most];
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const InnerProduct& first = of[0];
+        const std::size_t limb = at >> first.log_degree;
+        const InnerProduct::KeyLimb key = first.key_of(limb);
+        const std::size_t whole = first.whole(limb);
+        Wide b[most] = {};
+        Wide a[most] = {};
+        for (std::size_t digit = 0; digit < first.digits; ++digit) {
+            Word key_b;
+            Word key_a;
+            first.read(key, digit, at - (limb << first.log_degree), key_b, key_a);
+            for (std::size_t one = 0; one < most; ++one) {  // constants: sums stay in registers
+                if (one < count) {
+                    const Word x = of[one].value(digit, at, whole);
+                    b[one] += static_cast<Wide>(x) * key_b;
+                    a[one] += static_cast<Wide>(x) * key_a;
+                }
+            }
+        }
+        for (std::size_t one = 0; one < most; ++one) {
+            if (one < count) {
+                of[one].add_addends(at, b[one], a[one]);
+                of[one].write(at, b[one], a[one]);
+            }
+        }
     }
 };
 

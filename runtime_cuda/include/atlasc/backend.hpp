@@ -22,6 +22,13 @@ struct KeyPaths {
     std::string public_key{};  ///< empty: make no public key
 };
 
+/// Bytes of what an engine writes, by its parameters alone.
+struct Sizes {
+    std::uint64_t evaluation_keys;  ///< the file
+    /// Of a ciphertext, as `Engine::saved_size`.
+    std::function<std::size_t(int level, bool fresh)> ciphertext;
+};
+
 /// A kind of engine.
 struct Backend {
     /// Name in files; another backend refuses these files.
@@ -49,6 +56,9 @@ struct Backend {
     /// Client and server in one, with new keys that stay in memory.
     std::unique_ptr<Engine> (*fresh_engine)(const Interface& interface,
                                             const KeyProgress& progress);
+
+    /// Sizes of the files of an engine of this kind, which name it `engine`; nothing is made.
+    Sizes (*sizes)(const Interface& interface, const std::string& engine);
 };
 
 /// The simulation: cleartext slots that behave like ciphertexts. It is in every build.

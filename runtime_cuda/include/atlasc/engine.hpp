@@ -174,8 +174,12 @@ public:
     /// Return when all work is done; only a device works asynchronously.
     virtual void wait() {}
 
-    /// Bytes of a ciphertext at a level, as `save` makes them.
-    virtual std::size_t saved_size(int level) const = 0;
+    /// Bytes of a ciphertext at a level, as `save` makes them: of one that was computed, or is
+    /// `fresh` from a secret key.
+    virtual std::size_t saved_size(int level, bool fresh) const = 0;
+
+    /// Most bytes of a ciphertext at a level that `load` takes.
+    virtual std::size_t largest_size(int level) const { return saved_size(level, false); }
 
     /// Bytes of a ciphertext for files and messages, and back. `load` throws Error for bytes that
     /// are damaged, or belong to other parameters or keys.

@@ -41,11 +41,16 @@ struct SerializedMessage {
 /// Greatest number of bytes of a ciphertext at a level.
 using CiphertextBytes = std::function<std::uint64_t(int level)>;
 
-/// These sizes for an engine, which must outlive the result.
+/// Those of an engine, which must outlive the result.
 CiphertextBytes saved_bytes(const Engine& engine);
 
 /// Greatest number of bytes of a message of this program, query or answer.
 std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most);
+
+/// Bytes of a message with `count` inputs, as `message_writer` makes it. `bytes` of each ciphertext.
+std::uint64_t message_size(const Interface& interface, const std::string& kind,
+                           const std::string& engine, std::size_t count,
+                           const CiphertextBytes& bytes);
 
 /// Read a query or an answer (`kind`) of this program; needs no keys. Throws Error for anything
 /// else, before more bytes are read than the program's messages have.

@@ -180,10 +180,14 @@ void TensorFile::require_seal() const {
     }
 }
 
-void TensorFile::require_format(const std::string& format) const {
-    if (fact("format") != format) {
+void TensorFile::require_format(const std::vector<std::string>& formats) const {
+    if (std::find(formats.begin(), formats.end(), fact("format")) == formats.end()) {
+        std::string known;
+        for (const std::string& format : formats) {
+            known += (known.empty() ? "" : " or ") + format;
+        }
         throw Error(name() + " has format " + fact("format").substr(0, 20),
-                    "this version reads format " + format,
+                    "this version reads format " + known,
                     "use the version of atlasc that wrote it, or make the file again");
     }
 }

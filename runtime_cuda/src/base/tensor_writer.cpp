@@ -42,6 +42,11 @@ void TensorWriter::add(const std::string& name, std::size_t size, std::function<
     entries_[name] = {"U8", {size}, size, std::move(make)};
 }
 
+void TensorWriter::count(const std::string& name, const std::string& type,
+                         const std::vector<std::size_t>& shape, std::size_t size) {
+    entries_[name] = {type, shape, size, {}};
+}
+
 std::string TensorWriter::header(bool sealed) const {
     std::string text = "{\"__metadata__\":{";
     const char* separator = "";
@@ -91,6 +96,15 @@ void TensorWriter::write(const std::string& path, Access access, bool sealed) co
     write_to([&draft](const void* data, std::size_t size) { draft.write(data, size); }, sealed,
              access == Access::secret);
     draft.publish();
+}
+
+std::uint64_t TensorWriter::sealed_size() const {
+    const std::string text = header(true);
+    std::uint64_t size = sizeof(std::uint64_t) + text.size() + sizeof(Digest);
+    for (const auto& named : entries_) {
+        size += named.second.size + sizeof(Digest);
+    }
+    return size;
 }
 
 Bytes TensorWriter::sealed() const {

@@ -10,8 +10,8 @@
 namespace atlasc {
 namespace {
 
-constexpr const char* format = "2";
-constexpr std::size_t query_digits = 32;
+constexpr const char* format = "3";
+constexpr const char* former_format = "2";  ///< its ciphertexts were not packed
 
 /// The ciphertexts of an input or output.
 struct Expected {
@@ -58,7 +58,7 @@ SerializedMessage facts_of(const TensorFile& file, const std::string& kind,
                     is_query ? "give the query that a client wrote"
                              : "give the answer that a server wrote");
     }
-    file.require_format(format);
+    file.require_format({former_format, format});
     const std::string program = file.fact("program");
     if (program != interface.identity) {
         throw Error(file.name() + " belongs to another compiled program",
@@ -73,7 +73,7 @@ SerializedMessage facts_of(const TensorFile& file, const std::string& kind,
                        ", as many inputs as the program answers at a time");
     }
     SerializedMessage message{kind, file.fact("engine"), file.fact("query"), *count};
-    if (!is_hexadecimal(message.query, query_digits)) {
+    if (!is_hexadecimal(message.query, identity_size)) {
         fail(file, "it does not say which query it is, or answers");
     }
     message.name = file.name();
@@ -114,6 +114,16 @@ Error wrong_level(int found, int wanted) {
                      std::to_string(wanted));
 }
 
+/// A message without its arrays.
+TensorWriter empty_message(const std::string& program, const SerializedMessage& message) {
+    return TensorWriter({{"kind", message.kind},
+                         {"format", format},
+                         {"engine", message.engine},
+                         {"program", program},
+                         {"query", message.query},
+                         {"count", std::to_string(message.count)}});
+}
+
 bool is_mask(const Tensor& tensor) {
     return std::all_of(tensor.values.begin(), tensor.values.end(),
                        [](double value) { return value == 0.0 || value == 1.0; });
@@ -122,7 +132,7 @@ bool is_mask(const Tensor& tensor) {
 }  // namespace
 
 CiphertextBytes saved_bytes(const Engine& engine) {
-    return [&engine](int level) { return engine.saved_size(level); };
+    return [&engine](int level) { return engine.largest_size(level); };
 }
 
 std::uint64_t message_bytes(const Interface& interface, const CiphertextBytes& most) {
@@ -160,13 +170,27 @@ SerializedMessage read_message(const TensorFile& file, const std::string& kind,
     return message;
 }
 
+std::uint64_t message_size(const Interface& interface, const std::string& kind,
+                           const std::string& engine, std::size_t count,
+                           const CiphertextBytes& bytes) {
+    const std::string digits(2 * identity_size, '0');  // of a program that has no identity yet
+    TensorWriter writer =
+        empty_message(interface.identity.empty() ? digits : interface.identity,
+                      {kind, engine, digits.substr(identity_size), count});
+    for (const Expected& one : contents(interface, kind)) {
+        for (std::size_t part = 0; part < one.layout.ciphertexts(); ++part) {
+            const std::size_t size = bytes(one.level);
+            writer.count(entry_name(one.name, part), "U8", {size}, size);
+        }
+    }
+    for (const PublicInput& input : masks(interface, kind)) {
+        writer.count(input.name, "F64", input.shape, count_of(input.shape) * sizeof(double));
+    }
+    return writer.sealed_size();
+}
+
 TensorWriter message_writer(const Interface& interface, const SerializedMessage& message) {
-    TensorWriter writer({{"kind", message.kind},
-                         {"format", format},
-                         {"engine", message.engine},
-                         {"program", interface.identity},
-                         {"query", message.query},
-                         {"count", std::to_string(message.count)}});
+    TensorWriter writer = empty_message(interface.identity, message);
     for (const auto& [name, parts] : message.values) {
         for (std::size_t part = 0; part < parts.size(); ++part) {
             writer.add(entry_name(name, part), parts[part]);

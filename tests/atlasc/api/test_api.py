@@ -302,6 +302,8 @@ def test_client_and_server_refuse(
         ({"margin": -1}, "margin cannot be -1"),
         ({"held_back": 1.5}, "held_back cannot be 1.5"),
         ({"tolerated": -1}, "tolerated cannot be -1"),
+        ({"name": "a/b"}, "name cannot be 'a/b'"),
+        ({"name": "a" * 65}, "name cannot be"),
         ({"front": "nothing"}, "the front nothing was not found"),
         ({"maxerror": 1}, "there is no option 'maxerror'"),
     ],

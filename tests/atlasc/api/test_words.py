@@ -50,6 +50,8 @@ from tests.atlasc.cli.command import refused, run
         ("; --unchecked encrypts them", "; unchecked=True encrypts them"),
         ("--trust-pickle", "trust_pickle=True"),
         ("make them with atlasc keygen", "make them with atlasc.keygen()"),
+        ("a further prompt (--next), or", "a further prompt (TextSession.say()), or"),
+        ("again, encrypted (--anew)", "again, encrypted (TextSession.anew())"),
         # What Python lacks stays as it is.
         ("with atlasc calibrate-backend --bootstrap", "with atlasc calibrate-backend --bootstrap"),
         ("with atlasc run --target sim", "with atlasc run --target sim"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from html_page import HtmlPage
 
+import atlasc
 from atlasc.targets import find_target
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
@@ -42,7 +43,7 @@ def test_compile_by_search(searched: tuple[Path, Outcome]) -> None:
     folder, outcome = searched
     manifest = json.loads((folder / "manifest.json").read_text())
     front = json.loads((folder / "front.json").read_text())
-    assert manifest["settings"]["budget"]["population"] == 8
+    assert manifest["settings"]["budget"]["population"] == 8 and "name" not in manifest
     chosen = [p for p in front["front"] if p["settings"] == manifest["settings"]["layers"]]
     assert [p["error"] for p in chosen] == [manifest["settings"]["error"]]
     for word in ("levels", "bootstraps", "GiB", "security", str(folder), "next: atlasc run"):
@@ -79,9 +80,11 @@ def test_report_is_one_whole_page(searched: tuple[Path, Outcome]) -> None:
 
 def test_compile_by_recipe(tmp_path: Path) -> None:
     out = tmp_path / "bundle"
-    outcome = run("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim", "-o", out)
+    options = ("--recipe", "is", "--target", "sim", "--name", "digits-2.0")
+    outcome = run("compile", MODEL, "--data", DATA, *options, "-o", out)
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["settings"]["recipe"] == "is"
+    assert manifest["settings"]["recipe"] == "is" and manifest["name"] == "digits-2.0"
+    assert ("name", "digits-2.0") in atlasc.load(out).summary()
     assert manifest["settings"]["error"] < 1e-4
     assert manifest["costs"]["depth"] == 101
     assert manifest["costs"]["levels"] == 66  # 79 by degrees: GELU and norms have fewer terms

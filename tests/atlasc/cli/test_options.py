@@ -26,6 +26,7 @@ OLD = {
     "--key-memory 4G": "--target 'cpu{key-memory=4G}'",
     "--device-memory 40G": "--target 'phantom{device-memory=40G}'",
     "--margin 0.1": "--ranges 'measured{margin=0.1}'",
+    "--tolerated 0.1": "--ranges 'measured{tolerated=0.1}'",
     "--held-back 0.3": "--ranges 'measured{held-back=0.3}'",
     "--no-prefixes": "--without prefixes",
     "--no-repetitions": "--without repetitions",

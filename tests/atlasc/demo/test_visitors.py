@@ -124,7 +124,8 @@ def test_limits_are_tight(shown: Tiny) -> None:
     (one,) = programs
     found = tight(WIDE, programs)
     assert found.tenant_queue == module.JOBS and found.keep == module.KEEP
-    assert one.key_bytes + 2 * one.query_bytes < found.quota < 2 * one.key_bytes + 20 * 2**20
+    waiting = (module.JOBS + 1) * (one.query_bytes + one.answer_bytes)
+    assert found.quota == one.key_bytes + waiting, "one set of keys, and jobs that wait"
     strict = replace(WIDE, tenant_queue=1, quota=1000, keep=1.0)
     assert tight(strict, programs) == strict, "what the operator asked for is no wider"
 

@@ -31,7 +31,9 @@ public:
     const std::string& identity() const override { return engine_.identity(); }
     std::size_t slots() const override { return engine_.slots(); }
     int level(const Ciphertext& x) const override { return engine_.level(x); }
-    std::size_t saved_size(int level) const override { return engine_.saved_size(level); }
+    std::size_t saved_size(int level, bool fresh) const override {
+        return engine_.saved_size(level, fresh);
+    }
     Bytes save(const Ciphertext& x) const override { return engine_.save(x); }
     Ciphertext load(const Bytes& bytes) const override { return engine_.load(bytes); }
     Vector decrypt(const Ciphertext& x) override { return engine_.decrypt(x); }

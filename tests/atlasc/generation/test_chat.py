@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import atlasc
-from atlasc.api.generation import generate
+from atlasc.api.session import generate
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
@@ -244,3 +245,75 @@ def test_python_takes_a_conversation(spoken: Bundle) -> None:
     result = atlasc.load(spoken.folder).generate(SAID, tokens=2)
     assert result.prompt == wanted(tokenizer(), SAID) and len(result.ids) <= 2
     assert atlasc.load(spoken.folder / "step").generate(SAID, tokens=2) == result
+
+
+@cache
+def _module(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+def answered(spoken: Bundle, messages: list[dict[str, str]], known: Any = None) -> list[int]:
+    """The answer of transformers to a whole conversation."""
+    prompt = wanted(known or tokenizer(), messages)
+    found: list[int] = (
+        _module(spoken.folder.parent / "model")
+        .generate(torch.tensor([prompt]))[0, len(prompt) :]
+        .tolist()
+    )
+    return found
+
+
+def test_each_answer_of_a_conversation_is_that_of_the_model(spoken: Bundle) -> None:
+    """Two turns go on in the keys and values; for the third one the first message leaves."""
+    notes = list[str]()
+    messages = list[dict[str, str]]()
+    with atlasc.load(spoken.folder).session(
+        chat=True, window=WINDOW - 4, note=lambda what, _: notes.append(what)
+    ) as session:
+        for number, content in enumerate(("w5 w26", "w19", "w33 w36")):
+            messages.append({"role": "user", "content": content})
+            left = 2 if number == 2 else 0
+            found = session.say(content)
+            assert found.prompt == wanted(tokenizer(), messages[left:])
+            assert found.ids == answered(spoken, messages[left:])
+            messages.append({"role": "assistant", "content": found.text or ""})
+        with pytest.raises(AtlasError, match="has the end token 2 of the model in it"):
+            session.say("w3 w2 w1")
+        with pytest.raises(AtlasError, match="the last message and its answer have") as caught:
+            session.say("w3 " * 20)
+        assert caught.value.why == f"there is room for {WINDOW}, even if all earlier ones leave"
+        with pytest.raises(AtlasError, match="the session is a conversation, and this turn is not"):
+            session.say([3])
+    costs = [one for one in notes if one.startswith("this turn")]
+    # Of the first answer only the last token is new to the server.
+    assert [one.split()[2] for one in costs[:2]] == ["7", "8"]
+    assert any("computed anew: the oldest 2 messages leave" in one for one in notes)
+
+
+def test_a_template_that_drops_what_the_server_has(
+    spoken: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that leave the thoughts of earlier answers out."""
+    drops = CHATML.replace("message['content'] +", "('' if loop.first else message['content']) +")
+    known, notes = tokenizer(drops), list[str]()
+    said = [{"role": "user", "content": "w3 w17"}]
+    with atlasc.load(spoken.folder).session(note=lambda what, _: notes.append(what)) as session:
+        first = session.say(said, 2)
+        monkeypatch.setattr(
+            "atlasc.loading.loaded_model.LoadedModel.tokenize_chat",
+            lambda _, messages: wanted(known, [one.model_dump() for one in messages]),
+        )
+        second = session.say("w7")
+    said += [{"role": "assistant", "content": first.text or ""}, {"role": "user", "content": "w7"}]
+    assert second.ids == answered(spoken, said, known)
+    assert any("the first 2 are those of the text as it is now" in one for one in notes)
+
+
+def test_the_command_reads_a_conversation(spoken: Bundle, tmp_path: Path) -> None:
+    shown = run("generate", spoken.folder, "--chat", "--turns", "-", "--json", stdin="w3 w17\nw7\n")
+    found = json.loads(shown.out)
+    first = [{"role": "user", "content": "w3 w17"}]
+    assert found["turns"][0]["ids"] == answered(spoken, first)
+    first += [{"role": "assistant", "content": found["turns"][0]["text"]}]
+    assert found["ids"] == answered(spoken, [*first, {"role": "user", "content": "w7"}])
+    assert shown.err.count("this turn: ") == 2

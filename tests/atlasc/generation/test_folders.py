@@ -16,12 +16,13 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig
 
-from atlasc.api.generation import generate
+from atlasc.api.session import generate
 from atlasc.bundle.folder import GENERATION, Bundle
 from atlasc.client.checks import Answers
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
-from atlasc.generation.client import DEFAULT_STEPS, TextClient
+from atlasc.generation.budget import DEFAULT_STEPS
+from atlasc.generation.client import TextClient
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.steps import TextBundles
 from atlasc.ir.errors import AtlasError

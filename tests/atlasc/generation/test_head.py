@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from atlasc.api.generation import generate
+from atlasc.api.session import generate
 from atlasc.bundle.folder import Bundle
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.options import CompileOptions

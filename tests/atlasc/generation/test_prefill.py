@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from short_text import entry, poly
 
-from atlasc.api.generation import client_of, generate, step_server, text_client
+from atlasc.api.generation import client_of, step_server, text_client
 from atlasc.api.roles import Client, make_keys
+from atlasc.api.session import generate
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
 from atlasc.cli.results import say_of_text, text_facts

@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from atlasc.api.generation import CLIENT, SERVER, generate
+from atlasc.api.session import CLIENT, SERVER, TextSession, generate
 from atlasc.bundle.folder import PREFIX, Bundle, load_bundle
 from atlasc.bundle.split import copy_part
 from atlasc.compilation.checks import check_compile
@@ -92,6 +92,20 @@ def test_the_text_is_that_of_the_model_after_the_prefix(public: Bundle) -> None:
     assert result.ids != greedy(model(), PROMPT, MOST)
     assert result.prompt == PROMPT
     assert generate(public, PROMPT, MOST) == result
+
+
+def test_the_prefix_stays_when_tokens_leave(public: Bundle) -> None:
+    window, held, wanted = 6, [*PUBLIC, *PROMPT], list[int]()
+    for _ in range(7):
+        if len(held) > TOKENS:
+            held = [*PUBLIC, *held[len(PUBLIC) - window :]]
+        wanted += greedy(model(), held, 1)
+        held.append(wanted[-1])
+    with TextSession(public, window=window) as session:
+        assert session.say(words(PROMPT), 7).ids == wanted
+        with pytest.raises(AtlasError, match="the turn has 4 tokens") as caught:
+            session.say(words([4, 5, 6, 7]), 1)
+    assert "there is room for 3 beside the public prefix of 3" in caught.value.why
 
 
 @pytest.mark.parametrize("head", ["client", "server"])

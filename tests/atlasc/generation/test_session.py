@@ -17,8 +17,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from atlasc.api.generation import CLIENT, KEYS, SERVER, generate, sampling_of, text_client
+from atlasc.api.generation import sampling_of, text_client
 from atlasc.api.program import Program
+from atlasc.api.session import CLIENT, KEYS, SERVER, generate
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import LEDGER
 from atlasc.compilation.compile import compile_model
@@ -312,7 +313,7 @@ def test_a_killed_text_leaves_neither_key_nor_prompt(bundle: Bundle, tmp_path: P
         "import os, signal\n"
         "from pathlib import Path\n"
         "from atlasc.bundle.folder import load_bundle\n"
-        "from atlasc.api.generation import generate\n"
+        "from atlasc.api.session import generate\n"
         "from atlasc.generation.server import StepServer\n"
         "StepServer.answer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"generate(load_bundle(Path({str(bundle.folder)!r})), {PROMPT}, 2)\n"

@@ -85,6 +85,7 @@ LIES: dict[type[BaseModel], dict[str, Lies]] = {
     Manifest: {
         "format": [(2, "bundle format 2"), ("3", "bundle format '3'")],
         "atlasc": [(ESCAPE, JUNK)],
+        "name": [(ESCAPE, "name"), ("n" * 65, "name")],
         "model": [({"name": ESCAPE, "kind": ESCAPE}, JUNK)],
         "program": [(OTHER, JUNK)],
         "target": [("count", "no client and no server"), ("none", "no target")],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from atlasc.service.programs import Served
 from atlasc.service.store import Store
 from atlasc.service.tokens import revoke_token
 from tests.atlasc.service.conftest import Party
-from tests.atlasc.service.running import Answer, Running, until
+from tests.atlasc.service.running import ROOT, Answer, Running, until
 
 OPEN = {"/v2/health/live", "/v2/health/ready"}
 """Paths that need no token."""
@@ -141,6 +143,9 @@ def test_the_answer_is_right_and_stays(answered: Answered, party: Party) -> None
     first = service.call("GET", f"/jobs/{job}/answer", token)
     again = service.call("GET", f"/jobs/{job}/answer", token)
     assert first.content == again.content and service.call("GET", "/jobs", token).json
+    [told] = service.call("GET", "/config", token).json["programs"]  # exact, before any is made
+    sizes = {"query": query, "answer": first.content, "key": party.evaluation}
+    assert {name: told[f"{name}_bytes"] for name in sizes} == {n: len(c) for n, c in sizes.items()}
     outputs = client.decrypt(first.content).outputs["output"]
     expected = atlasc.load(party.bundle).run(party.pixels[:2]).outputs["output"]
     np.testing.assert_allclose(outputs, expected, atol=1e-6)
@@ -179,6 +184,53 @@ def test_open_inference_protocol(answered: Answered, party: Party, served: Serve
     assert service.call("POST", f"{base}/infer", token, query).status == 400
     parameters = {"parameters": {"keys": "0" * 64}}
     assert infer(service, token, query, f"{base}/infer", **parameters).status == 404
+
+
+def test_what_a_client_of_others_may_not_send(
+    answered: Answered, party: Party, served: Served
+) -> None:
+    """Such clients show the member error alone: it has the reason and the remedy."""
+    service, token = answered.service, answered.token
+    query = party.client.encrypt(party.pixels[:2])
+    path, size = f"/v2/models/{served.model}/infer", len(query)
+    right = {
+        "name": "query", "datatype": "UINT8", "shape": [size],
+        "parameters": {"binary_data_size": size},
+    }  # fmt: skip
+
+    def asked(head: bytes, body: bytes = query, **headers: str) -> tuple[int, str]:
+        told = {"Inference_Header_Content_Length": str(len(head)), **headers}
+        found = service.call("POST", path, token, head + body, **told)
+        assert set(found.json) == {"error", "where", "why", "remedy"}
+        assert found.json["why"] in found.json["error"] and found.json["remedy"]
+        assert found.json["remedy"] in found.json["error"]
+        return found.status, found.json["error"]
+
+    def sent(tensors: list[object], body: bytes = query, **more: object) -> tuple[int, str]:
+        return asked(json.dumps({"inputs": tensors, **more}).encode(), body)
+
+    numbers = {"name": "query", "datatype": "UINT8", "shape": [2], "data": [1, 2]}
+    plain = service.call("POST", path, token, json.dumps({"inputs": [numbers]}).encode())
+    assert plain.status == 400 and "binary_data=True" in plain.json["error"]
+    for found, status, words in (
+        (sent([numbers], b""), 400, "numbers in the JSON"),
+        (sent([{**right, "parameters": {}}]), 400, "it has no bytes"),
+        (sent([{**right, "data": list(range(300))}]), 400, "cannot be read"),
+        (sent([{**right, "shape": [1, size]}]), 400, f"its shape is [1, {size}]"),
+        (sent([{**right, "datatype": "FP32"}]), 400, "this one has query (FP32)"),
+        (sent([{**right, "name": "pixels"}]), 400, "inputs in the clear are not taken"),
+        (sent([right, right]), 400, "query (UINT8), query (UINT8)"),
+        (sent([]), 400, "this one has none"),
+        (sent([right], outputs=[{"name": "logits"}]), 400, "names 'logits'"),
+        (asked(b""), 400, "would be JSON"),
+        (asked(b" " * (v2.MAX_HEADER + 1)), 400, "at most 65536"),
+        (asked(gzip.compress(b"{}"), Content_Encoding="gzip"), 415, "request_compression"),
+    ):
+        assert found[0] == status and words in found[1], found
+    other = query.replace(served.program.encode(), b"0" * 64, 1)
+    assert sent([right], other)[0] == 409
+    named = infer(service, token, query, path, outputs=[{"name": "answer"}])
+    assert named.status == 200
 
 
 def test_hostile_queries(answered: Answered, party: Party, served: Served) -> None:
@@ -238,16 +290,56 @@ def test_hostile_requests(answered: Answered, served: Served) -> None:
     assert b'"program"' in service.call("GET", f"{base}/manifest.json", token).content
 
 
-def test_metrics_and_log_have_no_contents(answered: Answered, party: Party) -> None:
+def lines(service: Running, event: str) -> list[dict[str, Any]]:
+    """The lines of the log of an event."""
+    return [line for line in service.log if line["event"] == event]
+
+
+def figure(text: str, name: str) -> float:
+    """A figure of Prometheus' text form."""
+    [found] = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(found.rpartition(" ")[2])
+
+
+def test_metrics_and_log_have_no_contents(answered: Answered, party: Party, served: Served) -> None:
     service = answered.service
     text = service.call("GET", "/metrics", service.token("ops", "metrics")).content.decode()
     assert 'atlasc_jobs_total{state="done"}' in text and "acme" not in text
     assert 'route="/jobs/{job}"' in text and answered.job not in text
+    size = figure(text, 'atlasc_state_bytes{content="keys"}')
+    assert size == len(party.evaluation) and figure(text, "atlasc_keys_stored") == 1
+    assert 0 < figure(text, "atlasc_disk_free_bytes") <= figure(text, "atlasc_disk_bytes")
+    assert figure(text, 'atlasc_received_bytes_total{route="/keys/{key}"}') >= size
+    assert figure(text, 'atlasc_sent_bytes_total{route="/jobs/{job}/answer"}') > 0
+    program = f'{{model="{served.model}",version="{served.program[:8]}"}}'
+    done = figure(text, f"atlasc_job_seconds_count{program}")
+    assert figure(text, f"atlasc_job_wait_seconds_count{program}") >= done > 0
+    assert figure(text, 'atlasc_tokens{state="valid"}') >= 2
     assert service.call("GET", "/metrics", answered.token).status == 403
+    until(lambda: "ops" in [line["entry"]["tenant"] for line in lines(service, "audit")])
+    assert {line["entry"]["event"] for line in lines(service, "audit")} >= {"token added"}
     log = service.log_path.read_text()
     assert any(line["event"] == "job ended" and line["state"] == "done" for line in service.log)
     for secret in (answered.token, answered.token.rpartition("_")[2], answered.key):
         assert secret not in log
+
+
+def test_dashboard_and_alerts_name_figures_of_the_service(answered: Answered) -> None:
+    service = answered.service
+    text = service.call("GET", "/metrics", service.token("ops", "metrics")).content.decode()
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    exported = {
+        name + suffix for name, kind in kinds.items()
+        for suffix in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))
+    }  # fmt: skip
+    labels = set(re.findall(r'[{,](\w+)="', text))
+    for name in ("grafana/dashboard.json", "prometheus/alerts.yaml"):
+        file = (ROOT / "packaging" / name).read_text()
+        used = set(re.findall(r"\batlasc_\w+", file))
+        assert len(used) > 5 and used <= exported, used - exported
+        asked = set(re.findall(r'[{,] ?(\w+)=~?\\*"', file))
+        asked |= {one for by in re.findall(r"by \(([\w, ]+)\)", file) for one in by.split(", ")}
+        assert asked - {"job"} <= labels, asked - labels
 
 
 def test_a_tenant_that_asks_too_often_waits(start: Callable[..., Running]) -> None:

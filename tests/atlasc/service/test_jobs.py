@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,25 @@ def test_what_ran_is_queued_again(jobs: Jobs, served: Served) -> None:
     assert {finish(again), finish(again)} == {first.id, second.id}
     assert not jobs.finish(row, "answer-half", 1.0)  # what the old worker says comes too late
     assert again.answer("acme", first.id).read_bytes() == b"answer"
+
+
+def test_files_that_a_copy_lacks(jobs: Jobs, served: Served) -> None:
+    """A state that was copied while it was written: nothing hangs, and each job says what it is."""
+    answered = submit(jobs, served)
+    finish(jobs)
+    ran = submit(jobs, served)
+    assert jobs.next() is not None
+    waits, whole = submit(jobs, served), submit(jobs, served)
+    for job in (answered, ran, waits):
+        shutil.rmtree(jobs.store.job_folder(job.id))
+    assert jobs.recover() == 1
+    for job in (ran, waits):
+        found = jobs.status("acme", job.id)
+        assert found.state == "failed" and found.fault and found.fault.remedy
+    with pytest.raises(Refusal, match="deleted") as caught:
+        jobs.answer("acme", answered.id)
+    assert caught.value.status == 410 and jobs.status("acme", answered.id).answer_bytes == 0
+    assert finish(jobs) == whole.id and jobs.next() is None
 
 
 def test_a_job_that_kills_its_worker_fails(jobs: Jobs, served: Served) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,10 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.service.workers import executor as executors
+from atlasc.service.workers import local
 from atlasc.service.workers.executor import Executor
+from atlasc.service.workers.local import LocalWorker
+from tests.atlasc.service.running import until
 
 LOST = "the CUDA device failed"
 
@@ -82,6 +86,22 @@ def test_the_process_ends_and_says_why() -> None:
         assert process.wait(timeout=60) == 1
         told, why = process.stdout.read().splitlines(), process.stderr.read()
     assert [*json.loads(told[0])] == ["ready", "machine"]
-    assert len(told) == 1  # no record of the job
+    [ends] = [json.loads(line) for line in told[1:]]  # no record of the job
+    assert [*ends] == ["ends"] and "cudaErrorUnknown" in ends["ends"]
     assert "error: the CUDA device failed" in why
     assert "cudaErrorUnknown" in why and "Traceback" not in why
+
+
+def test_a_process_says_why_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason that it knows, else its exit code; the service decides by it (and tells it)."""
+    for line, why in ((json.dumps({"ends": LOST}), LOST), ("", "its process ended with 3")):
+        program = tmp_path / "program"
+        program.write_text(f"#!/bin/sh\necho '{line}' | grep . \nexit 3\n")
+        program.chmod(0o700)
+        monkeypatch.setattr(local, "sys", SimpleNamespace(executable=str(program)))
+        told: list[Any] = []
+        worker = LocalWorker(0, {}, 0)
+        worker.start(told.append)
+        until(lambda told=told: told)  # type: ignore[misc]
+        worker.end()
+        assert told == [{"died": why}]

@@ -153,6 +153,19 @@ def test_places_that_do_not_exist(tiny: Tiny, tmp_path: Path) -> None:
     assert "--workers cannot be" in refusal(tiny.bundle, tmp_path, "--workers", "many")
 
 
+def test_a_machine_with_another_version(tiny: Tiny, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom atlasc.service.workers import cluster\ncluster.__version__ = '0.0.9'\n"
+        f"sys.argv = ['atlasc', 'serve', {str(tiny.bundle)!r}, '--state', "
+        f"{str(tmp_path / 'state')!r}, '--workers', 'ray', '--port', '0']\n"
+        "from atlasc.cli import main\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2 and "another version of atlasc" in done.stderr, done.stderr
+    assert f"the machine {socket.gethostname()}" in done.stderr
+    assert not done.stdout and "Traceback" not in done.stderr
+
+
 def test_without_ray(tiny: Tiny, tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['ray'] = None\nfrom atlasc.cli import main\n"

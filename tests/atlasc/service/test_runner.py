@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from atlasc.service import runner as module
 from atlasc.service.jobs import QUERY, Jobs
 from atlasc.service.programs import Programs, Served
-from atlasc.service.runner import Runner
+from atlasc.service.runner import SAME_STARTS, Runner
 from atlasc.service.store import Store
 from atlasc.service.telemetry import Metrics
 from atlasc.service.workers.base import Order, Tell, Worker
@@ -160,6 +161,50 @@ def test_no_worker_is_left(
     job = ask("acme")
     assert jobs.status("acme", job).state == "queued"  # and it waits for the next start
     until(lambda: any(one.orders for one in workers))
+
+
+class Unfit(Asked):
+    """Dies while it starts, for the given reasons in turn, and then for the last one."""
+
+    def __init__(self, number: int, *whys: str) -> None:
+        super().__init__(number)
+        self.whys = list(whys)
+
+    def start(self, tell: Tell) -> None:
+        self.starts += 1
+        tell({"died": self.whys.pop(0) if len(self.whys) > 1 else self.whys[0]})
+
+
+def test_a_worker_that_cannot_start_is_not_started_for_ever(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLOWEST_RESTART", 0.0)
+    unfit = [Unfit(0, "no memory in 1", "no memory in 22"), Unfit(1, "a", "b", "a", "c")]
+    good = Asked(2)
+    metrics = Metrics()
+    runner = Runner(jobs.store, jobs, metrics, [*unfit, good])
+    runner.start()
+    until(lambda: [one.starts for one in unfit] == [SAME_STARTS, 3 + SAME_STARTS])
+    until(lambda: b"atlasc_workers_ready 1.0" in metrics.text())
+    assert runner.ready and not runner.failure, "the third one computes"
+    runner.stop(0)
+    runner = Runner(jobs.store, jobs, Metrics(), [Unfit(0, "no memory")])
+    runner.start()
+    until(lambda: runner.failure)
+    assert runner.failure == "no memory" and not runner.ready
+    runner.stop(0)
+
+
+def test_deaths_in_jobs_end_no_service(
+    jobs: Jobs, workers: list[Asked], runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant whose queries kill workers must not be able to."""
+    monkeypatch.setattr(module, "SLOWEST_RESTART", 0.0)
+    for starts in range(1, 2 * SAME_STARTS):
+        until(lambda starts=starts: workers[0].starts == starts)  # type: ignore[misc]
+        workers[0].tell({"died": "killed"})
+    until(lambda: workers[0].starts == 2 * SAME_STARTS)
+    assert not runner.failure
 
 
 def test_what_cannot_be_noted_runs_again(

@@ -12,7 +12,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.service.store import DATABASE, Store, only_service
-from atlasc.service.tokens import add_token, all_tokens, find_caller, revoke_token
+from atlasc.service.tokens import add_token, all_tokens, find_caller, note_expired, revoke_token
 from tests.atlasc.cli.command import refused, run
 
 
@@ -56,6 +56,24 @@ def test_revoked_and_expired_tokens_are_refused(store: Store) -> None:
     for name in ("", "../acme", "Acme", "a/b", "-a", "a" * 64):
         with pytest.raises(AtlasError, match="name of a tenant"):
             add_token(store, name)
+
+
+def test_the_audit_has_what_became_of_tokens(store: Store) -> None:
+    """Also what expires, once, whoever reads it."""
+    revoked = add_token(store, "acme")
+    assert store.audit.news() == [], "what was there at the start is known"
+    short = add_token(store, "acme", days=1e-9)
+    revoke_token(store, revoked)
+    with open(store.audit.path, "a") as file:
+        file.write("damaged\n")
+    for _ in range(2):
+        note_expired(store)
+    told = store.audit.news()
+    assert [line["event"] for line in told] == ["token added", "token revoked", "token expired"]
+    assert {line["tenant"] for line in told} == {"acme"}
+    assert told[2]["token"] == short.split("_")[1] and store.audit.news() == []
+    text = store.audit.path.read_text()
+    assert all(token.split("_")[2] not in text for token in (short, revoked))
 
 
 def test_the_command_makes_lists_and_revokes(tmp_path: Path) -> None:

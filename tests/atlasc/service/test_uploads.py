@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,3 +150,27 @@ def test_files_without_a_row_are_removed(
     stray.write_bytes(b"left by a kill")
     Uploads.of(store, uploads.programs, QUOTA)
     assert not stray.exists() and store.key_path("acme", key).exists()
+
+
+def test_files_that_a_copy_lacks(
+    uploads: Uploads, store: Store, party: Party, served: Served
+) -> None:
+    """Keys without their file are uploaded again; an upload goes on where its file ends."""
+    content = party.evaluation
+    now = uploads.begin("acme", announced(content, served))
+    add(uploads, now.id, 0, content[:500])
+    begun = store.key_path("acme", now.id, ready=False)
+    begun.write_bytes(content[:200])
+    uploads = Uploads.of(store, uploads.programs, QUOTA)
+    assert uploads.one("acme", now.id).received == 200
+    shutil.rmtree(begun.parent)
+    uploads = Uploads.of(store, uploads.programs, QUOTA)
+    assert uploads.one("acme", now.id).received == 0
+    assert add(uploads, now.id, 0, content).ready, "without announcing it again"
+    whole = store.key_path("acme", now.id)
+    assert Uploads.of(store, uploads.programs, QUOTA).one("acme", now.id).ready
+    whole.write_bytes(content[:-1])
+    uploads = Uploads.of(store, uploads.programs, QUOTA)
+    with pytest.raises(Refusal, match="no such keys"):
+        uploads.one("acme", now.id)
+    assert not whole.exists() and now.id in store.audit.path.read_text()

@@ -71,7 +71,8 @@ def test_the_tables_of_our_engine_price_every_primitive(target: str) -> None:
         bootstraps = {"bootstrap", "bootstrap_one", "bootstrap_narrow"}
         assert {name for name, _ in costs} >= {*COST_KINDS} - bootstraps
         assert all(seconds > 0 for seconds in costs.values())
-    assert table.bootstrap is not None and table.bootstrap.measured
+    assert table.bootstrap is not None
+    assert table.bootstrap.measured or "scaled by counted work" in table.note
 
 
 @pytest.mark.parametrize(

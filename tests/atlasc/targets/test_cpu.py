@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+import struct
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -107,28 +108,60 @@ def checksum(words: np.ndarray) -> int:
     return total
 
 
+FORMS = {"unpacked": (0, 2, 64), "packed": (1, 2, 50), "seeded": (2, 1, 50)}
+"""Form of a ciphertext -> its number, its parts, and the bits that a residue takes."""
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", [0, -1])
-@pytest.mark.parametrize("excess", [0, 1, None])
-def test_residues_that_are_not_below_their_prime_are_refused(
-    place: int, excess: int | None
-) -> None:
+def test_residues_that_are_not_below_their_prime_are_refused(place: int, form: str) -> None:
     """Each kind of kernel gave another result for them."""
     engine = fresh(CpuParameters.choose(3, 2**12))
-    data = engine.serialize(engine.encrypt(np.ones(engine.slots), 0))
-    header, words = data[:48], np.frombuffer(data[48:], np.uint64).copy()
+    header = engine.serialize(engine.encrypt(np.ones(engine.slots), 0))[:36]
     # Primes of 50 bits that are 1 modulo 2N, from above: that of level 0 follows the special ones.
     candidates = range(2**50 + 1, 0, -4 * engine.slots)
     primes = (q for q in candidates if pow(3, q - 1, q) == 1)
     prime = next(itertools.islice(primes, engine.parameters.special_primes, None))
-    assert words.max() < prime
+    number, parts, width = FORMS[form]
 
-    def changed(value: int) -> bytes:
-        words[place] = value
-        return header[:40] + checksum(words).to_bytes(8, "little") + words.tobytes()
+    def changed(value: int, size: int = 0) -> bytes:
+        residues = np.zeros(parts * engine.parameters.ring_degree, np.uint64)
+        residues[place] = value
+        bits = residues[:, None] >> np.arange(width, dtype=np.uint64) & np.uint64(1)
+        data = np.packbits(bits.astype(np.uint8), bitorder="little").tobytes()
+        data += bytes(range(32)) * (form == "seeded") + bytes(size)
+        words = np.frombuffer(data, np.uint64)
+        return header + struct.pack("<IQ", number, checksum(words)) + data
 
     engine.deserialize(changed(prime - 1))
-    with pytest.raises(AtlasError, match="a residue that is not below its prime"):
-        engine.deserialize(changed(2**64 - 1 if excess is None else prime + excess))
+    for value in (prime, prime + 1, 2**width - 1):
+        with pytest.raises(AtlasError, match="a residue that is not below its prime"):
+            engine.deserialize(changed(value))
+    for size in (8, 4096):
+        with pytest.raises(AtlasError, match="damaged"):
+            engine.deserialize(changed(0, size))
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_seed_stands_for_half_of_a_fresh_ciphertext(level: int) -> None:
+    engine = fresh(CpuParameters.choose(3, 2**12))
+    vector = np.linspace(-1, 1, engine.slots)
+    x = engine.encrypt(vector, level)
+    data, again = engine.serialize(x), engine.serialize(engine.encrypt(vector, level))
+    computed = engine.serialize(engine.add_plain(x, 0.0))
+    bits = sum(engine.parameters.moduli.primes[: level + 1]) * engine.parameters.ring_degree
+    assert len(data) == 48 + bits // 8 + 32
+    assert len(computed) == 48 + 2 * bits // 8
+    assert data[-32:] != again[-32:]
+    for sent in (data, computed):
+        assert np.abs(engine.decrypt(engine.deserialize(sent)) - vector).max() < 1e-6
+    words = np.frombuffer(data[48:], np.uint64).copy()
+    words[-1] ^= np.uint64(1)  # a seed that a forger chose gives another ciphertext
+    forged = data[:40] + struct.pack("<Q", checksum(words)) + words.tobytes()
+    with pytest.raises(AtlasError, match="does not decrypt to anything"):
+        engine.decrypt(engine.deserialize(forged))
+    with pytest.raises(AtlasError, match="damaged"):
+        engine.deserialize(data[:48] + words.tobytes())
 
 
 def test_a_set_below_128_bits_has_no_engine() -> None:

@@ -8,6 +8,8 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -47,10 +49,20 @@ def gpt2() -> PreTrainedModel:
     return GPT2LMHeadModel(config)
 
 
+def mistral() -> PreTrainedModel:
+    """Attention that looks back five tokens."""
+    config = MistralConfig(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=4, vocab_size=VOCABULARY, max_position_embeddings=32,
+        sliding_window=5, **NAMES,
+    )  # fmt: skip
+    return MistralForCausalLM(config)
+
+
 def made(kind: str) -> PreTrainedModel:
     """A small decoder whose weights are large enough for its tokens to matter."""
     torch.manual_seed(0)
-    model = {"llama": llama, "qwen3": qwen3, "gpt2": gpt2}[kind]()
+    model = {"llama": llama, "qwen3": qwen3, "gpt2": gpt2, "mistral": mistral}[kind]()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:

@@ -17,7 +17,7 @@ from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module, stored_arrays
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.generation.decode_step import DecodeStep, attention_window
 from tests.passes.generation.small_decoders import NAMES, TOKENS, VOCABULARY, made, window
 
 
@@ -27,22 +27,25 @@ def states(step: Module) -> dict[str, np.ndarray]:
     return {one["name"]: np.zeros(one["shape"]) for one in kept}
 
 
-def at(position: int, ids: list[int]) -> dict[str, np.ndarray]:
-    """The inputs of the step of a token."""
+def at(position: int, ids: list[int], back: int | None = None) -> dict[str, np.ndarray]:
+    """The inputs of the step of a token, whose attention looks back so many tokens."""
     places = np.arange(TOKENS)[None]
+    seen = (places <= position) & (places > position - (back or TOKENS))
     padded = np.zeros((1, TOKENS), np.int64)
     padded[0, : len(ids)] = ids
     return {
         "input_ids": padded,
         "position": (places == position).astype(np.int64),
-        "attention_mask": (places <= position).astype(np.int64),
+        "attention_mask": seen.astype(np.int64),
     }
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "mistral"])
 def test_steps_are_cached_decoding(kind: str) -> None:
     model = made(kind)
-    step = run_passes(window(model), [DecodeStep()])
+    whole = window(model)
+    step, back = run_passes(whole, [DecodeStep()]), attention_window(whole)
+    assert back == (5 if kind == "mistral" else None)
     run, kept = Interpreter(step), states(step)
     ids, cache = np.random.default_rng(0).integers(2, VOCABULARY, TOKENS).tolist(), None
     for position in range(TOKENS):
@@ -50,7 +53,7 @@ def test_steps_are_cached_decoding(kind: str) -> None:
             new = torch.tensor([ids[position : position + 1]])
             wanted = model(input_ids=new, past_key_values=cache, use_cache=True)
         cache = wanted.past_key_values
-        kept = run.run({**at(position, ids), **kept})
+        kept = run.run({**at(position, ids, back), **kept})
         logits = kept.pop("logits")
         np.testing.assert_allclose(logits, wanted.logits[:, 0].double(), rtol=0, atol=1e-5)
         assert {array.shape for array in kept.values()} == {(1, 4, TOKENS, 4)}
@@ -66,17 +69,22 @@ def test_the_text_of_a_step_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"use_sliding_window": True}, {}])
-def test_a_window_and_a_missing_mask_are_refused(changed: dict) -> None:
-    window_of = {"sliding_window": 4, "max_window_layers": 0} if changed else {}
+def test_several_windows_and_a_missing_mask_are_refused(changed: dict) -> None:
+    """Of two layers, one has a window and the other one sees all tokens."""
+    window_of = {"sliding_window": 4, "max_window_layers": 1} if changed else {}
     config = Qwen3Config(
-        hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=4,
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, head_dim=4, vocab_size=VOCABULARY, **changed, **window_of, **NAMES,
     )  # fmt: skip
     names = ["input_ids", "attention_mask"] if changed else ["input_ids"]
     model = Qwen3ForCausalLM(config).eval()
     traced = trace(model, {name: ShapeSpec((1, TOKENS)) for name in names}, name="decoder")
-    with pytest.raises(AtlasError, match="attention cannot be computed for one token"):
+    with pytest.raises(AtlasError, match="attention cannot be computed for one token") as caught:
         run_passes(traced, [DecodeStep()])
+    assert ("differently far" if changed else "without a public mask") in caught.value.why
+    if changed:
+        with pytest.raises(AtlasError, match="attention cannot be computed for one token"):
+            attention_window(traced)
 
 
 def test_a_mean_of_the_tokens_is_refused() -> None:

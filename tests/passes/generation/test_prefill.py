@@ -13,7 +13,7 @@ from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_module, stored_arrays
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.generation.cut_head import HIDDEN, CutHead, head_of
-from atlasc.passes.generation.decode_step import DecodeStep
+from atlasc.passes.generation.decode_step import DecodeStep, attention_window
 from atlasc.passes.generation.prefill import Prefill
 from tests.passes.generation.small_decoders import TOKENS, VOCABULARY, made, window
 from tests.passes.generation.test_decode_step import at
@@ -76,6 +76,20 @@ def test_steps_go_on_after_a_prefill() -> None:
         kept = interpret(step, {**at(position, IDS), **kept})
         other = interpret(step, {**at(position, IDS), **other})
         np.testing.assert_allclose(other.pop("logits"), kept.pop("logits"), rtol=0, atol=1e-12)
+
+
+def test_a_window_looks_back_in_the_prefill_and_in_the_steps_after_it() -> None:
+    model, ids = made("mistral"), IDS[:TOKENS]
+    whole = window(model)
+    prefill, step = (run_passes(whole, [one]) for one in (Prefill(), DecodeStep()))
+    kept = interpret(prefill, prompt(PROMPT))
+    found, back = [kept.pop("logits")], attention_window(whole)
+    for position in range(PROMPT, TOKENS):
+        kept = interpret(step, {**at(position, IDS, back), **kept})
+        found.append(kept.pop("logits"))
+    with torch.no_grad():
+        wanted = model(input_ids=torch.tensor([ids])).logits[0, PROMPT - 1 :]
+    np.testing.assert_allclose(np.concatenate(found), wanted.double(), rtol=0, atol=1e-5)
 
 
 def test_what_follows_the_last_attention_is_computed_for_one_token() -> None:

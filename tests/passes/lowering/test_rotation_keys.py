@@ -122,5 +122,6 @@ def test_uses_and_live_values_of_a_program() -> None:
     module = placed(body, features=3, slots=16)
     (level,) = {at for at, _ in program_costs(module).total.rotation_groups}
     assert program_costs(module).total.rotation_groups == {(level, (4,)): 1, (level, (8,)): 1}
-    # In the last product: the input, dropped or not, and the sum, all in two forms; the result.
-    assert live_ciphertexts(module) == {None: {level + 1: 2, level: 4, level - 1: 1}}
+    # At the end of the sum: the input and the square in two forms, a sum and its rotation, and the
+    # sum of both.
+    assert live_ciphertexts(module) == {None: {level + 1: 2, level: 2 + 3}}

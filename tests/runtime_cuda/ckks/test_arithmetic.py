@@ -16,9 +16,13 @@ from functools import cached_property
 import numpy as np
 import pytest
 
+from tests.runtime_cuda.ckks.test_samples import uniform
+
 N = 2**11
 HEADER = 32 + 16
-"""Bytes of a ciphertext before its residues: identity, level, checksum."""
+"""Bytes of a ciphertext before its residues: identity, level, form, checksum."""
+PACKED, SEEDED = 1, 2
+"""Forms of a ciphertext: two parts; part 0, and the seed of part 1."""
 GALOIS = {"rotated": pow(5, 5, 2 * N), "conjugated": 2 * N - 1}
 Integers = list[int]
 Residues = np.ndarray
@@ -135,6 +139,17 @@ def encoded(slots: np.ndarray, scale: float) -> Integers:
     return [round(x) for x in np.real(np.fft.fft(values) / N / TWIST) * scale]
 
 
+def without_gaps(data: bytes, primes: Sequence[int]) -> list[Residues]:
+    """Polynomials whose residues follow each other bit by bit, as many bits as their prime has."""
+    bits, at, rows = np.unpackbits(np.frombuffer(data, "u1"), bitorder="little"), 0, []
+    for size in (q.bit_length() for q in primes):
+        row = bits[at : at + N * size].reshape(N, size).astype(object)
+        rows.append(row @ np.array([1 << bit for bit in range(size)], dtype=object))
+        at += N * size
+    assert at == len(bits)
+    return rows
+
+
 class Engine:
     """What the program printed."""
 
@@ -163,13 +178,27 @@ class Engine:
     def parts(self, name: str) -> tuple[int, Integers, Integers]:
         """The level of a ciphertext and both parts, as integers."""
         data = self.arrays[f"ciphertext/{name}"]
-        level = int.from_bytes(data[32:40], "little")
-        count = self.limbs_at[level]
-        rows = np.frombuffer(data[HEADER:], "u8").reshape(2, count, N).astype(object)
+        level, form = np.frombuffer(data[32:40], "i4").tolist()
+        primes = self.primes[: self.limbs_at[level]]
+        size = N * sum(q.bit_length() for q in primes) // 8
+        rows = [without_gaps(data[HEADER:][:size], primes)]
+        rest = data[HEADER + size :]
+        if form == SEEDED:
+            seed = np.frombuffer(rest, "u4")
+            assert seed.size == 8
+            rows.append(
+                [
+                    np.array(uniform(seed, (0, 0, number), q, N), dtype=object)
+                    for number, q in enumerate(primes)
+                ]
+            )
+        else:
+            assert (form, len(rest)) == (PACKED, size)
+            rows.append(without_gaps(rest, primes))
         first, second = (
             composed(
                 [limb.coefficients(row) for limb, row in zip(self.limbs, part, strict=False)],
-                self.primes[:count],
+                primes,
             )
             for part in rows
         )
@@ -187,19 +216,9 @@ class Engine:
 
     def key(self, name: str, count: int, special: int) -> list[list[Residues]]:
         """Both parts of each digit, [b, a, b, a, ...][limb], from their bits without gaps."""
-        positions = [*range(count), *range(len(self.q), len(self.q) + special)]
-        bits = np.unpackbits(self.numbers(f"key/{name}", "u1"), bitorder="little")
-        parts: list[list[Residues]] = []
-        at = 0
-        while at < len(bits):
-            part = []
-            for position in positions:
-                size = self.primes[position].bit_length()
-                row = bits[at : at + N * size].reshape(N, size).astype(object)
-                part.append(row @ np.array([1 << bit for bit in range(size)], dtype=object))
-                at += N * size
-            parts.append(part)
-        return parts
+        primes = self.q[:count] + self.special[:special]
+        data, size = self.arrays[f"key/{name}"], N * sum(q.bit_length() for q in primes) // 8
+        return [without_gaps(data[at : at + size], primes) for at in range(0, len(data), size)]
 
 
 def centred(x: int, modulus: int) -> int:
@@ -246,7 +265,18 @@ def test_a_ciphertext_holds_the_message_and_a_small_error(engine: Engine, name: 
     assert np.abs(slots_of(message, scale) - slots).max() < 1e-9
 
 
+def test_a_fresh_ciphertext_has_a_seed_and_a_computed_one_has_not(engine: Engine) -> None:
+    forms = {
+        name.partition("/")[2]: int(np.frombuffer(data[36:40], "u4")[0])
+        for name, data in engine.arrays.items()
+        if name.startswith("ciphertext/")
+    }
+    fresh = dict.fromkeys(("first", "again", "second"), SEEDED)
+    assert forms == fresh | dict.fromkeys(("product", "rotated", "conjugated"), PACKED)
+
+
 def test_two_encryptions_share_nothing(engine: Engine) -> None:
+    assert engine.arrays["ciphertext/first"][-32:] != engine.arrays["ciphertext/again"][-32:]
     (_, *first), (_, *again) = engine.parts("first"), engine.parts("again")
     for one, other in zip(first, again, strict=True):
         assert sum(x == y for x, y in zip(one, other, strict=True)) == 0

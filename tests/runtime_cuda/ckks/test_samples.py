@@ -22,11 +22,13 @@ SEED = np.arange(1, 9, dtype=np.uint32)
 """Of the program."""
 
 
-def chacha20(counters: np.ndarray, nonce: tuple[int, int, int]) -> np.ndarray:
+def chacha20(
+    counters: np.ndarray, nonce: tuple[int, int, int], seed: np.ndarray = SEED
+) -> np.ndarray:
     """Blocks of RFC 8439, [counter][word]; in other words than those of the engine."""
     start = np.empty((16, len(counters)), dtype=np.uint32)
     start[:4] = np.frombuffer(b"expand 32-byte k", dtype="<u4")[:, None]
-    start[4:12] = SEED[:, None]
+    start[4:12] = seed[:, None]
     start[12] = counters
     start[13:] = np.array(nonce, dtype=np.uint32)[:, None]
     x = start.reshape(4, 4, -1).copy()
@@ -46,6 +48,13 @@ def chacha20(counters: np.ndarray, nonce: tuple[int, int, int]) -> np.ndarray:
             x[row] = np.roll(x[row], row, axis=0)
     blocks: np.ndarray = (x.reshape(16, -1) + start).T
     return blocks
+
+
+def uniform(seed: np.ndarray, nonce: tuple[int, int, int], modulus: int, degree: int) -> list[int]:
+    """A uniform polynomial: 128 bits of the generator modulo a prime, four residues a block."""
+    blocks = chacha20(np.arange(0, degree, 4), nonce, seed)
+    wide = (int.from_bytes(four.astype(">u4").tobytes(), "big") for four in blocks.reshape(-1, 4))
+    return [one % modulus for one in wide]
 
 
 def distributed(counts: np.ndarray, shares: np.ndarray) -> bool:
@@ -131,11 +140,7 @@ def test_uniform_polynomials(samples: Samples) -> None:
 def test_uniform_polynomials_are_those_of_the_generator(samples: Samples) -> None:
     words = samples("u8", "uniform", 3, *UNIFORM_MODULI).reshape(3, -1, DEGREE)
     for number, modulus in enumerate(UNIFORM_MODULI):
-        blocks = chacha20(np.arange(0, DEGREE, 4), (2, 0, number))
-        bits = [
-            int.from_bytes(four.astype(">u4").tobytes(), "big") for four in blocks.reshape(-1, 4)
-        ]
-        assert words[2, number].tolist() == [one % modulus for one in bits]
+        assert words[2, number].tolist() == uniform(SEED, (2, 0, number), modulus, DEGREE)
 
 
 def test_ternary_secrets(samples: Samples) -> None:

@@ -414,14 +414,30 @@ void refusals(Suite& suite, const Interface& interface) {
                       [&] { suite.sent(Vector(a.size(), value), suite.top()); });
     }
     Bytes bytes = engine.save(x);
+    const Ciphertext computed = engine.negate(low);
     suite.report("the size of a ciphertext",
-                 bytes.size() == engine.saved_size(engine.level(x)) &&
-                     engine.save(low).size() == engine.saved_size(0),
+                 bytes.size() == engine.saved_size(engine.level(x), true) &&
+                     engine.save(low).size() == engine.saved_size(0, true) &&
+                     engine.save(computed).size() == engine.saved_size(0, false) &&
+                     engine.saved_size(0, false) <= engine.largest_size(0),
                  std::to_string(bytes.size()) + " bytes");
+    suite.report("a ciphertext that is saved again", engine.save(engine.load(bytes)) == bytes, "");
+    suite.check("a computed ciphertext that was saved", engine.load(engine.save(computed)),
+                each(Vector(a.size(), -1.0), a, times), 0);
     suite.refuses("bytes of another size", [&] {
         engine.load(Bytes(bytes.begin(), bytes.end() - 8));
     });
     suite.refuses("no bytes", [&] { engine.load(Bytes()); });
+    Bytes longer = bytes;
+    longer.resize(longer.size() + 8);
+    suite.refuses("bytes behind a ciphertext", [&] { engine.load(longer); });
+    if (engine.backend().encrypts) {  // a simulated ciphertext has no checksum
+        for (const std::size_t back : {std::size_t{1}, std::size_t{32}, bytes.size() - 48}) {
+            Bytes changed = bytes;  // of the seed and of the residues
+            changed[changed.size() - back] ^= 4;
+            suite.refuses("a changed byte", [&] { engine.load(changed); });
+        }
+    }
     bytes[0] ^= 1;
     suite.refuses("a ciphertext of other keys", [&] { engine.load(bytes); });
     suite.refuses("the key file of the other role", [&] {

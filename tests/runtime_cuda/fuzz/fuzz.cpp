@@ -92,6 +92,12 @@ public:
         write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
         const Bytes one = server_->engine().save(query.values.at("x").at(0));
         store(at("ciphertext"), std::string(one.begin(), one.end()));
+        const Engine& engine = server_->engine();
+        const Ciphertext& computed = server_->engine().negate(query.values.at("x").at(0));
+        const Bytes packed = engine.save(computed);
+        std::string unpacked(engine.largest_size(engine.level(computed)), '\0');
+        std::copy(one.begin(), one.begin() + 36, unpacked.begin());  // its identity and level
+        forms_ = {{one.begin(), one.end()}, {packed.begin(), packed.end()}, unpacked};
         fs::create_directory(at("asked"));
         Ledger ledger(at("asked"));
         asked_ = {query.query, facts_.identity, 2, std::string(64, '2')};
@@ -101,6 +107,9 @@ public:
     }
 
     std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+    /// Of ciphertexts: with a seed, as residues, and as version 0.1.0 wrote them.
+    const std::vector<std::string>& forms() const { return forms_; }
 
     /// By name: a valid file, and what reads such a one.
     std::map<std::string, std::pair<std::string, Reader>> readers() {
@@ -212,6 +221,7 @@ private:
     std::unique_ptr<Engine> client_;
     std::unique_ptr<Server> server_;
     Ledger::Entry asked_;
+    std::vector<std::string> forms_;
 };
 
 /// In a fixed order; none where there is no folder.
@@ -284,6 +294,13 @@ void run(const Options& options) {
     current = name + ", the valid file";
     const std::string expected = reader(bench.at(valid));
     const bool raw = name == "ciphertext";
+    const std::vector<std::string>& forms = bench.forms();
+    for (const std::string& form : forms) {
+        store(bench.at("form"), fuzz::with_checksum(form));
+        if (raw && built_backend().encrypts && !taken(reader, bench.at("form"), nullptr)) {
+            fail("a form of ciphertexts is refused", bench.at("form"));
+        }
+    }
     const bool sealed = !raw && name != "json" && name != "weights" && name != "program" &&
                         name != "text" && name != "ledger";
     // Who reads any array, or what it wrote itself, has nothing to compare with.
@@ -307,7 +324,7 @@ void run(const Options& options) {
         const bool forged = (sealed || raw) && random() % 2 == 0;
         const std::string& from = random() % 4 != 0 ? seeds[0] : seeds[random() % seeds.size()];
         store(file, !forged ? fuzz::mutated(from, random)
-                    : raw   ? fuzz::with_checksum(fuzz::mutated(from, random))
+                    : raw   ? fuzz::with_checksum(fuzz::mutated(forms[at % forms.size()], random))
                             : fuzz::resealed(seeds[0], random));
         accepted += taken(reader, file, compared && !forged ? &expected : nullptr);
     }

@@ -96,6 +96,7 @@ void forbid_core_dumps();
 void random_bytes(void* to, std::size_t size);
 
 /// 128 random bits as hexadecimal digits.
+constexpr std::size_t identity_size = 32;
 std::string random_identity();
 
 /// Two digits for each byte.

@@ -68,8 +68,8 @@ public:
     /// Refuse (Error) a file that other users may read.
     void require_secret() const { file_.require_secret(); }
 
-    /// Refuse (Error) a file of another format.
-    void require_format(const std::string& format) const;
+    /// Refuse (Error) a file of another format than these.
+    void require_format(const std::vector<std::string>& formats) const;
 
     /// Refuse (Error) a file without a seal.
     void require_seal() const;
@@ -121,14 +121,19 @@ public:
     /// Add `size` bytes that are computed when the file is written, one array at a time.
     void add(const std::string& name, std::size_t size, std::function<Bytes()> make);
 
+    /// Add an array that `sealed_size` counts, in a file that is never written.
+    void count(const std::string& name, const std::string& type,
+               const std::vector<std::size_t>& shape, std::size_t size);
+
     /// Write a new file, which appears whole or not at all. Throws Error: it exists already or
     /// cannot be written.
     void write(const std::string& path, Access access = Access::shared) const {
         write(path, access, false);
     }
 
-    /// The content of a sealed file.
+    /// The content of a sealed file, and its number of bytes, for which nothing is computed.
     Bytes sealed() const;
+    std::uint64_t sealed_size() const;
 
     /// Write the same file with a seal. Bytes computed for a secret file are wiped after writing.
     void write_sealed(const std::string& path, Access access = Access::shared) const {

@@ -200,7 +200,15 @@ def test_another_format_is_refused(bench: Bench, other: str) -> None:
     reseal(bench.folder / "query", facts(format=other))
     message = bench.refused(bench.execute(output="new"))
     assert f"has format {other}" in message
-    assert "this version reads format 2" in message
+    assert "this version reads format 2 or 3" in message
+
+
+def test_the_former_format_is_read(bench: Bench) -> None:
+    reseal(bench.folder / "query", facts(format="2"))
+    bench.run(bench.execute(output="new"))
+    assert (bench.folder / "new").read_bytes() == (bench.folder / "answer").read_bytes()
+    reseal(bench.folder / "answer", facts(format="2"))
+    bench.run(bench.decrypt())
 
 
 def test_answers_to_other_queries_are_refused(bench: Bench) -> None:

@@ -81,7 +81,8 @@ def test_needs_of_a_bootstrap() -> None:
         assert counts_of(function).count("transform_dense") == 2 * 32
         assert counts_of(function).count("transform_product") == 2 * (64 + 64)
     for parts, function in enumerate((one, two), 1):
-        assert counts_of(function).count("mul_scalar") == parts * 22
+        # The third power is that of two factors at different levels.
+        assert counts_of(function).count("mul_scalar") == parts * (22 + 1)
         assert counts_of(function).count("mul", "square") == parts * 11
         assert counts_of(function).key_switches == parts * 11 + rotations + 1
 

@@ -128,7 +128,7 @@ void kernels(const Chain& chain, int log_degree) {
     same(Divide{log_degree, primes.data(), a.data(), b.data(), divisor.inverse, nullptr},
          count * degree, count * degree, "Divide");
     const std::size_t digits = 20;  // more products than a fast kernel adds up unreduced
-    const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
+    const Packing packing(chain, count + 1, size_p);  // the key reaches higher than the digits
     Row digit_words;
     Row key(2 * digits * packing.words());
     for (std::size_t digit = 0; digit < digits; ++digit) {
@@ -143,6 +143,9 @@ void kernels(const Chain& chain, int log_degree) {
             Word* to = &key[(2 * digit + part - 1) * packing.words()];
             pack(packing, some.data(), to);
             expect(is_reduced(chain, packing, to), "packed residues");
+            Row back(some.size());
+            unpack(packing, to, back.data());
+            expect(back == some, "unpacked residues");
             bool equal = true;
             for (std::size_t at = 0; at < some.size(); ++at) {
                 const std::size_t limb = at / degree;

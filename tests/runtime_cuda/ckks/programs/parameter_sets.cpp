@@ -97,7 +97,7 @@ void digits() {
     std::vector<SwitchKey> keys;
     std::vector<std::vector<Word>> masks;
     std::vector<std::vector<std::int64_t>> errors;
-    for (const KeyEntry& entry : entries_of(needs, ring)) {
+    for (const KeyEntry& entry : entries_of(needs, ring.chain())) {
         keys.push_back(maker.make(entry));
         for (std::size_t digit = 0; digit < entry.digits; ++digit) {
             masks.push_back(limb_of(keys.back(), digit, true, entry.limbs));  // modulo P

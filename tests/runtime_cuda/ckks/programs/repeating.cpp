@@ -95,7 +95,7 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
         return row;
     };
     constexpr std::size_t digits = 3;
-    const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
+    const Packing packing(ring.chain(), count + 1, size_p);  // the key reaches higher than the digits
     Row digit_words;
     Row key(2 * digits * packing.words());
     for (std::size_t digit = 0; digit < digits; ++digit) {

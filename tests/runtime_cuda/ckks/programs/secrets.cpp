@@ -194,13 +194,13 @@ void digests() {
     digest("secret", secret);
     digest("sparse secret", sparse_secret(ring.degree(), 32));
     const KeyMaker maker(ring, secret, fresh_seed());
-    for (const KeyEntry& entry : entries_of(needs_of_tests(), ring)) {
+    for (const KeyEntry& entry : entries_of(needs_of_tests(), ring.chain())) {
         const SwitchKey key = maker.make(entry);
         digest(entry.name, downloaded(key.words.get(), key.words.size()));
     }
     const SecretKey key(ring, secret);
     for (const char* name : {"ciphertext", "ciphertext of the same"}) {
-        const Polys x = key.encrypt(counting(ring, 2), 2);
+        const Polys x = key.encrypt(counting(ring, 2), 2).polys;
         digest(name, downloaded(x.words.get(), x.words.size()));
     }
 }
@@ -244,7 +244,7 @@ void arithmetic() {
     named("secret", secret);
     const KeyMaker maker(ring, secret, fresh_seed());
     const KeyNeeds needs = needs_of_tests();
-    for (const KeyEntry& entry : entries_of(needs, ring)) {
+    for (const KeyEntry& entry : entries_of(needs, ring.chain())) {
         const SwitchKey key = maker.make(entry);
         named("key/" + entry.name, downloaded(key.words.get(), key.words.size()));
     }
@@ -383,7 +383,8 @@ std::vector<Needle> needles_of(const Work& work) {
     };
     const std::size_t before_public = entropy_given.size();
     const std::vector<Word> zeros(ring.size_q() * ring.degree(), 0);
-    const PublicKey public_key(ring, key.encrypt(uploaded(ring.memory(), zeros), ring.size_q()));
+    const PublicKey public_key(
+        ring, key.encrypt(uploaded(ring.memory(), zeros), ring.size_q()).polys);
     seed_at("the seed of the public key's errors", before_public);
     random_identity();  // of the draft of the public key
     Encoder encoder(ring);
@@ -392,7 +393,7 @@ std::vector<Needle> needles_of(const Work& work) {
     const Words plaintext = encoder.encode(work.slots, scale, limbs);
     needles.push_back(needle("the plaintext", downloaded(plaintext.get(), plaintext.size())));
     const std::size_t before = entropy_given.size();
-    const Polys x = key.encrypt(plaintext, limbs);
+    const Polys x = key.encrypt(plaintext, limbs).polys;
     seed_at("the seed of an encryption's errors", before);
     const Words decrypted = key.decrypt(x, 2);
     needles.push_back(needle("the decryption", downloaded(decrypted.get(), decrypted.size())));

@@ -47,30 +47,28 @@ double traffic(const Decompose<size>& kernel, std::size_t count) {
     return bytes;
 }
 
-inline double traffic(const OwnLimbs& kernel, std::size_t count) {
-    const std::size_t degree = std::size_t{1} << kernel.log_degree;
-    double bytes = 0;
-    for (std::size_t at = 0; at < count / degree; ++at) {
-        bytes += words(2 * static_cast<double>(kernel.of[at].block.size), degree);
-    }
-    return bytes;
-}
-
 template <std::size_t size>
 double traffic(const Remainder<size>& kernel, std::size_t count) {
     return words(static_cast<double>(size + kernel.limbs), count);
 }
 
-/// What the product of digits and a key, with addends, reads.
-inline double operands(const InnerProduct& kernel, std::size_t count) {
+/// Of a key, for the digits that it multiplies.
+inline double key(const InnerProduct& kernel, std::size_t count) {
     double bytes = 0;
     const std::size_t limbs = kernel.limbs + kernel.size_p;
     for (std::size_t limb = 0; kernel.digits != 0 && limb < limbs; ++limb) {
         const std::size_t of_key =
             limb < kernel.limbs ? limb : kernel.packing.limbs + limb - kernel.limbs;
         const double bits = static_cast<double>(kernel.packing.bits(of_key));
-        bytes += words(static_cast<double>(kernel.digits) * (1 + 2 * bits / 64), count / limbs);
+        bytes += words(static_cast<double>(kernel.digits) * 2 * bits / 64, count / limbs);
     }
+    return bytes;
+}
+
+/// What the product of digits and a key, with addends, reads.
+inline double operands(const InnerProduct& kernel, std::size_t count) {
+    const std::size_t limbs = kernel.limbs + kernel.size_p;
+    const double bytes = words(static_cast<double>(kernel.digits), count) + key(kernel, count);
     const double parts = kernel.addends.second == nullptr ? 1 : 2;
     const std::size_t added = std::min(kernel.addends.limbs, limbs);
     return bytes + (kernel.addends.first == nullptr ? 0 : words(parts, count / limbs * added));
@@ -78,6 +76,14 @@ inline double operands(const InnerProduct& kernel, std::size_t count) {
 
 inline double traffic(const InnerProduct& kernel, std::size_t count) {
     return words(kernel.accumulate ? 4 : 2, count) + operands(kernel, count);
+}
+
+inline double traffic(const SharedProducts& kernel, std::size_t count) {
+    double bytes = 0;
+    for (std::size_t one = 0; one < kernel.count; ++one) {
+        bytes += traffic(kernel.of[one], count) - (one == 0 ? 0 : key(kernel.of[one], count));
+    }
+    return bytes;
 }
 
 inline double traffic(const InnerProducts& kernel, std::size_t count) {

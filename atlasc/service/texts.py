@@ -1,0 +1,89 @@
+"""Texts that a service generates: the keys and values of each session, in a folder of its own.
+
+A text lies in ``texts/TENANT/KEYS/SESSION``. Names of queries follow from the name of the session,
+so that the service finds the text of a query without asking for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from atlasc.api.roles import Server
+from atlasc.bundle.messages import Message
+from atlasc.generation.server import CACHE, StepServer
+from atlasc.generation.steps import TextBundles, alone, name_of, successors, window_of
+from atlasc.ir.errors import AtlasError
+from atlasc.progress import ProgressCallback
+
+MOST_TEXTS = 4
+"""Texts of one set of keys at a time."""
+IDLE_SECONDS = 3600.0
+"""Seconds without a query after which a text is dropped."""
+
+
+def text_answer(folder: Path, server: Server, query: bytes, progress: ProgressCallback) -> bytes:
+    """The answer to the query of a token, whose keys and values are kept.
+
+    Args:
+        folder: folder of the texts of the keys.
+        server: the role of a step with these keys.
+        query: the query.
+        progress: called as ``progress(op, done, 100)`` before each op.
+
+    Raises:
+        AtlasError: as :meth:`StepServer.answer`; or there are too many texts.
+    """
+    programs = TextBundles(server.bundle)
+    name = Message.read(query, "query", server.bundle).query
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = _text_of(folder, name, window_of(server.bundle)) or _new(folder, name)
+    try:
+        with alone(place, "text"):
+            steps = StepServer(programs, lambda _: server, place)
+            answer = steps.answer(query, progress)
+            if steps.session != place.name:  # it was computed anew
+                place.rename(folder / steps.session)
+    finally:
+        with suppress(OSError):  # one that holds a text stays
+            place.rmdir()
+    return answer
+
+
+def _text_of(folder: Path, name: str, tokens: int) -> Path | None:
+    """The folder of the text that a query belongs to."""
+    places = list(folder.iterdir())
+    for place in places:
+        if any(name == name_of(place.name, number) for number in range(tokens)):
+            return place
+    for place in places:  # one that is computed anew, or whose new name a kill has left out
+        for session in successors(place.name):
+            if any(name == name_of(session, number) for number in range(tokens)):
+                return place
+    return None
+
+
+def _new(folder: Path, name: str) -> Path:
+    if len(list(folder.iterdir())) >= MOST_TEXTS:
+        raise AtlasError(
+            f"you have {MOST_TEXTS} texts on this service",
+            why=f"no more are kept for one set of keys; a text is dropped {IDLE_SECONDS / 60:.0f} "
+            "minutes after its last query",
+            remedy="go on with one of them, or wait",
+        )
+    place = folder / name
+    place.mkdir(mode=0o700)
+    return place
+
+
+def drop_idle(folder: Path, seconds: float = IDLE_SECONDS) -> Iterator[Path]:
+    """Drop the texts of all tenants that had no query for some time; gives their folders."""
+    for place in list(folder.glob("*/*/*")):
+        with suppress(FileNotFoundError, AtlasError), alone(place, "text"):
+            kept = place / CACHE
+            if (kept if kept.exists() else place).stat().st_mtime + seconds < time.time():
+                shutil.rmtree(place, ignore_errors=True)
+                yield place

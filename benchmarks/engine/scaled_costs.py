@@ -1,0 +1,121 @@
+"""The cost table of the target ``cuda``, scaled by counted work from what an H200 was measured at.
+
+    python -m benchmarks.engine.scaled_costs
+
+The table was measured with primes of up to 60 bits and transforms in 64-bit integers
+(``h200_costs_60_bits.json``). The target now has primes below 2^50, whose transforms are
+computed in double precision on such a GPU. So the fit of the old table says how each primitive
+differs between the two parameter sets, and its limbs are transformed faster by what was measured
+for a transform alone. A measurement on a GPU replaces the table (docs/costs.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from atlasc.program.counting_engine import Counts, counts_of
+from atlasc.targets.cost_table import Bootstrap, CostTable, Measured, load, shipped_place
+from atlasc.targets.costs import KEY, FittedCosts
+from atlasc.targets.cuda import CudaParameters
+
+MEASURED = Path(__file__).with_name("h200_costs_60_bits.json")
+INTEGERS, DOUBLES = 1.55e-6, 0.85e-6
+"""Measured seconds of the transform of a limb of 2^16 numbers, of 480 limbs at once."""
+BOOTSTRAP_OF_TWO = 45.4e-3
+"""Measured seconds of a bootstrap of two with `fifteen_levels_40`, transforms in integers."""
+NOTE = (
+    "scaled by counted work from a measurement with 60-bit primes and integer transforms "
+    "(python -m benchmarks.engine.scaled_costs)"
+)
+SETS = (
+    CudaParameters(14, 6, 1), CudaParameters(15, 14, 2), CudaParameters(16, 28, 6),
+    CudaParameters.bootstrapped(),
+)  # fmt: skip
+
+
+class WideParameters(CudaParameters):
+    """What was measured: primes of up to 60 bits."""
+
+    prime_bits = 60
+    named = "fourteen_levels"
+
+
+def transforms(parameters: CudaParameters, level: int) -> dict[str, float]:
+    """Limbs that each primitive transforms at a level; see `atlasc.targets.ckks.traffic`.
+
+    Primitives that encode a vector spend their time elsewhere.
+    """
+    own, special = parameters.residues(level), parameters.special_primes
+    wide, digits = own + special, parameters.digits(level)
+    hoist = digits * wide  # all back, and each digit to the primes that are not its own
+    divide, rescale = 2 * (special + own), 2 * (1 + own)
+    product = hoist + 2 * special
+    return {
+        "rescale": rescale, "mul": product, "square": product, "hoist": hoist,
+        "rotate_hoisted": divide, "rotate": hoist + divide,
+        "transform_giant": special + own + hoist, "transform_result": divide, KEY: digits * wide,
+    }  # fmt: skip
+
+
+def of_counts(parameters: CudaParameters, counts: Counts) -> float:
+    """Limbs that some counted work transforms."""
+    return sum(
+        calls * transforms(parameters, level).get(kind, 0.0)
+        for (kind, level), calls in counts.primitives.items()
+    )
+
+
+def saved(limbs: float, parameters: CudaParameters) -> float:
+    """Seconds by which so many limbs are transformed faster."""
+    size = parameters.log_ring_degree
+    return limbs * (INTEGERS - DOUBLES) * 2.0 ** (size - 16) * size / 16
+
+
+def scaled(table: CostTable) -> CostTable:
+    """The table of the new parameter sets."""
+    sets = []
+    measured = (WideParameters.from_dict(one.parameters) for one in table.sets)
+    olds = {(one.log_ring_degree, bool(one.bootstrap)): one for one in measured}
+    for new in SETS:
+        old = olds[new.log_ring_degree, bool(new.bootstrap)]
+        before, fit, other = (FittedCosts(table, old) for _ in range(3))
+        fit._measured = other._measured = {}  # not bent to what was measured
+        other.parameters = new
+        seconds: dict[str, dict[int, float]] = {}
+        for primitive in table.sets[0].seconds:
+            for level in sorted({1, new.max_level // 4, new.max_level // 2, new.max_level}):
+                at = min(level, old.max_level)
+                more = other.cost(primitive, level) / fit.cost(primitive, at)
+                full = before.cost(primitive, at) * more
+                faster = full - saved(transforms(new, level).get(primitive, 0.0), new)
+                # No less than half: conversions and memory take the rest.
+                seconds.setdefault(primitive, {})[level] = max(faster, full / 2)
+        sets.append(Measured(new.to_dict(), seconds))
+    return replace(table, sets=tuple(sets), bootstrap=bootstrap(table), note=NOTE, path=None)
+
+
+def bootstrap(table: CostTable) -> Bootstrap:
+    """Seconds of bootstraps. All kinds take as much longer with integers as one of two did."""
+    old, new = table.bootstrap, CudaParameters.bootstrapped()
+    assert old is not None and old.one_seconds is not None and old.narrow_seconds is not None
+    one, two = new.circuit(new.slots)
+    narrow = new.circuit(new.slots // 32)[0]
+    with_integers = BOOTSTRAP_OF_TWO / old.seconds
+    kinds = ((old.seconds, two), (old.one_seconds, one), (old.narrow_seconds, narrow))
+    found = [
+        seconds * with_integers - saved(of_counts(new, counts_of(circuit)), new)
+        for seconds, circuit in kinds
+    ]
+    return Bootstrap(found[0], old.key_seconds, False, found[1], found[2])
+
+
+def main() -> None:
+    """Write the table that atlasc ships."""
+    table = scaled(load(MEASURED))
+    shipped_place("cuda").write_text(table.text(), encoding="utf-8")
+    print(table.bootstrap)
+
+
+if __name__ == "__main__":
+    main()
