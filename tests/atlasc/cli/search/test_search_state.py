@@ -32,9 +32,8 @@ def front() -> list:
     return json.loads(run(*SEARCH).out)["front"]
 
 
-@pytest.mark.parametrize(
-    "way", [pytest.param(signal.SIGINT, marks=pytest.mark.deep("faults")), signal.SIGKILL]
-)
+@pytest.mark.deep("faults")  # quick: test_interrupted.py, in one process
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Path) -> None:
     output, journal = tmp_path / "made" / "front", tmp_path / "made" / "front.journal"
     command = [sys.executable, "-m", "atlasc", *map(str, SEARCH), "-o", str(output)]
