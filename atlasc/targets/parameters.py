@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from atlasc.program.transform_work import TransformWork
 
 
+MORE_WORK = 1.05
+"""Work of key switches that smaller keys may cost, as a multiple of the least."""
 NARROWER = 5
 """log2 of the number of repetitions for which a narrow bootstrap is measured; its cost stands for
 all narrow bootstraps."""
@@ -96,9 +98,8 @@ class ParameterSet(_Fields):
 
     @classmethod
     def choose(cls, levels: int, slots: int = 1) -> Self:
-        """The cheapest set for a program, counted in key switches at each of its levels.
-
-        Key switches decide the time and, with the level, the memory of the keys.
+        """The set for a program: of those that take little more than the least work, counted in key
+        switches at each of its levels, the one with the smallest keys.
 
         Args:
             levels: multiplicative depth of the whole program.
@@ -119,7 +120,7 @@ class ParameterSet(_Fields):
                 why=f"ciphertexts have up to {largest.slots} slots",
                 remedy="use a shorter sequence or a smaller batch",
             )
-        best = min(fits, key=lambda found: found._work(levels), default=largest)
+        best = cls._best(fits, levels) or largest
         check_security(best.secrets)
         return best
 
@@ -130,7 +131,14 @@ class ParameterSet(_Fields):
             found = cls.bootstrapped()
             return found if (found.slots, found.max_level) == (slots, levels) else None
         fits = [p for p in cls._secure(levels) if p.slots == slots]
-        return min(fits, key=lambda found: found._work(levels), default=None)
+        return cls._best(fits, levels)
+
+    @classmethod
+    def _best(cls, fits: Sequence[Self], levels: int) -> Self | None:
+        """The set with the smallest keys of those that take little more than the least work."""
+        least = min((one._work(levels) for one in fits), default=0)
+        fast = (one for one in fits if one._work(levels) <= MORE_WORK * least)
+        return min(fast, key=lambda one: (one.key_bytes(levels), one._work(levels)), default=None)
 
     @classmethod
     @cache

@@ -28,6 +28,7 @@ from atlasc.program.transform_work import TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import Moduli, ParameterSet
+from atlasc.targets.security import estimated_log_qp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -160,7 +161,13 @@ class CkksParameters(ParameterSet):
         """See the base class; the key to the sparse secret has q0 and one special prime."""
         if not self.bootstrap:
             primes = (self.prime_bits, *[SCALE_BITS] * self.levels)
-            return Moduli(primes, (self.prime_bits,) * self.special_primes, SCALE_BITS)
+            # Smaller special primes where security has room for so many of them alone, as long as a
+            # digit has as many primes.
+            count = self.special_primes
+            room = (estimated_log_qp(self.ring_degree) - sum(primes)) // count
+            least = SCALE_BITS - (SCALE_BITS - self.prime_bits) // count
+            bits = room if least <= room < self.prime_bits else self.prime_bits
+            return Moduli(primes, (bits,) * count, SCALE_BITS)
         chosen = SETS[self.bootstrap]
         sparse = chosen.secret_weight, float(chosen.base_bits + chosen.special_bits)
         special = (chosen.special_bits,) * self.special_primes
