@@ -50,11 +50,15 @@ stages.main("{name}")
 INSTALL = """\
 #!/bin/sh
 # Installs atlasc with the engine {engine}, and what the harness imports, where python3 is the
-# Python that will start the harness. It needs a C++17 compiler{more}, and no network but pip's.
+# Python that will start the harness. It needs {tools}, and no network but pip's.
 set -eu
 cd -- "$(dirname -- "$0")"
-ATLASC_ENGINE={engine} python3 -m pip install -c constraints.txt ./{archive} -r requirements.txt
+export ATLASC_ENGINE={engine}{more}
+python3 -m pip install -c constraints.txt ./{archive} -r requirements.txt
 """
+TOOLS = {"cpu": "a C++17 compiler", "cuda": "a C++17 compiler, CUDA and the GPU"}
+MORE = {"cpu": "", "cuda": ' CUDAARCHS="${CUDAARCHS:-native}"'}
+"""By engine: what builds it, and further settings of the build."""
 
 
 def main() -> None:
@@ -143,11 +147,11 @@ def write(program: atlasc.Program, folder: Path, facts: dict[str, Any]) -> None:
         write_stages(program, draft)
         archive = write_sources(draft)
         engine = facts["engine"]
-        more = " and CUDA" if engine == "cuda" else ""
-        install = draft / "install.sh"
-        install.write_text(
-            INSTALL.format(engine=engine, archive=archive, more=more), encoding="utf-8"
+        text = INSTALL.format(
+            engine=engine, archive=archive, tools=TOOLS[engine], more=MORE[engine]
         )
+        install = draft / "install.sh"
+        install.write_text(text, encoding="utf-8")
         install.chmod(0o755)
         (draft / "requirements.txt").write_text("\n".join(HARNESS) + "\n", encoding="utf-8")
         for name in ("constraints.txt", "LICENSE"):

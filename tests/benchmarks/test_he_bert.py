@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
     program = atlasc.compile(
         source / "model", rows, recipe="is", target="sim", sequence_length=TOKENS, batch=2
     )
-    facts = facts_of(program, "tiny", {"inputs": 0, "stages": []})
+    facts = facts_of(program, "tiny") | {"engine": "cpu"}  # which the simulator's sources build
     write(program, folder / "submissions", facts)
     record, path = sequence.run_sequence(Path(os.path.relpath(folder)), source, COUNT, RUNS)
     assert path.name == f"results-{RUNS}.json"

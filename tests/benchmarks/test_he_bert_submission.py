@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -78,7 +80,8 @@ def test_the_folder_for_a_gpu_says_that_it_was_not_run(tmp_path: Path, monkeypat
     for role in ("client", "server"):
         assert atlasc.load(folder / "program" / role).target == "cuda"
     install = folder / "install.sh"
-    assert "ATLASC_ENGINE=cuda " in install.read_text("utf-8") and install.stat().st_mode & 0o100
+    assert "ATLASC_ENGINE=cuda CUDAARCHS=" in install.read_text("utf-8")
+    assert subprocess.run(["sh", "-n", install]).returncode == 0 and os.access(install, os.X_OK)
     facts = json.loads((folder / "parameters.json").read_text("utf-8"))
     assert facts["quality"]["inputs"] == len(rows) and facts["secrets"][1]["weight"] == 32
     page = (folder / "README.md").read_text("utf-8")
