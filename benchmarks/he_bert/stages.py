@@ -124,7 +124,7 @@ def client_preprocess_input(places: Places) -> None:
     records = read_lines(places.pairs)
     kept = [{name: record[name] for name in ("sentence1", "sentence2")} for record in records]
     write_lines(places.model_inputs, kept)
-    say(f"{len(kept)} pairs of sentences")
+    say(f"pairs of sentences: {len(kept)}")
 
 
 def client_encode_encrypt_input(places: Places) -> None:
@@ -139,7 +139,7 @@ def client_encode_encrypt_input(places: Places) -> None:
         # out there would be none. An answer that is spoilt is refused when it is decrypted.
         query = client.encrypt(pairs[start : start + batch], unchecked=True, note=say)
         (upload / str(number)).write_bytes(query)
-    say(f"{len(pairs)} pairs, {batch} in a query")
+    say(f"pairs: {len(pairs)}, in a query: {batch}")
 
 
 def server_encrypted_compute(places: Places) -> None:
@@ -179,7 +179,7 @@ def client_decrypt_decode(places: Places) -> None:
                 say(f"pair {len(found)}: no answer, {share:.1%} of its numbers cannot be right")
             found.append({"he_logits": [] if refused else values.tolist()})
     write_lines(places.logits, found)
-    say(f"{len(found)} answers")
+    say(f"answers: {len(found)}")
 
 
 def client_postprocess(places: Places) -> None:
