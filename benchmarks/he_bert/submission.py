@@ -66,7 +66,7 @@ def main() -> None:
     arguments = parsed()
     try:
         if arguments.measurements is not None:
-            renew(arguments.output, arguments.measurements)
+            renew(arguments.output, arguments.measurements, arguments.machine)
         else:
             make(arguments)
     except atlasc.AtlasError as error:
@@ -90,6 +90,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--measurements", type=Path, metavar="DIR", help="of the harness: write README again"
     )
+    parser.add_argument("--machine", help="of the measurements, in words [this one, without GPU]")
     found = parser.parse_args()
     if (found.calibration is None) == (found.measurements is None):
         parser.error("give --calibration to make the folder, or --measurements to renew its README")
@@ -199,11 +200,12 @@ def write_sources(folder: Path) -> str:
     return done.stdout.split()[-1]
 
 
-def renew(folder: Path, measurements: Path) -> None:
-    """Write README again, with the harness's records.
+def renew(folder: Path, measurements: Path, machine: str | None) -> None:
+    """Write README again, with the harness's records of a machine; None: of this one.
 
     Raises:
-        AtlasError: the folder is none of this command's, or there are no records.
+        AtlasError: the folder is none of this command's, there are no records, or nobody says which
+            GPU they are of.
     """
     place = folder / FACTS
     if not place.is_file():
@@ -213,7 +215,14 @@ def renew(folder: Path, measurements: Path) -> None:
             remedy="make it first, with --calibration",
         )
     facts = json.loads(place.read_text(encoding="utf-8"))
-    write_text(folder / README, readme(facts, measured_in(measurements)))
+    if facts["engine"] == "cuda" and machine is None:
+        raise atlasc.AtlasError(
+            "the machine of the measurements is not known", remedy="name it and its GPU: --machine"
+        )
+    measured = measured_in(measurements)
+    if machine is not None:
+        measured["machine"] = machine
+    write_text(folder / README, readme(facts, measured))
 
 
 if __name__ == "__main__":

@@ -97,10 +97,14 @@ def test_the_folder_for_a_gpu_says_that_it_was_not_run(tmp_path: Path, monkeypat
 
     write_records(tmp_path / "measurements", "single", [record(10), record(20), record(60)])
     write_records(tmp_path / "measurements", "small", [record(100, 8), record(300, 9)])
-    command(monkeypatch, "--measurements", tmp_path / "measurements", "-o", folder)
+    again = ("--measurements", tmp_path / "measurements", "-o", folder)
+    with pytest.raises(SystemExit, match="name it and its GPU"):
+        command(monkeypatch, *again)
+    command(monkeypatch, *again, "--machine", "one H200")
     page = (folder / "README.md").read_text("utf-8")
     for said in (
-        "### Single, 3 runs", "| Key Generation | 30.0 |", "### Small, 2 runs", "| Total | 400.0 |",
+        "by the harness on one H200", "### Single, 3 runs", "| Key Generation | 30.0 |",
+        "### Small, 2 runs", "| Total | 400.0 |",
         "| Encrypted model quality | 8 of 10; 9 of 10 |", "| Encrypted input | 17.9M |",
     ):  # fmt: skip
         assert said in page
