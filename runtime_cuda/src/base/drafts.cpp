@@ -73,7 +73,7 @@ int renamed(const std::string& place, const std::string& output, Draft::Kind kin
     if (done != system::Renamed::unsupported) {
         return done == system::Renamed::done ? 0 : -1;
     }
-    // A link never replaces, a folder replaces an empty one at most.
+    // A file system without this: a link never replaces, a folder replaces an empty one at most.
     if (kind == Draft::Kind::folder) {
         return ::rename(place.c_str(), output.c_str());
     }
