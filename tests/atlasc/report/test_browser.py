@@ -22,6 +22,7 @@ from atlasc.report.report_page import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.search.front import Front
 from atlasc.search.points import Point
+from atlasc.simulation.confusion import confusion
 from tests.atlasc.report.browser import (
     LOOKS,
     OVERLAPS,
@@ -77,7 +78,9 @@ def pages(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     texts = {
         "front": front_html(FRONT, 0.01, COMMAND),
         "report": report_html(_deep(facts), FRONT, _ops(), _NOISE),
-        "evaluation": evaluation_html(_EVALUATION, {"polynomials": "without encryption"}),
+        "evaluation": evaluation_html(
+            _EVALUATION, {"polynomials": "without encryption"}, confusion(_ANSWERED)
+        ),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
@@ -100,6 +103,11 @@ def _deep(facts: dict[str, Any]) -> dict[str, Any]:
 
 _KINDS = {"linear": 4.0, "bootstrap": 3.0, "softmax": 2.0, "layer_norm": 1.0}
 _NOISE = [{"kind": kind, "ops": 12, "change": 1e-6} for kind in _KINDS]
+_ANSWERED = [
+    (str(label), str((label + wrong) % 10), str((label + wrong * (label % 3)) % 10))
+    for label in range(10)
+    for wrong in (0, 0, 1, 3)
+] * 30
 _EVALUATION: dict[str, Any] = {
     "program": "encoder", "inputs": 20, "measure": "class", "promise": "the same class",
     "notes": ["a note"], "agreement": 0.95, "accuracy": 0.9, "unsafe": {"text 3": "it errs"},
