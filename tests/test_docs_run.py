@@ -92,6 +92,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with np.load(ROOT / "examples/digits_vit/calibration.npz") as file:
         np.savez(tmp_path / "images.npz", pixel_values=file["pixel_values"][:IMAGES])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))  # what clients of services keep
     return tmp_path
 
 
