@@ -65,7 +65,6 @@ def search(
     pick: Callable[[Front], Point] | None = None,
     budget: Mapping[str, int] | None = None,
     watch: Callable[[Front], None] | None = None,
-    predicted: bool = False,
     **others: Any,
 ) -> Front:
     """Search the Pareto front of a model, and validate its points on the held-back inputs.
@@ -81,7 +80,6 @@ def search(
             It must accept points without a validation. None validates all points.
         budget: budget of the strategy, instead of the one in the options.
         watch: called with the front so far, after every evaluation.
-        predicted: predict seconds, bootstraps and memory of the points, whatever the cost is.
         others: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
@@ -124,10 +122,8 @@ def search(
     labelled = int(np.isfinite(tried.labels).sum())
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be validated on all held-back inputs
-        front = front.thinned(MOST_POINTS)
-        if front.cost == "latency" or predicted:
-            own = TargetOptions(target="sim", costs=options.costs)
-            front = with_predictions(front, problem, own, steps)
+        own = TargetOptions(target="sim", costs=options.costs)
+        front = with_predictions(front.thinned(MOST_POINTS), problem, own, steps)
     if not len(tried.inputs):
         return front
     if pick is not None:

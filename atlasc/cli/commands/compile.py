@@ -239,7 +239,7 @@ def search(
         page = None if live is None else stack.enter_context(LivePage(live))
         front = run_search(
             prepared, options, progress, inputs=compared, journal=place, note=warn,
-            watch=None if page is None else page.show, predicted=output is not None,
+            watch=None if page is None else page.show,
         )  # fmt: skip
         if page is not None:
             page.end(front_files(front, command)["front.html"])
