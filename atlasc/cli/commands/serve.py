@@ -278,5 +278,5 @@ def _require_extra() -> None:
         raise AtlasError(
             f"the library {missing[0]} is not installed",
             why="a service is made of fastapi, uvicorn, prometheus-client and jinja2",
-            remedy="pip install 'atlasc[serve]'",
+            remedy="pip install 'WHEEL[serve]', with the path of atlasc's wheel or clone for WHEEL",
         )
