@@ -286,25 +286,25 @@ class Objective:
         for partial in (True, False):
             some = [one for one in settings if is_partial(one) == partial]
             if some:
-                yield from self._points(sorted(some, key=self.prefix), partial)
+                ordered = sorted(some, key=self.prefix)
+                batch = map(self.approximations, ordered)
+                inputs = self._inputs_of(ordered[0]).inputs
+                simulations = self._simulator.run_all(inputs, batch, layers=self.layers)
+                yield from map(self._point, ordered, simulations)
 
-    def _points(self, ordered: Sequence[Settings], partial: bool) -> Iterator[Point]:
-        compared = self._few if partial else self._whole
-        batch = map(self.approximations, ordered)
-        simulations = self._simulator.run_all(compared.inputs, batch, layers=self.layers)
-        for settings, simulated in zip(ordered, simulations, strict=True):
-            yield self._point(settings, simulated, compared.reference)
+    def _inputs_of(self, settings: Settings) -> _Compared:
+        return self._few if is_partial(settings) else self._whole
 
     def prefix(self, settings: Settings) -> list[int]:
         """A sort key that makes settings with equal first layers neighbours."""
         return self._simulator.prefix(self.approximations(settings))
 
-    def _point(self, settings: Settings, simulated: Simulation, reference: Reference) -> Point:
+    def _point(self, settings: Settings, simulated: Simulation) -> Point:
         depth, levels = self.costs(self.approximations(settings))
         if not simulated.finite:
             infinite = float("inf")
             return Point(depth, levels, infinite, settings, exploded_at=simulated.exploded_at)
-        found = reference.errors(simulated.outputs)
+        found = self._inputs_of(settings).reference.errors(simulated.outputs)
         point = Point(depth, levels, found.error, settings, self.seconds(settings))
         if found.divergence is None:
             return point

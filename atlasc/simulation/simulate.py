@@ -220,7 +220,7 @@ class PolynomialSimulator(Simulator):
         if share not in self._blockwise:
             self._blockwise[share] = Blockwise(self.dtype, share, self.limit)
         outputs: list[dict[str, np.ndarray]] = []
-        with self._blas.limit(limits=1, user_api="blas"):
+        with self._blas.limit(limits=1):  # and OpenMP, see `blas_threads`
             for parts in rounds:
                 for part in parts:
                     part.stop = end

@@ -152,7 +152,7 @@ def test_another_file_is_refused_and_left_alone(path, text) -> None:
 
 
 def test_another_format_is_refused(path, written) -> None:
-    path.write_bytes(written.replace(b"evaluations 4", b"evaluations 2"))
+    path.write_bytes(written.replace(b"evaluations 5", b"evaluations 2"))
     with pytest.raises(AtlasError, match="has another format"):
         held(path)
 
