@@ -160,7 +160,6 @@ class Distances:
         picked: Point,
         held_back: Mapping[str, np.ndarray],
         exact: Mapping[str, np.ndarray] | None = None,
-        before: Point | Validation | None = None,
     ) -> Distant:
         """The setting under which the fewest inputs of other kinds are unsafe, and under which
         held-back inputs fare no worse.
@@ -169,7 +168,6 @@ class Distances:
             picked: the setting that would be taken otherwise.
             held_back: inputs by name, ``[N, ...]``; N may be 0.
             exact: the model's answers to them by name; None computes them.
-            before: how they fare under ``picked``; None measures it.
         """
         known = held_back if len(next(iter(held_back.values()))) else self.problem.arrays
         others = other_kinds(self.problem.module, known)
@@ -183,7 +181,9 @@ class Distances:
         if known is not held_back:
             return ordered[0]
         validator = self._validator(held_back, exact)
-        before = before or self._tried(validator, Distant(picked))
+        # The search may have tried the point on just these inputs.
+        tried = picked.unsafe is not None and self.front.held_back == validator.inputs
+        before = picked if tried else self._tried(validator, Distant(picked))
         agreement = 0.0 if before.agreement is None else before.agreement
         for one in ordered:
             after = self._tried(validator, one)
