@@ -24,7 +24,7 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Count, parse_json, too_large
 from atlasc.search.points import POINT_FIELDS, Point, Settings
 
-FORMAT = "atlasc evaluations 5"
+FORMAT = "atlasc evaluations 4"
 SYNC_SECONDS = 1.0
 MAX_JOURNAL = 512 * MIB
 """Greatest size in bytes of a journal: about a million evaluations."""

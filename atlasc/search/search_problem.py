@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +39,7 @@ from atlasc.simulation.torch_simulator import TorchSimulator
 
 AUTO = "auto"
 REFERENCE_ERROR = 0.2
-SNAPSHOT_MEMORY = 512 << 20
-PROBED, FEWEST_PROBED = 1 / 3, 6
-"""Share of the inputs on which settings with exact ops are evaluated, and the least number of them.
-Such a setting probes one op. Its error decides nothing alone: whole settings correct it."""
+SNAPSHOT_MEMORY = 256 << 20
 
 
 def silent(text: str) -> None:
@@ -201,35 +198,10 @@ def _has_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
-class _Compared(NamedTuple):
-    """Inputs that a simulator has prepared, and the exact outputs with which they are compared."""
-
-    inputs: Any
-    reference: Reference
-
-
-def few_of(count: int, shares: Sequence[float] | None) -> tuple[np.ndarray, list[float]]:
-    """A systematic sample of inputs, by their weights: positions, and weights in the error.
-
-    Args:
-        count: number of inputs.
-        shares: weight of each; None for equal weights.
-    """
-    weights = np.ones(count) if shares is None else np.asarray(shares)
-    size = min(count, max(FEWEST_PROBED, round(PROBED * count)))
-    if size == count:
-        return np.arange(count), weights.tolist()
-    ends = np.cumsum(weights) / weights.sum()
-    drawn = np.searchsorted(ends, (np.arange(size) + 0.5) / size)
-    rows, times = np.unique(np.minimum(drawn, count - 1), return_counts=True)
-    return rows, times.astype(float).tolist()
-
-
 class Objective:
     """Evaluates settings of a problem in this process.
 
-    The cost of a setting depends neither on earlier evaluations nor on the process. Settings with
-    exact ops are evaluated on a few of the inputs.
+    The cost of a setting depends neither on earlier evaluations nor on the process.
 
     Args:
         problem: the search problem.
@@ -243,30 +215,17 @@ class Objective:
         self.space = SearchSpace(layer_count(module), problem.parametrisation, problem.sharing)
         self.places = places(module)
         self._simulator = simulator(problem)
-        self._whole = self._compared(problem.arrays, problem.shares)
-        self._chosen: dict[tuple[str, Any], Approximation | None] = {}
-
-    def _compared(
-        self, arrays: Mapping[str, np.ndarray], shares: Sequence[float] | None
-    ) -> _Compared:
-        inputs = self._simulator.prepare(arrays)
-        exact = self._simulator.cleartext(inputs, layers=self.layers)
+        self._inputs = self._simulator.prepare(problem.arrays)
+        exact = self._simulator.cleartext(self._inputs, layers=layers)
         # The proxy compares hidden states, which are numbers.
-        measure = self._problem.measure if self.layers is None else "values"
-        reference = Reference.of(self._problem.module, arrays, exact, shares, measure)
-        return _Compared(inputs, reference)
-
-    @cached_property
-    def _few(self) -> _Compared:
-        """Some of the inputs, for settings with exact ops."""
-        arrays = self._problem.arrays
-        rows, shares = few_of(len(next(iter(arrays.values()))), self._problem.shares)
-        return self._compared({name: array[rows] for name, array in arrays.items()}, shares)
+        measure = problem.measure if layers is None else "values"
+        self._reference = Reference.of(module, problem.arrays, exact, problem.shares, measure)
+        self._chosen: dict[tuple[str, Any], Approximation | None] = {}
 
     @property
     def variation(self) -> float:
         """How the exact outputs vary from input to input; see ``agreement.variation``."""
-        return self._whole.reference.variation
+        return self._reference.variation
 
     def with_room(self, room: Mapping[str, float]) -> Objective:
         """The same objective, on ranges that reach further (see `atlasc.calibration.room`)."""
@@ -283,17 +242,10 @@ class Objective:
 
     def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
         """Evaluate different settings, those with equal first layers one after the other."""
-        for partial in (True, False):
-            some = [one for one in settings if is_partial(one) == partial]
-            if some:
-                ordered = sorted(some, key=self.prefix)
-                batch = map(self.approximations, ordered)
-                inputs = self._inputs_of(ordered[0]).inputs
-                simulations = self._simulator.run_all(inputs, batch, layers=self.layers)
-                yield from map(self._point, ordered, simulations)
-
-    def _inputs_of(self, settings: Settings) -> _Compared:
-        return self._few if is_partial(settings) else self._whole
+        ordered = sorted(settings, key=self.prefix)
+        batch = map(self.approximations, ordered)
+        simulations = self._simulator.run_all(self._inputs, batch, layers=self.layers)
+        return map(self._point, ordered, simulations)
 
     def prefix(self, settings: Settings) -> list[int]:
         """A sort key that makes settings with equal first layers neighbours."""
@@ -304,7 +256,7 @@ class Objective:
         if not simulated.finite:
             infinite = float("inf")
             return Point(depth, levels, infinite, settings, exploded_at=simulated.exploded_at)
-        found = self._inputs_of(settings).reference.errors(simulated.outputs)
+        found = self._reference.errors(simulated.outputs)
         point = Point(depth, levels, found.error, settings, self.seconds(settings))
         if found.divergence is None:
             return point

@@ -57,7 +57,7 @@ def test_points_come_back_as_they_were(path, written) -> None:
         (1, POINTS[0].settings): POINTS[0],
     }
     lines = [json.loads(line) for line in written.splitlines()]
-    assert lines[0] == {"journal": "atlasc evaluations 5", **IDENTITY}
+    assert lines[0] == {"journal": "atlasc evaluations 4", **IDENTITY}
     assert [line["error"] for line in lines[1:]] == [0.1 / 3, "inf", 0.1 / 3]
     assert [line.get("layers") for line in lines[1:]] == [None, None, 1]
 
@@ -152,7 +152,7 @@ def test_another_file_is_refused_and_left_alone(path, text) -> None:
 
 
 def test_another_format_is_refused(path, written) -> None:
-    path.write_bytes(written.replace(b"evaluations 5", b"evaluations 2"))
+    path.write_bytes(written.replace(b"evaluations 4", b"evaluations 2"))
     with pytest.raises(AtlasError, match="has another format"):
         held(path)
 

@@ -7,14 +7,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from small_transformers import Shape, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.approximation.approximate import apply_settings, depth_of
-from atlasc.polynomials.parametrisation import EXACT
 from atlasc.search import search_problem
-from atlasc.search.search_problem import few_of
 from atlasc.search.strategy import SearchRun
 from atlasc.simulation.simulate import PolynomialSimulator
 from atlasc.simulation.torch_simulator import TorchSimulator
@@ -172,27 +169,3 @@ def test_inputs_have_shares_of_the_error(problem) -> None:
     found = replace(problem, shares=shares).objective().evaluate(GOOD).error
     assert found == pytest.approx(expected, rel=1e-5 if blas_rounds_rows_alike() else FLOAT32)
     assert found != pytest.approx(problem.objective().evaluate(GOOD).error, rel=1e-3)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_settings_with_exact_ops_are_evaluated_on_a_few_inputs(problem, weighted) -> None:
-    shape = Shape(layers=2, batch=24, mask=True, pre_norm=False, classes=0)
-    arrays = inputs_for(shape, 5)
-    shares = (*[1.0] * 12, *[9.0] * 12) if weighted else None
-    problem = replace(problem, arrays=arrays, shares=shares)
-    partial = ((EXACT,) * len(GOOD[0]), GOOD[1])
-    rows, weights = few_of(24, shares)
-    assert len(rows) == 8 and sum(weights) == 8
-    assert (rows < 12).sum() == (1 if weighted else 4)  # by their weights
-    few = {name: array[rows] for name, array in arrays.items()}
-    alone = replace(problem, arrays=few, shares=tuple(weights))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_problem, "PROBED", 1.0)
-        expected = alone.objective().evaluate(partial)
-    objective = problem.objective()
-    assert objective.evaluate(partial) == expected
-    assert by_settings(objective, [GOOD, partial])[GOOD] == problem.objective().evaluate(GOOD)
-
-
-def test_of_few_inputs_all_are_taken() -> None:
-    assert few_of(3, (1.0, 2.0, 3.0)) == (pytest.approx([0, 1, 2]), [1.0, 2.0, 3.0])
