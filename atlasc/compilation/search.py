@@ -385,8 +385,9 @@ def _trials(
         space = front.parametrisation
         return settings_approximations(prepared.module, settings, prepared.calibration, space)
 
+    known = prepared.validated_answers(exact) if tried.inputs is prepared.source.validated else None
     validator = Validator(
         prepared.module, tried.inputs.arrays, threads, tried.shares, exact,
-        measure=tried.measure, varying=front.variation, labels=tried.labels,
+        measure=tried.measure, varying=front.variation, labels=tried.labels, exact=known,
     )  # fmt: skip
     return Trials(validator, approximations, journal, step.report)
