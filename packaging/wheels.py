@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,12 +95,18 @@ def build(interpreter: str, place: Path, output: Path, cuda: str = "") -> Path:
     mended = place / "mended"
     run(python, "-m", "auditwheel", "repair", "-w", mended, wheel, env=os.environ | path)
     [wheel] = mended.glob("*.whl")
-    sbom.add(wheel)
+    sbom.add(wheel, version_of_cuda() if cuda else "")
     if cuda:  # so that its name differs from that of the wheel for processors alone
         run(python, "-m", "wheel", "tags", "--remove", "--build", "1cuda", wheel)
         [wheel] = mended.glob("*.whl")
     output.mkdir(parents=True, exist_ok=True)
     return Path(shutil.copy(wheel, output))
+
+
+def version_of_cuda() -> str:
+    """The version of nvcc, such as 13.0.88."""
+    said = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"\bV([\d.]+)", said)[0]
 
 
 def attempt(interpreter: str, place: Path, wheel: Path, program: Path, cuda: str = "") -> None:

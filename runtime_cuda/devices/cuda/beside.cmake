@@ -20,7 +20,6 @@ target_compile_definitions(atlasc_cuda PRIVATE
   ckks=ckks_cuda ckks_backend=cuda_backend ATLASC_DEVICE_NAME="cuda")
 target_include_directories(atlasc_cuda PRIVATE . include devices/cuda)
 target_compile_options(atlasc_cuda PRIVATE -Xcompiler=-fno-fast-math)
-set_target_properties(atlasc_cuda PROPERTIES UNITY_BUILD OFF
-  POSITION_INDEPENDENT_CODE $<BOOL:${ATLASC_NATIVE}>)
+set_target_properties(atlasc_cuda PROPERTIES UNITY_BUILD OFF)
 target_sources(atlasc_runtime PRIVATE $<TARGET_OBJECTS:atlasc_cuda>)
 target_compile_definitions(atlasc_runtime PRIVATE ATLASC_CUDA_BESIDE)

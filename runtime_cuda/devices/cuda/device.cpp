@@ -99,7 +99,8 @@ void check(cudaError_t status, const char* call) {
                             cudaGetErrorString(status);
     if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
         throw Error("there is no CUDA device", why,
-                    "run on a machine with an NVIDIA GPU and its driver");
+                    "run on a machine with an NVIDIA GPU and its driver; a container or a unit of "
+                    "systemd must be given both");
     }
     if (status == cudaErrorMemoryAllocation) {
         throw Error("too little device memory", why,
