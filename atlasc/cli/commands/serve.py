@@ -48,7 +48,7 @@ def serve(
         "HOST:PORT of a running Ray cluster.", key="address", unset="RAY_ADDRESS, else this machine"
     ),
     memory: int | None = option(
-        "Memory for the loaded keys of a worker, such as 8G. For programs on GPUs, that of its GPU.",
+        "Memory for the loaded keys of a worker, such as 8G. On GPUs that of each GPU.",
         unset="half of what is free",
         parse=parse_size, metavar="SIZE",
     ),
