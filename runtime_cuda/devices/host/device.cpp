@@ -173,6 +173,10 @@ private:
     }
 };
 
+std::vector<Device> devices() { return {}; }
+
+std::uint64_t free_bytes() { return 0; }
+
 Memory::Memory(std::uint64_t budget)
     : budget_(std::min(budget == 0 ? system::available_bytes() : budget,
                        system::available_bytes())),
