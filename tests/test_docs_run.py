@@ -38,6 +38,7 @@ SIMULATED = {"docs/tutorials/text-service.md"}
 """Pages whose encrypted programs would take an hour: every run has them on the simulator."""
 LONG = {
     "README.md", "examples/tiny_llama/README.md", "docs/command-line.md",
+    "docs/how-to/choose-a-point.md",
     "docs/paper.md", "docs/search.md", "docs/tutorials/service.md", *SIMULATED,
 }  # fmt: skip
 """Pages that take long on the simulator as well: a quick run has their Python alone."""

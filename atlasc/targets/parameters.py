@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from atlasc.program.transform_work import TransformWork
 
 
-MORE_WORK = 1.05
-"""Work of key switches that smaller keys may cost, as a multiple of the least."""
 NARROWER = 5
 """log2 of the number of repetitions for which a narrow bootstrap is measured; its cost stands for
 all narrow bootstraps."""
@@ -68,6 +66,7 @@ class ParameterSet(_Fields):
         in_runtime: whether the C++ runtime can make engines with these moduli.
         library_bytes: working memory of the library at ring degree 2^16, in bytes.
         base_primes: number of primes of a ciphertext at level 0.
+        more_work: work of key switches that smaller keys may cost, as a multiple of the least.
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         special_primes: number of special primes.
         bootstrap: False in a leveled set.
@@ -82,6 +81,7 @@ class ParameterSet(_Fields):
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
     base_primes: ClassVar[int] = 1
+    more_work: ClassVar[float] = 1.0
     cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     # --- which sets there are
@@ -137,7 +137,7 @@ class ParameterSet(_Fields):
     def _best(cls, fits: Sequence[Self], levels: int) -> Self | None:
         """The set with the smallest keys of those that take little more than the least work."""
         least = min((one._work(levels) for one in fits), default=0)
-        fast = (one for one in fits if one._work(levels) <= MORE_WORK * least)
+        fast = (one for one in fits if one._work(levels) <= cls.more_work * least)
         return min(fast, key=lambda one: (one.key_bytes(levels), one._work(levels)), default=None)
 
     @classmethod

@@ -72,6 +72,7 @@ class CkksParameters(ParameterSet):
 
     in_runtime = True
 
+    more_work: ClassVar[float] = 1.05
     prime_bits: ClassVar[int] = 60
     named: ClassVar[str] = "fourteen_levels"
 
