@@ -28,7 +28,8 @@ def test_a_killed_command_can_be_given_again(workspace: Workspace, open_folder: 
 def test_the_watcher_sees_what_others_may_read(open_folder: Path) -> None:
     with Watcher(open_folder) as watcher:
         (open_folder / "mine").mkdir(0o700)
-        (open_folder / "mine" / "open.key").touch(0o644)
+        (open_folder / "mine" / "open.key").touch()
+        (open_folder / "mine" / "open.key").chmod(0o644)  # under any umask
         (open_folder / "secret.key").touch(0o600)
         time.sleep(0.2)
     assert watcher.seen == []
