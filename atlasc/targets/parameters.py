@@ -56,6 +56,23 @@ class _Fields:
     bootstrap: bool | str
 
 
+def digit_bits(sizes: Iterable[int], most: int) -> list[int]:
+    """Bits of each digit of a key switch: neighbouring primes form a digit as long as their bits do
+    not exceed those of the special primes.
+
+    Args:
+        sizes: bits of the primes that are divided into digits.
+        most: bits of the special primes together.
+    """
+    digits: list[int] = []
+    for bits in sizes:
+        if digits and digits[-1] + bits <= most:
+            digits[-1] += bits
+        else:
+            digits.append(bits)
+    return digits
+
+
 @dataclass(frozen=True)
 class ParameterSet(_Fields):
     """Base of the parameter sets of all targets; a subclass is a dataclass of JSON values.
@@ -297,15 +314,10 @@ class ParameterSet(_Fields):
 
         Sizes in bits decide, because each prime is the greatest of its size."""
         primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
-        digits: list[int] = []
-        found: list[list[float]] = []
-        left = 0
-        for bits in primes:
-            if bits > left:
-                digits, left = [*digits, 0], special
-            digits[-1], left = digits[-1] + bits, left - bits
-            found.append([2.0 ** min(bits - special, 0) for bits in digits])
-        return found
+        return [
+            [2.0 ** min(bits - special, 0) for bits in digit_bits(primes[: level + 1], special)]
+            for level in range(len(primes))
+        ]
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:

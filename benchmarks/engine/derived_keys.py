@@ -29,6 +29,7 @@ from atlasc.runtime.interface import keys_of
 from atlasc.targets import find_target
 from atlasc.targets.ckks.parameters import CkksParameters
 from atlasc.targets.noise import ERROR_VARIANCE
+from atlasc.targets.parameters import digit_bits
 from atlasc.targets.security import max_log_qp
 from benchmarks.lowering import bert, in_packing
 
@@ -63,14 +64,9 @@ def root_of(parameters: CkksParameters, level: int) -> Root | None:
         most = sum(above[:count])
         if most < max(below):
             continue
-        digits, left, widest = 0, 0, 0
-        for bits in below:
-            if bits > left:
-                digits, left = digits + 1, most
-            left -= bits
-            widest = max(widest, most - left)
-        sent = digits * (sum(below) + most) * degree / 8
-        switched = digits * degree * ERROR_VARIANCE / 12 * 4.0 ** (widest - most)
+        digits = digit_bits(below, most)
+        sent = len(digits) * (sum(below) + most) * degree / 8
+        switched = len(digits) * degree * ERROR_VARIANCE / 12 * 4.0 ** (max(digits) - most)
         rounded = (1 + degree * 2 / 3) / 12
         found.append(Root(sent, math.log2(switched + rounded) / 2))
     return min(found, key=lambda root: root.bytes, default=None)

@@ -27,7 +27,7 @@ from atlasc.program.function import Function
 from atlasc.program.transform_work import TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import Moduli, ParameterSet
+from atlasc.targets.parameters import Moduli, ParameterSet, digit_bits
 from atlasc.targets.security import estimated_log_qp
 
 if TYPE_CHECKING:
@@ -122,14 +122,7 @@ class CkksParameters(ParameterSet):
         return len(self._limbs(level))
 
     def digits(self, level: int) -> int:
-        """See the base class; neighbouring primes form a digit as long as its bits do not exceed
-        those of the special primes."""
-        most, digits, left = sum(self.moduli.special), 0, 0
-        for bits in self._limbs(level):
-            if bits > left:
-                digits, left = digits + 1, most
-            left -= bits
-        return digits
+        return len(digit_bits(self._limbs(level), sum(self.moduli.special)))
 
     def key_bytes(self, level: int) -> int:
         """See the base class; residues are packed without gaps."""
