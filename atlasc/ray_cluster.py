@@ -59,7 +59,7 @@ def ray_cluster(
         except ImportError:
             raise AtlasError(
                 "workers need Ray, which is not installed",
-                remedy=f"pip install 'atlasc[ray]', or {instead}",
+                remedy=f"pip install ray, or {instead}",
             ) from None
         if ray.is_initialized():
             yield ray

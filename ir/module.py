@@ -172,6 +172,20 @@ class Module:
             result_type = infer_type(op, self.symbols)
         except RuleError as error:
             raise AtlasError(f"{op_name}: {error}", where=location) from None
+        return self._append(op, result_type, name)
+
+    def add_again(self, op: Op, operands: Sequence[Value]) -> Value:
+        """Append an op of another module on operands of the same types, which give the same type.
+
+        Passes copy most ops. To infer all types again would take most of the time of a lowering.
+        """
+        attributes = cast(Attributes, dict(op.attributes))
+        again = Op(op.definition, tuple(operands), attributes, op.location)
+        if op.result is None:
+            return self._append(again, None)
+        return self._append(again, op.result.type, op.result.name)
+
+    def _append(self, op: Op, result_type: Type | None, name: str | None = None) -> Value:
         self.ops.append(op)
         if result_type is None:
             return op.operands[0]

@@ -37,13 +37,18 @@ class Rewriter:
         attributes: Mapping[str, Any] | None = None,
     ) -> Value:
         """The same op in the new module, with other operands or attributes if given."""
-        new = self.module.add(
-            op.name,
-            self.operands(op) if operands is None else operands,
-            op.attributes if attributes is None else attributes,
-            op.location,
-            op.result.name if op.result is not None else None,
-        )
+        operands = self.operands(op) if operands is None else operands
+        same = attributes is None and self.module.level == op.definition.level
+        if same and [one.type for one in operands] == [one.type for one in op.operands]:
+            new = self.module.add_again(op, operands)
+        else:
+            new = self.module.add(
+                op.name,
+                operands,
+                op.attributes if attributes is None else attributes,
+                op.location,
+                op.result.name if op.result is not None else None,
+            )
         if op.result is not None:
             self.values[op.result] = new
         return new
@@ -65,7 +70,9 @@ def with_attributes(module: Module, of: Callable[[Op], Mapping[str, Any]]) -> Mo
 
 
 def without_dead_ops(module: Module) -> Module:
-    """A copy with all inputs, the ops that an output needs, and the symbols that these use."""
+    """A module with all inputs, the ops that an output needs, and the symbols that these use. The
+    ops are those of the given module.
+    """
     needed: set[Op] = set()
     pending = [op for op in module.ops if op.result is None]
     while pending:
@@ -73,9 +80,9 @@ def without_dead_ops(module: Module) -> Module:
         if op not in needed:
             needed.add(op)
             pending += [operand.op for operand in op.operands]
-    rewriter = Rewriter(module)
-    for op in module.ops:
-        if op in needed or op.name.endswith("input"):
-            rewriter.copy(op)
-    rewriter.module.symbols = rewriter.module.arrays_used()
-    return rewriter.module
+    ops = [op for op in module.ops if op in needed or op.name.endswith("input")]
+    names = {op.result.name for op in ops if op.result is not None}
+    attributes = dict(module.attributes)
+    found = Module(module.name, module.level, ops, module.symbols, attributes, names)
+    found.symbols = found.arrays_used()
+    return found

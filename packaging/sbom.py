@@ -1,6 +1,6 @@
 """The bill of materials of a wheel, which it carries itself (CycloneDX 1.6, PEP 770).
 
-    python packaging/sbom.py WHEEL
+    python packaging/sbom.py WHEEL [VERSION OF CUDA, IF ITS RUNTIME IS INSIDE]
 
 It lists every pin of ``requirements.lock`` for the wheel's version of Python, with licence and
 SHA-256 of its files, and every C++ source in the wheel. Nothing in it depends on when or where it
@@ -33,22 +33,22 @@ SOURCES = ("atlasc/runtime_cuda/", "atlasc/polynomials/native/")
 
 def main() -> None:
     """The command line."""
-    add(Path(sys.argv[1]))
+    add(Path(sys.argv[1]), *sys.argv[2:])
 
 
-def add(wheel: Path) -> None:
-    """Put the bill into the folder ``sboms`` of the wheel's metadata."""
+def add(wheel: Path, cuda: str = "") -> None:
+    """Put the bill into the folder ``sboms`` of the wheel's metadata; see :func:`bill`."""
     with tempfile.TemporaryDirectory() as place:
         _wheel("unpack", "-d", place, wheel)
         [metadata] = Path(place).glob("*/*.dist-info")
         (metadata / "sboms").mkdir(exist_ok=True)
-        text = json.dumps(bill(wheel), indent=1, sort_keys=True) + "\n"
+        text = json.dumps(bill(wheel, cuda), indent=1, sort_keys=True) + "\n"
         (metadata / "sboms" / NAME).write_text(text)
         _wheel("pack", "-d", wheel.parent, metadata.parent)
 
 
-def bill(wheel: Path) -> dict[str, Any]:
-    """The bill of a wheel."""
+def bill(wheel: Path, cuda: str = "") -> dict[str, Any]:
+    """The bill of a wheel; ``cuda``: version of CUDA whose runtime is linked into it."""
     name, version, _, tags = parse_wheel_filename(wheel.name)
     pythons = {tag.interpreter for tag in tags}
     with zipfile.ZipFile(wheel) as file:
@@ -69,6 +69,12 @@ def bill(wheel: Path) -> dict[str, Any]:
          "hashes": [{"alg": "SHA-256", "content": digest}], **_licensed(licence)}
         for one, digest in sources.items()
     ]  # fmt: skip
+    if cuda:
+        purl = f"pkg:generic/nvidia-cuda-runtime@{cuda}"
+        runtime = _component(
+            "library", "nvidia-cuda-runtime", cuda, "LicenseRef-NVIDIA-Proprietary"
+        )
+        carried.append(runtime | {"bom-ref": purl, "purl": purl})
     return {
         "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
         "metadata": {"component": main, "lifecycles": [{"phase": "build"}]},

@@ -2,6 +2,7 @@
 
 python packaging/try_wheel.py make FOLDER    # needs the compiler
 python packaging/try_wheel.py run FOLDER     # needs the wheel alone
+python packaging/try_wheel.py refuse FOLDER  # needs a wheel for CUDA with serve, and no GPU
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def make(folder: Path) -> None:
     program.save(folder / "program")
     np.savez(folder / "input.npz", pixel_values=images[:1])
     np.savez(folder / "expected.npz", **program.run(images[:1]).outputs)
+    on_gpu = atlasc.compile(str(DIGITS / "model"), images, recipe="is", target="cuda")
+    on_gpu.save(folder / "program-cuda")
 
 
 def run(folder: Path) -> None:
@@ -70,6 +73,22 @@ def run(folder: Path) -> None:
     np.testing.assert_allclose(engine.decrypt(engine.mul(x, x)), slots**2, atol=1e-5)
 
 
+def refuse(folder: Path) -> None:
+    """The commands refuse a program for a GPU with one message, and exit code 2."""
+    command = str(Path(sys.executable).parent / "atlasc")
+    with tempfile.TemporaryDirectory() as place:
+        for words in (
+            ("serve", "--state", f"{place}/state"),
+            ("execute", "--keys", place, "--query", place, "-o", f"{place}/answer"),
+        ):
+            given = [command, words[0], str(folder / "program-cuda"), *words[1:]]
+            done = subprocess.run(given, capture_output=True, text=True)
+            said = done.stderr.count("error:") == 1 and "there is no CUDA device" in done.stderr
+            if done.returncode != 2 or done.stdout or not said or "Traceback" in done.stderr:
+                sys.exit(f"{words[0]} ended with {done.returncode}:\n{done.stderr}")
+        print(done.stderr)
+
+
 def require_listed() -> None:
     """End unless the wheel's bill of materials lists everything that was installed with it."""
     [bill] = [one for one in files("atlasc") or () if one.name == "atlasc.cdx.json"]
@@ -81,4 +100,4 @@ def require_listed() -> None:
 
 
 if __name__ == "__main__":
-    {"make": make, "run": run}[sys.argv[1]](Path(sys.argv[2]))
+    {"make": make, "run": run, "refuse": refuse}[sys.argv[1]](Path(sys.argv[2]))

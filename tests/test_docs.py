@@ -62,3 +62,16 @@ def test_a_missing_path_and_a_broken_link_are_found() -> None:
     ]
     text = "[a](nothing.md) [b](#one-module-three-levels) [c](#nothing)"
     assert broken_links(here, text) == ["nothing.md", "#nothing"]
+
+
+_FROM_AN_INDEX = re.compile(r"pip install (?:--?[\w-]+ )*[\"']?atlasc\b")
+
+
+def test_nobody_is_told_to_install_atlasc_from_an_index() -> None:
+    """Nobody has registered the name there: whoever does gets all who follow such words."""
+    code = [*ROOT.glob("[aibep]*/**/*.py"), *ROOT.glob("atlasc/**/*.jinja")]
+    files = [*DOCUMENTS, *ROOT.glob("docs/**/*.ipynb"), *ROOT.glob("packaging/*/*"), *code]
+    assert len(files) > 500
+    assert _FROM_AN_INDEX.search("pip install --upgrade 'atlasc[chat]'")
+    told = [path for path in files if path.is_file() and _FROM_AN_INDEX.search(path.read_text())]
+    assert told == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import textwrap
@@ -33,13 +34,20 @@ STAND_INS = {
     "LABELLED": "examples/digits_vit/test.npz",
 }
 """What the words in capitals of the commands stand for."""
+SIMULATED = {"docs/tutorials/text-service.md"}
+"""Pages whose encrypted programs would take an hour: every run has them on the simulator."""
 LONG = {
-    "README.md", "examples/tiny_llama/README.md", "docs/tutorials/service.md", "docs/search.md"
+    "README.md", "examples/tiny_llama/README.md", "docs/command-line.md",
+    "docs/how-to/choose-a-point.md",
+    "docs/paper.md", "docs/search.md", "docs/tutorials/service.md", *SIMULATED,
 }  # fmt: skip
 """Pages that take long on the simulator as well: a quick run has their Python alone."""
 IMAGES = 60
 """In FILE: as many as a search in seconds needs."""
 _SUBSTITUTION = re.compile(r"^(\w+)=\$\((.*)\)$")
+_REDIRECTED = re.compile(r"^(.*?) > (\S+)( 2>&1 &)?$")
+ADDRESS = "127.0.0.1:8000"
+"""Where the services of pages listen; a run gives them a free port."""
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
 TEXTS = """\
 from pathlib import Path
@@ -68,7 +76,7 @@ def small_bert() -> tuple[Any, Any]:
 
 def is_quick(block: Block) -> bool:
     """Whether a quick run has it."""
-    return block.page not in LONG or block.language == "python"
+    return block.page not in LONG or (block.language == "python" and block.page not in SIMULATED)
 
 
 @pytest.fixture
@@ -85,6 +93,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with np.load(ROOT / "examples/digits_vit/calibration.npz") as file:
         np.savez(tmp_path / "images.npz", pixel_values=file["pixel_values"][:IMAGES])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))  # what clients of services keep
     return tmp_path
 
 
@@ -98,40 +107,87 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def run_commands(block: Block, variables: dict[str, str], target: tuple[str, ...]) -> None:
-    """Run commands, each of which must succeed; ``NAME=$(...)`` sets a variable."""
-    for line in lines_of(block.text):
-        found = _SUBSTITUTION.match(line)
-        name, command = found.groups() if found else ("", line)
-        words = filled(shlex.split(command), variables)
+class Page:
+    """One run of a page: what its blocks leave to those after them.
+
+    Attributes:
+        target: words for commands that compile and name no target.
+        simulated: whether clients must allow a simulation.
+    """
+
+    def __init__(self, target: tuple[str, ...] = ()) -> None:
+        self.target, self.simulated = target, bool(target)
+        self.variables, self.services = dict(STAND_INS), list[subprocess.Popen[bytes]]()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    def text(self, block: Block) -> str:
+        """The text of a block, with this run's port."""
+        return block.text.replace(ADDRESS, f"127.0.0.1:{self.port}")
+
+    def commands(self, block: Block) -> None:
+        """Run commands, each of which must succeed; ``NAME=$(...)`` sets a variable."""
+        for line in lines_of(self.text(block)):
+            found = _SUBSTITUTION.match(line)
+            name, command = found.groups() if found else ("", line)
+            for part in command.split(" && "):
+                output = self.command(part, f"{block}: {line}")
+            if name:
+                self.variables[name] = output.strip()
+
+    def command(self, command: str, where: str) -> str:
+        """The output of one command; a file may take it, and a service goes on."""
+        found = _REDIRECTED.match(command)
+        command, file, background = found.groups() if found else (command, "", "")
+        words = filled(shlex.split(command), self.variables)
         if words[:2] == ["atlasc", "compile"] and "--target" not in words:
-            words += target
-        output = run_command(words, f"{block}: {line}")
-        if name:
-            variables[name] = output.strip()
+            words += self.target
+        if words[:2] == ["atlasc", "query"] and self.simulated:
+            words.append("--allow-simulation")
+        if background:
+            self.start(words, Path(file))
+            return ""
+        output = self.stop() if words == ["kill", "%1"] else run_command(words, command, where)
+        if file:
+            Path(file).write_text(output)
+        return output
+
+    def start(self, words: list[str], log: Path) -> None:
+        """Start a service of the page; it ends with the run, if the page does not end it."""
+        assert words[:2] == ["atlasc", "serve"]
+        serve = [sys.executable, "-m", *words, "--port", str(self.port)]
+        with open(log, "wb") as file:
+            self.services.append(subprocess.Popen(serve, stdout=file, stderr=subprocess.STDOUT))
+
+    def stop(self) -> str:
+        """End the service, as its operator does."""
+        service = self.services.pop()
+        service.terminate()
+        assert service.wait(60) == 0
+        return ""
 
 
-def run_command(words: list[str], where: str) -> str:
+def run_command(words: list[str], command: str, where: str) -> str:
     """The output of a command."""
     match words:
         case ["atlasc", *arguments]:
             return run(*arguments).out
         case ["python", *arguments]:
-            done = subprocess.run(
-                [sys.executable, *arguments], capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{where}\n{done.stderr}"
-            return done.stdout
-    pytest.fail(f"{where}: no test can run this; mark the block: <!-- not run: why -->")
+            words = [sys.executable, *arguments]
+        case ["chmod" | "find", *_]:
+            pass
+        case ["until", *_]:
+            words = ["bash", "-c", command]
+        case _:
+            pytest.fail(f"{where}: no test can run this; mark the block: <!-- not run: why -->")
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, f"{where}\n{done.stderr}"
+    return done.stdout
 
 
 def names_of(page: str) -> dict[str, Any]:
     """What a page's Python takes as given."""
-    if page == "README.md":
-        model, tokenizer = small_bert()
-        rng = np.random.default_rng(0)
-        texts = [" ".join(rng.choice(WORDS[5:], rng.integers(3, 12))) for _ in range(40)]
-        return {"model": model, "tokenizer": tokenizer, "texts": texts}
     if page == "docs/fuzzing.md":
         from atlasc.search.front import Front
         from tests.fuzz.reader import Reader
@@ -162,32 +218,47 @@ def test_the_blocks_of_a_page_run_on_the_simulator(
     page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs that a page compiles without naming a target are for the simulator."""
-    import atlasc
-
-    monkeypatch.setattr(atlasc, "compile", partial(atlasc.compile, target="sim"))
-    run_blocks([b for b in RUN if b.page == page and is_quick(b)], target=("--target", "sim"))
+    run_simulated([b for b in RUN if b.page == page and is_quick(b)], monkeypatch)
 
 
 @pytest.mark.deep("pages")
 @pytest.mark.parametrize("page", sorted({block.page for block in RUN}))
 @pytest.mark.usefixtures("threads", "place")
-def test_the_blocks_of_a_page_run(page: str) -> None:
-    run_blocks([block for block in RUN if block.page == page])
+def test_the_blocks_of_a_page_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block for block in RUN if block.page == page]
+    if page in SIMULATED:
+        run_simulated(blocks, monkeypatch)
+    else:
+        run_blocks(blocks, Page())
 
 
-def run_blocks(blocks: list[Block], target: tuple[str, ...] = ()) -> None:
-    """Blocks of one page; ``target`` stands in commands that compile and name none."""
-    variables, names = dict(STAND_INS), names_of(blocks[0].page)
+def run_simulated(blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of one page; what they compile and ask is a simulation."""
+    import atlasc
+
+    monkeypatch.setattr(atlasc, "compile", partial(atlasc.compile, target="sim"))
+    monkeypatch.setattr(atlasc, "connect", partial(atlasc.connect, allow_simulation=True))
+    run_blocks(blocks, Page(("--target", "sim")))
+
+
+def run_blocks(blocks: list[Block], page: Page) -> None:
+    """Blocks of one page, one after the other."""
+    names = names_of(blocks[0].page)
     last = max((i for i, block in enumerate(blocks) if block.language == "python"), default=-1)
-    for i, block in enumerate(blocks):
-        if block.language == "python":
-            exec(compile(block.text, str(block), "exec"), names)
-            if i == last:
-                # Programs and keys take gigabytes: the commands after them need the memory.
-                names.clear()
-                gc.collect()
-        else:
-            run_commands(block, variables, target)
+    try:
+        for i, block in enumerate(blocks):
+            if block.language == "python":
+                exec(compile(page.text(block), str(block), "exec"), names)
+                if i == last:
+                    # Programs and keys take gigabytes: the commands after them need the memory.
+                    names.clear()
+                    gc.collect()
+            else:
+                page.commands(block)
+    finally:
+        for service in page.services:
+            service.kill()
+            service.wait()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -215,7 +286,7 @@ def test_a_block_that_names_nothing_real_is_found(tmp_path: Path) -> None:
 
 def test_a_command_that_cannot_run_must_be_marked() -> None:
     with pytest.raises(pytest.fail.Exception, match="mark the block"):
-        run_command(["make", "demo"], "page.md:1")
+        run_command(["make", "demo"], "make demo", "page.md:1")
 
 
 def test_docstrings_have_no_doctests_that_nobody_runs() -> None:

@@ -30,7 +30,8 @@ def as_atlas_error(error: BaseException) -> AtlasError | None:
         return AtlasError(
             "the compiler's libraries are not installed here",
             why=str(error),
-            remedy="pip install 'atlasc[compile]'; a client and a server do not need them",
+            remedy="pip install 'WHEEL[compile]', with the path of atlasc's wheel or clone for "
+            "WHEEL; a client and a server do not need them",
         )
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in SHORT_OF_MEMORY):
         return AtlasError("not enough memory", remedy="a shorter input, or a larger machine")

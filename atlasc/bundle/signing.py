@@ -106,6 +106,6 @@ def _library() -> ModuleType:
         raise AtlasError(
             "the library py-minisign is not installed",
             why="signatures are made and checked with it",
-            remedy="pip install 'atlasc[sign]'",
+            remedy="pip install py-minisign",
         ) from None
     return minisign

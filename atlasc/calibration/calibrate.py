@@ -167,6 +167,7 @@ def calibrate(
     names: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     certified: bool = False,
+    known: Sequence[Measurement] | None = None,
 ) -> Calibration:
     """Measure the ranges of a module's nonlinear ops and validate them on the held-back inputs.
 
@@ -189,6 +190,7 @@ def calibrate(
         progress: called with (inputs done, all inputs).
         certified: take ranges that hold for every input (see `certified`), with the least margin
             if none is given; inputs then only show where values lie in these ranges.
+        known: what the ops reach on the arrays, if it was measured before.
 
     Raises:
         AtlasError: there are no inputs, the cleartext model gets values that are not finite, or an
@@ -199,12 +201,13 @@ def calibrate(
         raise AtlasError(f"a margin cannot be {margin}", remedy="give a margin such as 0.05")
     count = input_count(module, arrays)
     held = 0 if held_back is None else input_count(module, held_back)
+    own = count if known is None else 0
 
     def measured(some: Mapping[str, np.ndarray], before: int) -> list[Measurement]:
-        step = (lambda done: progress(before + done, count + held)) if progress else None
+        step = (lambda done: progress(before + done, own + held)) if progress else None
         return measure(module, some, progress=step)
 
-    seen = measured(arrays, 0)
+    seen = measured(arrays, 0) if known is None else known
     effective = effective_margin(margin, count)
     if margin is None and certified:
         effective = LEAST_MARGIN
@@ -213,9 +216,9 @@ def calibrate(
     )
     found: list[Violation] = []
     if held_back is not None and held:
-        for one, known in zip(measured(held_back, count), ranges, strict=True):
+        for one, of in zip(measured(held_back, own), ranges, strict=True):
             require_finite(one, "held-back inputs")
-            found += violations(one, known, names)
+            found += violations(one, of, names)
     extremes = standing_out(
         [
             part.reached

@@ -77,11 +77,10 @@ def blas_threads(count: int) -> AbstractContextManager[Any]:
     """Let BLAS use ``count`` threads in the whole process; with one, all sums have the same order.
 
     Fits solve small systems, in which threads of BLAS mostly wait for each other: on shared
-    processors a fit with two threads took ten times as long as with one.
+    processors a fit with two threads took ten times as long as with one. The same is true of
+    OpenMP, whose threads compute torch's functions of the calling thread.
     """
-    return cast(
-        AbstractContextManager[Any], ThreadpoolController().limit(limits=count, user_api="blas")
-    )
+    return cast(AbstractContextManager[Any], ThreadpoolController().limit(limits=count))
 
 
 def nonlinear_ops(module: Module) -> list[Op]:
@@ -145,10 +144,16 @@ def measure(
     arrays: Mapping[str, np.ndarray],
     *,
     progress: Callable[[int], None] | None = None,
+    look: Callable[[Op, np.ndarray, int], None] | None = None,
 ) -> list[Measurement]:
     """Evaluate the cleartext model in float32, in chunks, and record the nonlinear ops' arguments.
 
-    Inputs are [N, ...] each; `progress` is called with the number of inputs that are done.
+    Args:
+        module: nn module.
+        arrays: inputs by name, [N, ...] each.
+        progress: called with the number of inputs that are done.
+        look: called with each nonlinear op, its argument on one chunk of the inputs, and the
+            number of the chunk's first input; by several threads.
     """
     count = input_count(module, arrays)
     # Rounding depends on the size of chunks, so their number must not depend on the machine.
@@ -161,6 +166,8 @@ def measure(
         def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
             if op in wanted:
                 found[op] = reached_by(op, site, operands, start, count)
+                if look is not None:
+                    look(op, operands[0], start)
 
         interpreter = Interpreter(module, np.float32, override=record)
         with np.errstate(all="ignore"):
@@ -185,12 +192,6 @@ def reached_by(
 
     The chunk begins with input number `first` of `count`.
     """
-
-    def reached(values: np.ndarray, samples: int = SAMPLES, dtype: Any = np.float64) -> Reached:
-        """Extremes and samples of values [B, M] or [B, M, P]."""
-        low, high = values.min(axis=1).astype(dtype), values.max(axis=1).astype(dtype)
-        return Reached(low, high, _sampled(values, first, -(-samples // count)))
-
     x, inputs = operands[0], len(operands[0])
     family = op.definition.family
     if family == "softmax":
@@ -203,7 +204,8 @@ def reached_by(
              (high.max(axis=1)[..., None] + more).max(axis=1))
             for low, high, more in ((least[..., None], top[..., None], warm), (sums, sums, raised))
         )  # fmt: skip
-        samples = reached(logs.reshape(inputs, -1, logs.shape[-1]).astype(np.float64)).samples
+        rows = logs.reshape(inputs, -1, logs.shape[-1]).astype(np.float64)
+        samples = _sampled(rows, first, -(-SAMPLES // count))
         low, high = (part.reshape(inputs, -1).astype(np.float64) for part in (least, top))
         return {
             "argument": Reached(low.min(axis=1), high.max(axis=1), np.empty(0)),
@@ -211,11 +213,23 @@ def reached_by(
             "sums": Reached(*summed, samples),
         }
     if family == "activation":
-        channels = reached(x.reshape(inputs, -1, x.shape[-1]), CHANNEL_SAMPLES, x.dtype)
-        return {"argument": reached(x.reshape(inputs, -1)), "channels": channels}
+        by_channel = x.reshape(inputs, -1, x.shape[-1])
+        return {
+            "argument": reached(x.reshape(inputs, -1), first, count),
+            "channels": reached(by_channel, first, count, channels=True),
+        }
     centred = x - x.mean(axis=-1, keepdims=True) if op.name == "nn.layer_norm" else x
     spread = np.square(centred).mean(axis=-1) + np.float32(op.attributes["epsilon"])
-    return {"argument": reached(spread.reshape(inputs, -1))}
+    return {"argument": reached(spread.reshape(inputs, -1), first, count)}
+
+
+def reached(values: np.ndarray, first: int, count: int, *, channels: bool = False) -> Reached:
+    """Extremes and samples of values [B, M], or with `channels` [B, M, P], of some inputs: those
+    from number `first` on, of `count`.
+    """
+    dtype, samples = (values.dtype, CHANNEL_SAMPLES) if channels else (np.float64, SAMPLES)
+    low, high = values.min(axis=1).astype(dtype), values.max(axis=1).astype(dtype)
+    return Reached(low, high, _sampled(values, first, -(-samples // count)))
 
 
 def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from atlasc.calibration.measure import chunk_size, in_chunks, input_count, nonlinear_ops
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Op, Value, family_of
+from atlasc.calibration.measure import Measurement, input_count, measure, nonlinear_ops, reached
+from atlasc.ir.module import Module, Op, family_of
 
 
 @dataclass(frozen=True)
@@ -44,46 +42,72 @@ def streams_of(
     arrays: Mapping[str, np.ndarray],
     progress: Callable[[int, int], None] | None = None,
 ) -> Streams:
-    """Evaluate the cleartext model in float32, in chunks, and record what goes into its norms.
+    """What goes into the norms of the cleartext model; see `measured_streams`."""
+    return measured_streams(module, arrays, progress)[0]
+
+
+def measured_streams(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Streams, list[Measurement]]:
+    """Measure the nonlinear ops of the cleartext model, and what goes into its norms, in one
+    evaluation.
 
     Args:
         module: nn module.
         arrays: inputs by name, [N, ...].
         progress: called with (inputs done, all inputs).
     """
-    norms, count = defaultdict[Value, list[Op]](list), input_count(module, arrays)
-    for op in token_norms(module):
-        norms[op.operands[0]].append(op)
-    if not norms:
-        return Streams(np.ones((count, 1), bool), {}, {})
-    tokens = next(iter(norms)).tensor.shape[1]
+    norms, count = set(token_norms(module)), input_count(module, arrays)
+    tokens = max((op.value.tensor.shape[1] for op in norms), default=1)
     public = [arrays[op.attributes["name"]] for op in module.inputs
               if op.attributes["side"] == "public"]  # fmt: skip
-    masks = [mask.astype(bool) for mask in public if mask.shape == (count, tokens)]
+    masks = [mask.astype(bool) for mask in public if norms and mask.shape == (count, tokens)]
     kept = masks[0] if masks else np.ones((count, tokens), bool)
-    interpreter = Interpreter(module, np.float32)
+    squares = {op: np.empty((count, tokens), np.float32) for op in norms}
+    channels: dict[Op, list[np.ndarray]] = {op: [] for op in norms}
 
-    def chunk(start: int, end: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-
-        def observe(op: Op, values: np.ndarray) -> None:
-            for norm in norms.get(op.result, ()) if op.result is not None else ():
-                layer_norm = norm.name == "nn.layer_norm"
-                centred = values - values.mean(-1, keepdims=True) if layer_norm else values
-                real = np.abs(centred[kept[start:end]])
-                squares = np.square(centred).mean(axis=-1)
-                found[norm.value.name] = squares, real.max(axis=0, initial=0.0)
-
-        with np.errstate(all="ignore"):
-            interpreter.run(
-                {name: array[start:end] for name, array in arrays.items()}, observe=observe
-            )
-        return found
+    def look(op: Op, x: np.ndarray, start: int) -> None:
+        if op in norms:
+            some = slice(start, start + len(x))
+            centred = x - x.mean(-1, keepdims=True) if op.name == "nn.layer_norm" else x
+            real = np.abs(centred[kept[some]])
+            squares[op][some] = np.square(centred).mean(axis=-1)
+            channels[op].append(real.max(axis=0, initial=0.0))
 
     report = None if progress is None else lambda done: progress(done, count)
-    parts = in_chunks(count, chunk_size(module), chunk, report)
-    return Streams(
+    measured = measure(module, arrays, progress=report, look=look)
+    streams = Streams(
         kept,
-        {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]},
-        {name: np.max([part[name][1] for part in parts], axis=0) for name in parts[0]},
+        {op.value.name: found for op, found in squares.items()},
+        {op.value.name: np.max(found, axis=0) for op, found in channels.items()},
     )
+    return streams, measured
+
+
+def rescaled(
+    measured: Sequence[Measurement],
+    module: Module,
+    streams: Streams,
+    factors: Mapping[str, np.ndarray],
+) -> list[Measurement]:
+    """The measurements of a module whose norms see their tokens times some factors.
+
+    Norms undo the factors, so nothing but their own arguments changes.
+
+    Args:
+        measured: measurements without the factors.
+        module: the module with them (see `scale_tokens`).
+        streams: what goes into its norms without the factors.
+        factors: result name of such a norm -> [n] factor of each token.
+    """
+    found = []
+    for one, op in zip(measured, nonlinear_ops(module), strict=True):
+        one, name = replace(one, op=op), one.op.value.name
+        if name in factors:
+            squares = streams.squares[name] * np.square(factors[name]).astype(np.float32)
+            spread = squares + np.float32(op.attributes["epsilon"])
+            one = replace(one, argument=reached(spread, 0, len(spread)))
+        found.append(one)
+    return found

@@ -46,6 +46,7 @@ SECTIONS = {
     "What does it cost?": (
         "inspect:depth",
         "inspect:inspect",
+        "inspect:fronts",
         "inspect:calibrate_backend",
     ),
     "Single stages": ("stages:trace", "stages:calibrate", "stages:lower", "stages:opt"),

@@ -359,7 +359,7 @@ def distant(
     )  # fmt: skip
     with steps("widening the ranges", MOST) as step, blas_threads(1):
         of = Distances(problem, front, wanted, lambda done: step.report("", done, MOST))
-        return of.best(picked, prepared.source.validated.arrays)
+        return of.best(picked, prepared.source.validated.arrays, prepared.validated_answers())
 
 
 def _by_recipe(

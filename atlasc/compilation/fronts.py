@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import symbols_in
+from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.progress import Steps, silent
 from atlasc.report.front_page import front_html
@@ -37,6 +39,7 @@ from atlasc.search.front import Front
 from atlasc.search.journal import MAX_JOURNAL, journal_beside
 from atlasc.search.points import Point, Settings
 from atlasc.search.search_problem import SearchProblem
+from atlasc.targets import find_target
 from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
 
@@ -117,23 +120,39 @@ def front_files(front: Front, command: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
-def with_memory(
+def with_predictions(
     front: Front, problem: SearchProblem, options: TargetOptions, steps: Steps = silent
 ) -> Front:
-    """The front with the predicted memory of each point, and the machine of the predicted times.
+    """The front with predicted seconds, bootstraps and memory of each point, and the machine of the
+    predicted times; the front itself where nothing can be predicted.
 
     Programs of the same parameters and packing take about the same memory. So the dearest point of
     each of these groups is lowered, and its memory stands for the group.
     """
-    model, objective = problem.latency_model, problem.objective()
-    if model is None:
-        return front
+    objective = problem.objective()
+    if problem.target is None:
+        target = LatencyTarget.of(find_target(options.target), options.costs)
+        problem = replace(problem, target=target)
     groups: dict[str, list[Point]] = {}
-    for point in front.every_point:
-        approximations = objective.approximations(point.settings)
-        _, packed = model.fastest(approximations)
-        key = f"{model.packings.index(packed)} {packed.parameters(approximations)}"
-        groups.setdefault(key, []).append(point)
+    timed: dict[Settings, Point] = {}
+    try:
+        with steps("predicting seconds and bootstraps", len(front.every_point)) as step:
+            model = problem.latency_model
+            assert model is not None
+            for point in front.every_point:
+                approximations = objective.approximations(point.settings)
+                seconds, packed = model.fastest(approximations)
+                if math.isinf(seconds):
+                    return front
+                bootstraps = packed.bootstraps(approximations)
+                timed[point.settings] = replace(point, seconds=seconds, bootstraps=bootstraps)
+                key = f"{model.packings.index(packed)} {packed.parameters(approximations)}"
+                groups.setdefault(key, []).append(timed[point.settings])
+                step()
+    except AtlasError:
+        if front.cost == "latency":
+            raise
+        return front
     known, machine = dict[Settings, int](), None
     with steps("predicting memory", len(groups)) as step:
         for group in groups.values():
@@ -149,7 +168,7 @@ def with_memory(
             step()
 
     def sized(point: Point) -> Point:
-        return replace(point, memory_bytes=known[point.settings])
+        return replace(timed[point.settings], memory_bytes=known[point.settings])
 
     return replace(
         front,

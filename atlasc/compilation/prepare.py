@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -14,7 +14,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from atlasc.calibration.calibrate import Calibration, Outlier, Padding, calibrate, require_coverable
-from atlasc.calibration.streams import streams_of
+from atlasc.calibration.measure import Measurement
+from atlasc.calibration.streams import measured_streams, rescaled
 from atlasc.calibration.tails import effective_margin
 from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
@@ -40,6 +41,7 @@ from atlasc.passes.calibration.outliers import outliers
 from atlasc.passes.calibration.scale_tokens import token_factors, with_scaled_tokens
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.progress import Note, Steps, quiet, silent
+from atlasc.simulation.simulate import exact_answers
 from atlasc.version import __version__
 
 DEFAULT_LENGTH = 128
@@ -63,6 +65,18 @@ class PreparedModel:
     module: Module
     calibration: Calibration
     asked: Asked | None = None
+    _answers: dict[str, np.ndarray] = field(default_factory=dict, init=False, repr=False)
+
+    def validated_answers(
+        self, progress: Callable[[int], None] | None = None
+    ) -> Mapping[str, np.ndarray]:
+        """Output name -> the model's answers to `source.validated`, computed once, because several
+        stages compare with them; `progress` is called with the number of inputs that are done.
+        """
+        if not self._answers:
+            arrays = self.source.validated.arrays
+            self._answers.update(exact_answers(self.module, arrays, progress=progress))
+        return self._answers
 
 
 def prepare(
@@ -144,14 +158,19 @@ def prepare(
             shifts = key_shifts(plain, some.arrays, progress=partial(step.report, "inputs"))
     module, factors = with_centred_keys(plain, shifts), {}
     found: tuple[Outlier, ...] = ()
+    measured: list[Measurement] | None = None
     if not certified:
-        with steps("looking for tokens and channels that stand out") as step:
-            streams = streams_of(module, source.measured.arrays, partial(step.report, "inputs"))
+        with steps("measuring ranges, and tokens and channels that stand out") as step:
+            report = partial(step.report, "inputs")
+            streams, measured = measured_streams(module, source.measured.arrays, report)
             if options.scale_tokens:
                 factors = token_factors(module, streams, note, margin=margin)
             found = outliers(module, streams, factors)
-        module = with_scaled_tokens(module, factors)
-    calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
+            module = with_scaled_tokens(module, factors)
+            measured = rescaled(measured, module, streams, factors)
+    calibration = calibrate_source(
+        module, source, options.margin, steps, certified=certified, known=measured
+    )
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
     tokens = {name: tuple(map(float, one)) for name, one in factors.items()}
     calibration = replace(calibration, keys=keys, tokens=tokens, padding=padding, outliers=found)
@@ -276,10 +295,12 @@ def calibrate_source(
     steps: Steps = silent,
     *,
     certified: bool = False,
+    known: Sequence[Measurement] | None = None,
 ) -> Calibration:
     """Measure the ranges of all nonlinear ops, and validate them on the held-back inputs.
 
-    With ``certified``, compute ranges that hold for every input (see `calibrate`).
+    With ``certified``, compute ranges that hold for every input (see `calibrate`). ``known`` is
+    what the ops reach on the source's measured inputs, if it was measured before.
 
     Raises:
         AtlasError: as `calibrate`; or a range is too wide for any polynomial.
@@ -296,6 +317,7 @@ def calibrate_source(
             names=held.names,
             progress=partial(step.report, "inputs"),
             certified=certified,
+            known=known,
         )
     require_coverable(found.ranges)
     return found

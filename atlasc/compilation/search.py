@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from atlasc.calibration.measure import blas_threads, nonlinear_ops
-from atlasc.compilation.fronts import calibration_digest, model_digest, with_memory
+from atlasc.compilation.fronts import calibration_digest, model_digest, with_predictions
 from atlasc.compilation.options import CompileOptions, SearchOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.statement import measure_of
@@ -64,6 +64,7 @@ def search(
     inputs: int | None = SEARCH_INPUTS,
     pick: Callable[[Front], Point] | None = None,
     budget: Mapping[str, int] | None = None,
+    watch: Callable[[Front], None] | None = None,
     **others: Any,
 ) -> Front:
     """Search the Pareto front of a model, and validate its points on the held-back inputs.
@@ -78,6 +79,7 @@ def search(
         pick: chooses one point of a front; then only the points that it would choose are validated.
             It must accept points without a validation. None validates all points.
         budget: budget of the strategy, instead of the one in the options.
+        watch: called with the front so far, after every evaluation.
         others: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
@@ -97,6 +99,8 @@ def search(
             varying = problem.objective().variation
             problem = replace(problem, aim=options.aim(tried.measure, varying))
         strategy = chosen.filled(problem)
+        compared = len(next(iter(problem.arrays.values())))
+        facts = _facts(prepared, compared, asdict(strategy))
 
         def report(now: Progress) -> None:
             nonlocal step
@@ -105,10 +109,11 @@ def search(
                 shown.close()
                 step = shown.enter_context(steps(label, now.total, resume=resume))
             step.report(now.note, now.done, now.total)
+            if watch is not None:
+                watch(replace(now.front, facts=facts, strategy=strategy.name))
 
         front = strategy.search(problem, report)
-        compared = len(next(iter(problem.arrays.values())))
-        front = replace(front, facts=_facts(prepared, compared, asdict(strategy)))
+        front = replace(front, facts=facts)
         if not front.complete:
             return front
         objective = problem.objective()
@@ -118,7 +123,7 @@ def search(
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be validated on all held-back inputs
         own = TargetOptions(target="sim", costs=options.costs)
-        front = with_memory(front.thinned(MOST_POINTS), problem, own, steps)
+        front = with_predictions(front.thinned(MOST_POINTS), problem, own, steps)
     if not len(tried.inputs):
         return front
     if pick is not None:
@@ -380,8 +385,9 @@ def _trials(
         space = front.parametrisation
         return settings_approximations(prepared.module, settings, prepared.calibration, space)
 
+    known = prepared.validated_answers(exact) if tried.inputs is prepared.source.validated else None
     validator = Validator(
         prepared.module, tried.inputs.arrays, threads, tried.shares, exact,
-        measure=tried.measure, varying=front.variation, labels=tried.labels,
+        measure=tried.measure, varying=front.variation, labels=tried.labels, exact=known,
     )  # fmt: skip
     return Trials(validator, approximations, journal, step.report)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ from atlasc.passes.pipeline import Lowered
 from atlasc.progress import Steps
 from atlasc.simulation.agreement import LEAST_AGREEMENT, MEASURE, MEASURES, ROUNDING, Measure
 from atlasc.simulation.output_errors import output_error
-from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.simulate import exact_answers
 from atlasc.simulation.watch import KNOWS_MODEL, both_answers
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def tried_program(
     client, poly = client_program(lowered.client, lowered.program), lowered.poly
     few = prepared.source.few(FEW).arrays
     _, functions = both_answers(poly, client.embedded(few))
-    exact = exact_answers(prepared.module, few)
+    exact = exact_answers(prepared.module, few, np.float64)
     apart = output_error(functions, exact, dict.fromkeys(functions))
     magnitude = max(float(np.abs(y).max()) for y in exact.values())
     rounding = ROUNDING * settings["variation"] + np.finfo(np.float32).eps * magnitude
@@ -135,17 +135,11 @@ def tried_program(
         return []
     with steps("checking the program on held-back inputs", len(inputs)) as step:
         # Exact answers come from the model: unlike the poly module, it spends no time on padding.
-        exact = exact_answers(prepared.module, inputs.arrays)
-        found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, exact)
+        answers = prepared.validated_answers()
+        found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, answers)
     agreement = float(np.mean([one.agreement or 0.0 for one in found[:own]]))
     settings |= {"agreement": agreement, "agrees": agreement >= asked}
     return statements(found, inputs.arrays.get(MASK))
-
-
-def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Output name -> cleartext answers of the model, ``[inputs, ...]``."""
-    simulator = PolynomialSimulator(module, np.float64)
-    return simulator.cleartext(simulator.prepare(arrays))
 
 
 def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) -> float:

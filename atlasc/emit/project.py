@@ -207,7 +207,7 @@ def build_options(python: bool = False) -> list[str]:
         raise AtlasError(
             "pybind11 was not found",
             why="the Python module of an emitted project needs it",
-            remedy="pip install 'atlasc[python]'",
+            remedy="pip install pybind11",
         ) from None
     return [
         "-DATLASC_PYTHON=ON",

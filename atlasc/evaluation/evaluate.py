@@ -25,8 +25,9 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import Labels, labels_of, names_of_classes
 from atlasc.progress import Note, Steps, quiet, silent
 from atlasc.simulation.agreement import UNKNOWN, Comparison, Promise, compared
+from atlasc.simulation.confusion import Confusion, confusion
 from atlasc.simulation.intervals import fisher, wilson
-from atlasc.simulation.scores import correlation, right
+from atlasc.simulation.scores import correlation, log_probabilities, ranks, right
 
 WORST = 10
 """Number of inputs that a report lists as the worst."""
@@ -149,10 +150,21 @@ class Evaluation:
         ordered = sorted(self.judged, key=lambda one: (one.agreement, -one.error))
         return tuple(ordered[:WORST])
 
+    @property
+    def confusion(self) -> Confusion | None:
+        """Which classes the model and the polynomials take for which; None without labels."""
+        if self.measure != "class":
+            return None
+        return confusion((one.label, one.model, one.program) for one in self.judged)
+
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as JSON values."""
         whole = {"accuracy": self.accuracy, "agreement": self.agreement}
-        return {**asdict(self), **whole, "worst": [asdict(one) for one in self.worst]}
+        found = self.confusion
+        return {
+            **asdict(self), **whole, "worst": [asdict(one) for one in self.worst],
+            "confusion": None if found is None else asdict(found),
+        }  # fmt: skip
 
 
 def evaluate(
@@ -291,7 +303,7 @@ def _figures(
         accuracy = float(right(answers, truth).mean())
     if promise.measure == "values" and len(truth) > 1:
         values = answers.reshape(len(answers), -1)[:, 0]
-        pearson, spearman = correlation(values, truth), correlation(_ranks(values), _ranks(truth))
+        pearson, spearman = correlation(values, truth), correlation(ranks(values), ranks(truth))
     count, given = len(stage.rows), np.flatnonzero(~unsafe[list(stage.rows)])
     return Figures(
         stage.name,
@@ -336,26 +348,13 @@ def _divergence(
         return None
     from atlasc.ir.interpreter import kept_tokens
 
-    theirs, ours = (_log_probabilities(y) for y in (model.of(stage.rows), stage.answers))
+    theirs, ours = (log_probabilities(y) for y in (model.of(stage.rows), stage.answers))
     with np.errstate(all="ignore"):
         found = (np.exp(theirs) * (theirs - ours)).sum(axis=-1)
     found = np.where(np.isfinite(found), found, np.inf)
     kept = kept_tokens(bundle.poly, inputs.take(stage.rows).arrays, theirs)
     some = found[given] if kept is None else found[given][kept[given][..., 0] > 0]
     return float(some.mean())
-
-
-def _log_probabilities(scores: np.ndarray) -> np.ndarray:
-    """Logarithms of the softmax over the last axis."""
-    with np.errstate(all="ignore"):
-        shifted = scores - scores.max(axis=-1, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(values), dtype=np.float64)
 
 
 def _judged(

@@ -41,8 +41,9 @@ from atlasc.passes.pipeline import (
     to_poly,
 )
 from atlasc.polynomials.description import Approximation
+from atlasc.program.costs import PrimitiveCosts
 from atlasc.targets.base import Target
-from atlasc.targets.costs import costs_of
+from atlasc.targets.costs import BOOTSTRAPS, costs_of
 from atlasc.targets.parameters import ParameterSet
 
 Seconds = NDArray[np.float64]
@@ -50,6 +51,8 @@ Approximations = Mapping[str, Approximation]
 """Result name of a nonlinear op -> its approximation."""
 _Key = tuple[int, tuple[int, ...]]
 """Number of a segment, and the numbers of its ops' steps."""
+MORE = 2.0**-10
+"""Seconds by which bootstraps are told from other work; far below the least of them."""
 LOWERED = 32
 """Number of poly modules that are kept: each is packed for several parameter sets."""
 
@@ -136,6 +139,10 @@ class LatencyModel:
         """Predicted seconds in the faster packing; see `fastest`."""
         return self.fastest(approximations)[0]
 
+    def bootstraps(self, approximations: Approximations) -> int:
+        """Bootstraps of the program in the faster packing."""
+        return self.fastest(approximations)[1].bootstraps(approximations)
+
     def levels(self, approximations: Approximations) -> int:
         """Levels of the whole program on its longest path, in the faster packing."""
         return self.fastest(approximations)[1].levels(approximations)
@@ -193,6 +200,10 @@ class PackedLatency:
         self.chain: Callable[[Any], TimedChain] = cache(
             lambda parameters: TimedChain(self, parameters, target)
         )
+        slower = LatencyTarget(target.choose, lambda parameters: _longer(target.costs(parameters)))
+        self._longer: Callable[[Any], TimedChain] = cache(
+            lambda parameters: TimedChain(self, parameters, slower)
+        )
         self._first = self._poly(frozenset(self._reference.items()))
         levels, self._least_slots = levels_and_slots(self._first, features_low)
         self._without_bootstraps = PackingChoice(
@@ -205,6 +216,18 @@ class PackedLatency:
         Raises AtlasError for an op without approximation.
         """
         return self.chain(self.parameters(approximations)).seconds(approximations)
+
+    def bootstraps(self, approximations: Approximations) -> int:
+        """Bootstraps of the fastest placement.
+
+        The tables have seconds alone. If each bootstrap takes `MORE` seconds more, the program
+        takes that much longer for each of its bootstraps.
+        """
+        parameters = self.parameters(approximations)
+        if parameters.bootstrap_level is None:
+            return 0
+        longer = self._longer(parameters).seconds(approximations)
+        return round((longer - self.chain(parameters).seconds(approximations)) / MORE)
 
     def levels(self, approximations: Approximations) -> int:
         """Levels of the whole program on its longest path."""
@@ -338,6 +361,11 @@ class TimedChain:
         for number in range(len(self.names) - 1):
             reached = (reached[:, None] + self.table(number, approximations)).min(axis=0)
         return float((reached + self.table(len(self.names) - 1, approximations)).min())
+
+
+def _longer(costs: PrimitiveCosts) -> PrimitiveCosts:
+    """Costs under which each bootstrap takes `MORE` seconds more."""
+    return {key: cost + MORE * (key[0] in BOOTSTRAPS) for key, cost in costs.items()}
 
 
 def _alike(op: Op) -> tuple[str, tuple[int, ...]]:

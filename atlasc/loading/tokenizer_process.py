@@ -60,7 +60,9 @@ def _opened(folder: Path) -> Any:
 
 
 def _bound() -> None:
-    """Bound the memory of this process from now on."""
+    """Bound the memory of this process from now on. macOS keeps no such bound."""
+    if sys.platform != "linux":
+        return
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

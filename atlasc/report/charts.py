@@ -17,7 +17,8 @@ from markupsafe import Markup
 from atlasc.ir.errors import printable
 from atlasc.report.words import UNIT_WORDS, percent, unit_of
 from atlasc.search.front import Front
-from atlasc.search.points import Point
+from atlasc.search.points import Cost, Point
+from atlasc.simulation.agreement import Measure
 
 SHAPES = {
     "good": "M0-6A6 6 0 0 1 0 6A6 6 0 0 1 0-6z",  # a disc
@@ -25,6 +26,17 @@ SHAPES = {
     "recipe": "M0-7L7 0L0 7L-7 0z",  # a diamond
 }
 """Kind of a mark -> its outline around the origin."""
+SERIES = (
+    "M0-5A5 5 0 0 1 0 5A5 5 0 0 1 0-5z",
+    "M-4.5-4.5H4.5V4.5H-4.5z",
+    "M0-6L6 5H-6z",
+    "M0-6L6 0L0 6L-6 0z",
+    "M0 6L6-5H-6z",
+    "M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2z",
+)
+"""Outlines of the fronts of one chart; more would not be told apart."""
+OUTLINES = SHAPES | {f"s{number}": outline for number, outline in enumerate(SERIES)}
+"""Kind of any mark -> its outline; the kind of the first front is s0."""
 TICKS = 5
 """About as many ticks of a linear axis."""
 
@@ -51,7 +63,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point of a chart; ``number`` is its place on the front, None for the recipe."""
+    """A point of a chart; ``number`` is its place on the front that the page is about."""
 
     x: float
     y: float
@@ -89,12 +101,10 @@ def linear_axis(title: str, values: Sequence[float], text: Callable[[float], str
     return Axis(title, low, high, [(at, text(at)) for at in places])
 
 
-def cost_axis(front: Front, costs: Sequence[float]) -> tuple[Axis, float]:
-    """The axis of a front's cost, and the seconds (or levels) of its unit."""
-    if front.cost != "latency":
-        words = (
-            "Levels by formula, of the blocks" if front.cost == "levels" else "Depth of the blocks"
-        )
+def cost_axis(cost: Cost, costs: Sequence[float]) -> tuple[Axis, float]:
+    """The axis of a cost, and the seconds (or levels) of its unit."""
+    if cost != "latency":
+        words = "Levels by formula, of the blocks" if cost == "levels" else "Depth of the blocks"
         return linear_axis(words, costs, lambda value: f"{value:g}"), 1.0
     unit, size = unit_of(max(costs))
     title = f"Predicted time of one answer ({UNIT_WORDS.get(unit, unit)})"
@@ -106,24 +116,44 @@ def error_chart(front: Front) -> Chart | None:
     drawn = _finite(front)
     if not drawn:
         return None
-    x_axis, size = cost_axis(front, [p.cost(front.cost) for p in drawn])
-    positive = [p.error / front.variation for p in drawn if p.error > 0] or [1.0]
+    x_axis, size = cost_axis(front.cost, [p.cost(front.cost) for p in drawn])
+    y_axis, height = _error_axis([p.error / front.variation for p in drawn], front.measure)
+    marks = _marks(front, lambda p: height(p.error / front.variation), x_axis, size)
+    return _chart("Error against cost", x_axis, y_axis, marks, 300, steps=True)
+
+
+def fronts_chart(fronts: Sequence[tuple[str, Front]], cost: Cost) -> Chart | None:
+    """The fronts of several searches over one cost; None without a point to draw."""
+    drawn = [
+        (kind, name, p.cost(cost), p.error / front.variation)
+        for kind, (name, front) in enumerate(fronts)
+        for p in front.points
+        if p.valid and math.isfinite(p.cost(cost))
+    ]
+    if not drawn:
+        return None
+    x_axis, size = cost_axis(cost, [at for _, _, at, _ in drawn])
+    y_axis, height = _error_axis([error for *_, error in drawn], fronts[0][1].measure)
+    marks = [
+        Mark(x_axis.share(at / size), height(error), f"s{kind}", f"{name}: {percent(error)}")
+        for kind, name, at, error in drawn
+    ]
+    return _chart("Error against cost", x_axis, y_axis, marks, 340, steps=True)
+
+
+def _error_axis(errors: Sequence[float], measure: Measure) -> tuple[Axis, Callable[[float], float]]:
+    """A logarithmic axis of errors, and the place of an error on it."""
+    positive = [error for error in errors if error > 0] or [1.0]
     least = math.log10(min(positive))
-    if any(p.error == 0 for p in drawn):
+    if 0 in errors:
         least -= 1  # an error of 0 has no logarithm
-
-    def height(point: Point) -> float:
-        return math.log10(point.error / front.variation) if point.error else least
-
     low, high = math.floor(least), math.ceil(math.log10(max(positive)) + 1e-9)
     high = max(high, low + 1)
     every = max(1, math.ceil((high - low) / 8))
     ticks = [(float(e), percent(10.0**e)) for e in range(low, high + 1, every)]
-    kind = "sqrt(2 KL) of the scores" if front.measure == "tokens" else "Mean error of an answer"
-    title = f"{kind}, in % of how answers vary"
-    y_axis = Axis(title, low, high, ticks)
-    marks = _marks(front, height, x_axis, size)
-    return _chart("Error against cost", x_axis, y_axis, marks, 300, steps=True)
+    kind = "sqrt(2 KL) of the scores" if measure == "tokens" else "Mean error of an answer"
+    axis = Axis(f"{kind}, in % of how answers vary", low, high, ticks)
+    return axis, lambda error: math.log10(error) if error else least
 
 
 def quality_chart(front: Front) -> Chart | None:
@@ -150,7 +180,7 @@ def quality_chart(front: Front) -> Chart | None:
     else:
         title = f"Same answers as the model, in % ({front.held_back} held-back inputs)"
     # The axis of costs is that of the chart above, so that points lie below each other.
-    x_axis, size = cost_axis(front, [p.cost(front.cost) for p in _finite(front)])
+    x_axis, size = cost_axis(front.cost, [p.cost(front.cost) for p in _finite(front)])
     y_axis = linear_axis(title, [*values, 100.0], lambda share: f"{share:g}%")
 
     def height(point: Point) -> float | None:
@@ -205,11 +235,14 @@ def _chart(
     plot.line(0.0, height - bottom, 1.0, height - bottom, "axis")
     if line is not None:
         plot.line(0.0, down(line), 1.0, down(line), "model")
-    numbered = [mark for mark in marks if mark.number is not None]
     if steps:
-        for one, other in pairwise(numbered):
-            plot.line(one.x, down(one.y), other.x, down(one.y), "step")
-            plot.line(other.x, down(one.y), other.x, down(other.y), "step")
+        joined = [mark for mark in marks if mark.kind != "recipe"]
+        for one, other in pairwise(joined):
+            series = one.kind if one.number is None else ""
+            if series and other.kind != series:
+                continue  # the next front begins
+            plot.line(one.x, down(one.y), other.x, down(one.y), f"step {series}".strip())
+            plot.line(other.x, down(one.y), other.x, down(other.y), f"step {series}".strip())
     for mark in marks:
         plot.mark(mark, down(mark.y))
     described = f"{title}; {x_axis.title} across, {y_axis.title} upwards; {len(marks)} points"
@@ -242,7 +275,7 @@ class _Picture:
             group.set("data-point", str(mark.number))
         ElementTree.SubElement(group, "title").text = printable(mark.title)
         ElementTree.SubElement(group, "circle", {"r": "12", "class": "ring"})
-        ElementTree.SubElement(group, "path", {"d": SHAPES[mark.kind]})
+        ElementTree.SubElement(group, "path", {"d": OUTLINES[mark.kind]})
 
     def render(self, label: str = "") -> Markup:
         """The SVG; without a label it is hidden from screen readers."""
@@ -256,5 +289,5 @@ def shape(kind: str) -> Markup:
     """A mark for a legend."""
     return Markup(  # the shapes are those above
         f'<svg class="mark {kind}" width="16" height="16" viewBox="-8 -8 16 16" '
-        f'aria-hidden="true"><path d="{SHAPES[kind]}"/></svg>'
+        f'aria-hidden="true"><path d="{OUTLINES[kind]}"/></svg>'
     )

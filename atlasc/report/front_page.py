@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from atlasc.files import write_text
 from atlasc.report.charts import error_chart, quality_chart
 from atlasc.report.pages import page
 from atlasc.report.words import (
@@ -23,6 +26,8 @@ from atlasc.search.points import Point
 from atlasc.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
 from atlasc.simulation.intervals import fisher, wilson
 
+EVERY = 3.0
+"""Seconds after which the page of a running search is written, and read again."""
 MINUTE = 60.0
 """Seconds within which the page first looks for a point; its reader may change them."""
 
@@ -77,7 +82,9 @@ class Row:
         return share(self.point.agreement) or "–"
 
 
-def front_html(front: Front, accurate: float = 0.0, command: Sequence[str] = ()) -> str:
+def front_html(
+    front: Front, accurate: float = 0.0, command: Sequence[str] = (), *, running: bool = False
+) -> str:
     """The page of a search, with only a few lines of script of its own.
 
     Args:
@@ -86,6 +93,7 @@ def front_html(front: Front, accurate: float = 0.0, command: Sequence[str] = ())
             the most accurate one.
         command: the words of a command that compiles a point of the front, without the options that
             name the point and the output; empty if there is none.
+        running: whether the search goes on, so that the page reads itself again.
     """
     facts = dict(front.facts)
     found = {
@@ -109,8 +117,10 @@ def front_html(front: Front, accurate: float = 0.0, command: Sequence[str] = ())
         "front.html",
         title=f"{facts.get('model', 'a model')}: which program to take",
         front=front,
+        running=EVERY if running else None,
         facts=facts,
-        timed=front.cost == "latency",
+        timed=front.cost == "latency" or _all_timed(front),
+        booted=any(point.bootstraps is not None for point in front.points),
         unit=_unit(front),
         memory=any(point.memory_bytes is not None for point in front.points),
         points=rows,
@@ -130,6 +140,37 @@ def front_html(front: Front, accurate: float = 0.0, command: Sequence[str] = ())
     )
 
 
+class LivePage:
+    """The page of a search while it runs, in a file that is replaced as a whole.
+
+    The browser reads the file again by itself, so that nothing serves it. When the block ends, the
+    page is that of the last front and reads itself no more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._next = path, 0.0
+        self._front: Front | None = None
+
+    def show(self, front: Front) -> None:
+        """Write the front, unless the page is newer than `EVERY`."""
+        self._front = front
+        if time.monotonic() >= self._next:
+            write_text(self._path, front_html(front, running=True))
+            self._next = time.monotonic() + EVERY
+
+    def end(self, text: str) -> None:
+        """Write the page of the search's result."""
+        self._front = None
+        write_text(self._path, text)
+
+    def __enter__(self) -> LivePage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._front is not None:
+            write_text(self._path, front_html(replace(self._front, complete=False)))
+
+
 def _row(index: int, point: Point, front: Front, command: Sequence[str]) -> Row:
     name = "-".join((str(front.facts.get("model", "program")), str(index + 1)))
     words = [*command, "--point", str(index + 1), "-o", name] if command else []
@@ -143,6 +184,11 @@ def _row(index: int, point: Point, front: Front, command: Sequence[str]) -> Row:
         layers_in_words(point.settings, front.parametrisation),
         shlex.join(words),
     )
+
+
+def _all_timed(front: Front) -> bool:
+    """Whether each point has predicted seconds, though the search minimised another cost."""
+    return bool(front.points) and all(point.seconds is not None for point in front.points)
 
 
 def _unit(front: Front) -> tuple[str, float]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from atlasc.report.charts import shape
 from atlasc.report.words import duration, gib, mib, percent, share, shown
+from atlasc.simulation.confusion import Confusion
 from atlasc.templates import templates
 
 
@@ -22,18 +23,22 @@ def page(name: str, **facts: Any) -> str:
     return environment.get_template(f"{name}.jinja").render(facts)
 
 
-def evaluation_html(found: Mapping[str, Any], meanings: Mapping[str, str]) -> str:
+def evaluation_html(
+    found: Mapping[str, Any], meanings: Mapping[str, str], confusion: Confusion | None = None
+) -> str:
     """The page of an evaluation.
 
     Args:
         found: the evaluation as JSON values.
         meanings: stage -> its description.
+        confusion: which classes are taken for which, if that is known.
     """
     return page(
         "evaluation.html",
         title=f"{found['program']} on {found['inputs']} inputs",
         found=found,
         meanings=meanings,
+        confusion=confusion,
         groups=[
             ("unsafe", found["unsafe"]),
             ("undecided", found["undecided"]),

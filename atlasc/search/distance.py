@@ -20,6 +20,7 @@ from atlasc.calibration.room import with_room
 from atlasc.calibration.violations import violations
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import NonlinearPlace
+from atlasc.polynomials.description import Approximation
 from atlasc.search.front import Front, Wanted
 from atlasc.search.points import Point, Settings
 from atlasc.search.search_problem import SearchProblem
@@ -152,19 +153,26 @@ class Distances:
 
     def __post_init__(self) -> None:
         self._objective, self._done, self._until = self.problem.objective(), 0, MOST
+        self._counts: dict[tuple[Settings, tuple[tuple[str, float], ...]], int] = {}
 
-    def best(self, picked: Point, held_back: Mapping[str, np.ndarray]) -> Distant:
+    def best(
+        self,
+        picked: Point,
+        held_back: Mapping[str, np.ndarray],
+        exact: Mapping[str, np.ndarray] | None = None,
+    ) -> Distant:
         """The setting under which the fewest inputs of other kinds are unsafe, and under which
         held-back inputs fare no worse.
 
         Args:
             picked: the setting that would be taken otherwise.
             held_back: inputs by name, ``[N, ...]``; N may be 0.
+            exact: the model's answers to them by name; None computes them.
         """
         known = held_back if len(next(iter(held_back.values()))) else self.problem.arrays
         others = other_kinds(self.problem.module, known)
-        stress = Stress(self._validator(others), measure(self.problem.module, others))
         start = Distant(self._start(picked))
+        stress = self._stress(others, start)
         if self._unsafe(stress, start):
             found = [self._improved(one, picked, stress) for one in self._candidates(picked)]
         else:  # it has the least error, and room would only add to that
@@ -172,11 +180,14 @@ class Distances:
         ordered = sorted(found, key=lambda one: (self._unsafe(stress, one), one.point.error))
         if known is not held_back:
             return ordered[0]
-        validator = self._validator(held_back)
-        before = self._tried(validator, Distant(picked))
+        validator = self._validator(held_back, exact)
+        # The search may have tried the point on just these inputs.
+        tried = picked.unsafe is not None and self.front.held_back == validator.inputs
+        before = picked if tried else self._tried(validator, Distant(picked))
+        agreement = 0.0 if before.agreement is None else before.agreement
         for one in ordered:
             after = self._tried(validator, one)
-            if after.unsafe <= before.unsafe and after.agreement >= before.agreement:
+            if after.unsafe <= (before.unsafe or 0) and after.agreement >= agreement:
                 own = replace(
                     one.point, held_back_error=after.error, unsafe=after.unsafe,
                     agreement=after.agreement,
@@ -184,18 +195,42 @@ class Distances:
                 return replace(one, point=own)
         return Distant(picked)
 
-    def _validator(self, arrays: Mapping[str, np.ndarray]) -> Validator:
+    def _validator(
+        self, arrays: Mapping[str, np.ndarray], exact: Mapping[str, np.ndarray] | None = None
+    ) -> Validator:
         problem, front = self.problem, self.front
         return Validator(
-            problem.module, arrays, problem.threads, measure=front.measure, varying=front.variation
-        )
+            problem.module, arrays, problem.threads,
+            measure=front.measure, varying=front.variation, exact=exact,
+        )  # fmt: skip
+
+    def _stress(self, others: Mapping[str, np.ndarray], start: Distant) -> Stress:
+        """Inputs of other kinds, those first that are unsafe under the first setting: with them a
+        setting that is no better is known soon.
+        """
+        validator = self._validator(others)
+        wrong = validator.wrong(self._approximations(start), start.point.error)
+        hard = validator.only(np.argsort(~wrong, kind="stable"))
+        return Stress(hard, measure(self.problem.module, others))
+
+    def _approximations(self, found: Distant) -> Mapping[str, Approximation]:
+        return self._objective.with_room(found.room).approximations(found.point.settings)
 
     def _tried(self, validator: Validator, found: Distant) -> Validation:
-        approximations = self._objective.with_room(found.room).approximations(found.point.settings)
-        return validator.measure(approximations, found.point.error)
+        return validator.measure(self._approximations(found), found.point.error)
 
-    def _unsafe(self, stress: Stress, found: Distant) -> int:
-        return self._tried(stress.validator, found).unsafe
+    def _unsafe(self, stress: Stress, found: Distant, most: int | None = None) -> int:
+        """Number of inputs of other kinds that are unsafe; some number above ``most`` if there are
+        more than that.
+        """
+        key = found.point.settings, tuple(sorted(found.room.items()))
+        if key not in self._counts:
+            error = found.point.error
+            count = stress.validator.unsafe(self._approximations(found), error, most)
+            if most is not None and count > most:
+                return count
+            self._counts[key] = count
+        return self._counts[key]
 
     def _begin(self) -> None:
         """The next evaluations are of another setting."""
@@ -236,11 +271,12 @@ class Distances:
         self._begin()
         least = self._unsafe(stress, found)
         for place in self._left_first(stress, found) if least else ():
-            moves = self._moves(found, place, picked)
-            tried = [(self._unsafe(stress, one), one.point.error, at) for at, one in moves.items()]
-            if tried and min(tried)[0] < least:
-                least, _, at = min(tried)
-                found = moves[at]
+            best, error = found, -np.inf  # fewer of the inputs must be unsafe, or as few of a move
+            for one in self._moves(found, place, picked).values():
+                count = self._unsafe(stress, one, least)
+                if (count, one.point.error) < (least, error):
+                    least, best, error = count, one, one.point.error
+            found = best
         return self._priced(found, picked)
 
     def _priced(self, found: Distant, picked: Point) -> Distant:

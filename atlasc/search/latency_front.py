@@ -78,6 +78,9 @@ def latency_front(
 ) -> list[Solution]:
     """The least predicted seconds for every error, from cheap to accurate.
 
+    Without bootstraps a program of fewer levels may take a little longer, by the parameter set that
+    it gets (`ParameterSet.more_work`): what is faster by no more than that may be missed.
+
     The choices of a solution are indices of the groups' alternatives.
 
     Args:

@@ -162,6 +162,7 @@ class Point:
         mean_error, divergence, top_1: further measures of scores of the class of each token, on the
             search inputs; see `OutputErrors`. None for other outputs.
         memory_bytes: predicted memory of a server that runs the program; None if not predicted.
+        bootstraps: predicted bootstraps of the program; None if not predicted.
     """
 
     __pydantic_config__ = STRICT
@@ -180,6 +181,7 @@ class Point:
     divergence: Error | None = None
     top_1: Share | None = None
     memory_bytes: Count | None = None
+    bootstraps: Count | None = None
 
     def cost(self, kind: Cost) -> float:
         """Depth, levels, or predicted seconds; infinite if the seconds are not known."""

@@ -22,7 +22,7 @@ from atlasc.search.points import Point, Settings
 from atlasc.simulation.agreement import Measure, compared, promised
 from atlasc.simulation.output_errors import Reference
 from atlasc.simulation.scores import score
-from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.simulate import Part, PolynomialSimulator
 
 MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
@@ -72,6 +72,7 @@ class Validator:
         measure: how agreement with the model is judged.
         varying: variation of the model's outputs from input to input; None measures it here.
         labels: [N] true classes or values; NaN for inputs without a label.
+        exact: the exact outputs by name, [N, ...]; None computes them.
 
     Attributes:
         inputs: number of inputs.
@@ -90,6 +91,7 @@ class Validator:
         measure: Measure = "values",
         varying: float | None = None,
         labels: np.ndarray | None = None,
+        exact: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.inputs = input_count(module, arrays)
         self._labels = np.full(self.inputs, np.nan) if labels is None else labels
@@ -101,8 +103,9 @@ class Validator:
         self._counted = counted | np.isfinite(self._labels)
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
         self._prepared = self._simulator.prepare(arrays, watched=True)
-        exact = self._simulator.run(self._prepared, {}, progress=progress)
-        self._reference = Reference.of(module, arrays, exact.outputs, shares, measure)
+        if exact is None:
+            exact = self._simulator.run(self._prepared, {}, progress=progress).outputs
+        self._reference = Reference.of(module, arrays, exact, shares, measure)
         self.variation = varying or self._reference.variation
 
     @property
@@ -151,14 +154,32 @@ class Validator:
         """
         return self._answers(approximations, error).wrong
 
+    def unsafe(
+        self, approximations: Mapping[str, Approximation], error: float, most: int | None = None
+    ) -> int:
+        """Number of unsafe inputs; some number above ``most`` if there are more than that, which
+        is often known before all inputs are evaluated.
+
+        Args:
+            approximations, error: see `measure`.
+            most: greatest number that matters; None for any.
+        """
+        found = 0
+        for number in range(len(self._prepared)):
+            found += int(self._answers(approximations, error, only=number).wrong.sum())
+            if most is not None and found > most:
+                break
+        return found
+
     def only(self, rows: np.ndarray) -> Validator:
-        """A validator on some of the inputs."""
+        """A validator on some of the inputs, in this order."""
         return Validator(
             self._simulator.module,
             {name: array[rows] for name, array in self._arrays.items()},
             self._simulator.threads,
             measure=self.measured_by,
             varying=self.variation,
+            exact={name: array[rows] for name, array in self._reference.outputs.items()},
         )
 
     def _answers(
@@ -166,17 +187,29 @@ class Validator:
         approximations: Mapping[str, Approximation],
         error: float,
         progress: Callable[[int], None] | None = None,
+        only: int | None = None,
     ) -> _Answers:
-        """See `measure`."""
-        simulated = self._simulator.run(self._prepared, approximations, progress=progress)
+        """See `measure`; of one round of the inputs ``only``, if it is given."""
+        rounds, rows = self._prepared, slice(None)
+        if only is not None:
+            before, after = (sum(map(_inputs_of, rounds[:end])) for end in (only, only + 1))
+            rounds, rows = rounds[only : only + 1], slice(before, after)
+        simulated = self._simulator.run(rounds, approximations, progress=progress)
         lost, outputs = simulated.exploded, simulated.outputs
         assert lost is not None
         promise = promised(self.measured_by, error, self.variation)
         module = self._simulator.module
-        exact = self._reference.outputs
-        beside = compared(promise, module, self._arrays, outputs, exact)
+        arrays, exact = (
+            {name: array[rows] for name, array in of.items()}
+            for of in (self._arrays, self._reference.outputs)
+        )
+        beside = compared(promise, module, arrays, outputs, exact)
         agreement = np.where(lost, 0.0, beside.agreement(promise))
         return _Answers(outputs, lost, lost | beside.wrong(promise), agreement)
+
+
+def _inputs_of(parts: Sequence[Part]) -> int:
+    return sum(part.inputs for part in parts)
 
 
 class _Answers(NamedTuple):

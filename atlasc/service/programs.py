@@ -18,7 +18,8 @@ from atlasc.remote.wire import ProgramFacts
 from atlasc.runtime.interface import keys_of
 from atlasc.service.faults import Refusal
 from atlasc.service.workers.base import Loadable
-from atlasc.targets.base import SentBytes
+from atlasc.targets import find_target
+from atlasc.targets.base import SentBytes, Target
 from atlasc.targets.key_folders import configuration_of
 
 
@@ -121,6 +122,24 @@ class Programs:
             one.program: Loadable(str(one.bundle.folder), one.model, one.loaded_bytes)
             for one in self
         }
+
+    @property
+    def gpu_target(self) -> Target | None:
+        """The target of these programs if GPUs execute them; None if processors do.
+
+        Raises:
+            AtlasError: some need a GPU, and others do not.
+        """
+        targets = {name: find_target(name) for name in (one.bundle.target for one in self)}
+        on_gpu = [one for one in targets.values() if one.gpus()]
+        if on_gpu and len(targets) > 1:
+            names = sorted(targets)
+            raise AtlasError(
+                f"programs for {' and '.join(names)} are not answered by one service",
+                why="it has a worker for each GPU, or one for all processors",
+                remedy="start a service for each, with a state and a port of its own",
+            )
+        return on_gpu[0] if on_gpu else None
 
     def label(self, program: str) -> tuple[str, str]:
         """Model and version of a program in figures; one pair for all that are not here."""

@@ -234,6 +234,8 @@ class Runner:
             self._metrics.loads.inc(len(keys - seat.keys))
             self._metrics.loaded.labels(name).set(len(keys))
             seat.keys = keys
+        elif "gpu" in record:
+            self._metrics.gpu(name, record["gpu"])
         elif "progress" in record:
             if seat.row is not None:
                 self._jobs.progress[seat.row["id"]] = record["progress"]

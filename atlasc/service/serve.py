@@ -41,7 +41,7 @@ from atlasc.service.uploads import Uploads
 from atlasc.service.workers.base import Worker
 from atlasc.service.workers.cluster import Cluster, ray_workers
 from atlasc.service.workers.executor import memory_budget
-from atlasc.service.workers.local import LocalWorker
+from atlasc.service.workers.local import LocalWorker, gpu_workers
 from atlasc.targets.machine import share_memory_of_threads
 
 SWITCH_SECONDS = 0.0005
@@ -171,8 +171,16 @@ def serve(
 
 def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[Worker]:
     """Who computes; ended by the runner, and disconnected when the stack is closed."""
-    cluster, memory = settings.cluster, settings.memory
+    cluster, memory, target = settings.cluster, settings.memory, programs.gpu_target
     sizes = {one.model: one.loaded_bytes for one in programs}
+    if target is not None and cluster is None:
+        return gpu_workers(programs.loadable, target, memory)
+    if target is not None:
+        raise AtlasError(
+            "a Ray cluster does not compute on GPUs",
+            why="its workers are placed by processors alone",
+            remedy="serve the program with --workers local, which has a worker for each GPU",
+        )
     if cluster is None:
         return [LocalWorker(0, programs.loadable, memory_budget(sizes, memory))]
     if any(one.text_bytes for one in programs):

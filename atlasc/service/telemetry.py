@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -109,6 +110,7 @@ class Metrics:
         loaded: key sets in each worker's memory.
         loads: times that keys were loaded.
         deaths: times that a worker died in a job.
+        gpu_bytes, gpu_lost: memory of each worker's GPU by kind, and whether the GPU is lost.
     """
 
     def __init__(self, *further: Collector) -> None:
@@ -130,6 +132,14 @@ class Metrics:
         self.deaths = Counter(
             "atlasc_worker_deaths", "Deaths of workers in a job", registry=self._registry
         )
+        self.gpu_bytes = Gauge(
+            "atlasc_gpu_bytes", "Memory of a GPU: total, free, and that of loaded keys",
+            ["worker", "kind"], registry=self._registry,
+        )  # fmt: skip
+        self.gpu_lost = Gauge(
+            "atlasc_gpu_lost", "Whether a GPU failed, until a new process has it",
+            ["worker"], registry=self._registry,
+        )  # fmt: skip
         self._jobs = Counter("atlasc_jobs", "Jobs that ended", ["state"], registry=self._registry)
         self._job_seconds = Histogram(
             "atlasc_job_seconds", "Seconds of a job", ["model", "version"],
@@ -155,6 +165,13 @@ class Metrics:
     def began(self, program: tuple[str, str], seconds: float) -> None:
         """Count a job that a worker was given; ``program`` is its model and version."""
         self._wait_seconds.labels(*program).observe(seconds)
+
+    def gpu(self, worker: str, facts: Mapping[str, int]) -> None:
+        """Note what a worker tells of its GPU."""
+        for kind in ("total", "free", "keys"):
+            if kind in facts:
+                self.gpu_bytes.labels(worker, kind).set(facts[kind])
+        self.gpu_lost.labels(worker).set(facts["lost"])
 
     def ended(self, program: tuple[str, str], state: str, seconds: float) -> None:
         """Count a job that ran."""

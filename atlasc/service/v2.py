@@ -115,10 +115,11 @@ def metadata(service: Here, caller: Anyone, model: str, version: str = "") -> di
 
 @router.get("/models/{model}/ready")
 @router.get("/models/{model}/versions/{version}/ready")
-def model_ready(service: Here, caller: Anyone, model: str, version: str = "") -> dict[str, Any]:
-    """Whether a model is answered here."""
+def model_ready(service: Here, caller: Anyone, model: str, version: str = "") -> JSONResponse:
+    """Whether a model is answered here now; 503 while no worker takes jobs."""
     service.programs.of_model(model, version)
-    return {"name": model, "ready": True}
+    good = service.ready
+    return JSONResponse({"name": model, "ready": good}, 200 if good else 503)
 
 
 @router.get("/models/{model}/versions/{version}/client/{name:path}")

@@ -39,3 +39,17 @@ def correlation(values: np.ndarray, labels: np.ndarray) -> float | None:
     if not np.isfinite(both).all() or (np.ptp(both, axis=1) == 0).any():
         return None
     return float(np.clip(np.asarray(np.corrcoef(both))[0, 1], -1, 1))
+
+
+def log_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Logarithms of the softmax over the last axis."""
+    with np.errstate(all="ignore"):
+        shifted = scores - scores.max(axis=-1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """The places of values in their order, for Spearman's correlation."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values), dtype=np.float64)

@@ -103,6 +103,11 @@ class Part:
     failed: set[int] = field(default_factory=set)
     stop: int = 0
 
+    @property
+    def inputs(self) -> int:
+        """Number of the inputs."""
+        return len(next(iter(self.values.values())))
+
 
 def divided(start: int, end: int, pieces: int) -> list[tuple[int, int]]:
     """Bounds of ``pieces`` pieces of nearly equal size."""
@@ -215,7 +220,7 @@ class PolynomialSimulator(Simulator):
         if share not in self._blockwise:
             self._blockwise[share] = Blockwise(self.dtype, share, self.limit)
         outputs: list[dict[str, np.ndarray]] = []
-        with self._blas.limit(limits=1, user_api="blas"):
+        with self._blas.limit(limits=1):  # and OpenMP, see `blas_threads`
             for parts in rounds:
                 for part in parts:
                     part.stop = end
@@ -268,8 +273,7 @@ class PolynomialSimulator(Simulator):
                 part.snapshots.store(keys[index - 1], live, keys[:index])
             exploded = None
             if part.exploded is not None:
-                count = len(next(iter(part.values.values())))
-                exploded = part.exploded.setdefault(key, np.zeros(count, dtype=np.bool_))
+                exploded = part.exploded.setdefault(key, np.zeros(part.inputs, dtype=np.bool_))
             for op in segment.ops:
                 if index >= _first_stop(parts):
                     break
@@ -307,3 +311,17 @@ class PolynomialSimulator(Simulator):
             return blockwise.evaluate(op, site, arrays, approximation, exploded)
         assert op.definition.evaluate is not None
         return op.definition.evaluate(site, *arrays)
+
+
+def exact_answers(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    dtype: Any = np.float32,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Output name -> cleartext answers of the model, ``[inputs, ...]``; `progress` is called with
+    the number of inputs that are done.
+    """
+    simulator = PolynomialSimulator(module, dtype)
+    inputs = simulator.prepare(arrays, watched=True)  # a few at a time: many take much memory
+    return simulator.run(inputs, {}, progress=progress).outputs

@@ -36,6 +36,19 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """A GPU that an engine may use.
+
+    Attributes:
+        name: of its model.
+        size: bytes of its memory.
+    """
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
 class SentBytes:
     """Bytes of what a client sends and gets, exactly.
 
@@ -97,6 +110,14 @@ class Target:
 
     def check(self) -> None:
         """Raise AtlasError, with the remedy, unless its programs can be executed here."""
+
+    def gpus(self) -> list[Gpu]:
+        """The GPUs on which its programs are executed here; none where processors do it.
+
+        Raises:
+            AtlasError: as :meth:`check`.
+        """
+        return []
 
     @property
     def here(self) -> bool:

@@ -79,13 +79,19 @@ def this_machine(root: Path = ROOT) -> Machine:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         pages = 0
-    # Virtual machines shorten the name of the model, so family and number are added.
-    names = {"": "model name", "family ": "cpu family", "model ": "model"}
-    facts = {kind: _read(root / "proc/cpuinfo", rf"{n}\s*:[ \t]*(.*)") for kind, n in names.items()}
-    processor = platform.processor() or platform.machine()
-    if facts[""]:
-        processor = ", ".join(f"{kind}{fact.strip()}" for kind, fact in facts.items() if fact)
+    # Virtual machines shorten the name of the model, so family and number are added; on aarch64
+    # there are numbers alone.
+    names = {"family ": "cpu family", "model ": "model"}
+    names |= {"implementer ": "CPU implementer", "part ": "CPU part"}
+    processor = _fact(root, "model name") or platform.processor() or platform.machine()
+    facts = ((kind, _fact(root, name)) for kind, name in names.items())
+    processor = ", ".join((processor, *(f"{kind}{fact}" for kind, fact in facts if fact)))
     return Machine(processor, available_threads(), round(pages / GIB, 1))
+
+
+def _fact(root: Path, name: str) -> str:
+    """What the kernel says of the first processor; empty where it does not."""
+    return _read(root / "proc/cpuinfo", rf"{name}\s*:[ \t]*(.*)").strip()
 
 
 class OtherWork:

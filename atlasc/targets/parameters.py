@@ -56,6 +56,23 @@ class _Fields:
     bootstrap: bool | str
 
 
+def digit_bits(sizes: Iterable[int], most: int) -> list[int]:
+    """Bits of each digit of a key switch: neighbouring primes form a digit as long as their bits do
+    not exceed those of the special primes.
+
+    Args:
+        sizes: bits of the primes that are divided into digits.
+        most: bits of the special primes together.
+    """
+    digits: list[int] = []
+    for bits in sizes:
+        if digits and digits[-1] + bits <= most:
+            digits[-1] += bits
+        else:
+            digits.append(bits)
+    return digits
+
+
 @dataclass(frozen=True)
 class ParameterSet(_Fields):
     """Base of the parameter sets of all targets; a subclass is a dataclass of JSON values.
@@ -66,6 +83,7 @@ class ParameterSet(_Fields):
         in_runtime: whether the C++ runtime can make engines with these moduli.
         library_bytes: working memory of the library at ring degree 2^16, in bytes.
         base_primes: number of primes of a ciphertext at level 0.
+        more_work: work of key switches that smaller keys may cost, as a multiple of the least.
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         special_primes: number of special primes.
         bootstrap: False in a leveled set.
@@ -80,6 +98,7 @@ class ParameterSet(_Fields):
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
     base_primes: ClassVar[int] = 1
+    more_work: ClassVar[float] = 1.0
     cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     # --- which sets there are
@@ -96,9 +115,8 @@ class ParameterSet(_Fields):
 
     @classmethod
     def choose(cls, levels: int, slots: int = 1) -> Self:
-        """The cheapest set for a program, counted in key switches at each of its levels.
-
-        Key switches decide the time and, with the level, the memory of the keys.
+        """The set for a program: of those that take little more than the least work, counted in key
+        switches at each of its levels, the one with the smallest keys.
 
         Args:
             levels: multiplicative depth of the whole program.
@@ -119,7 +137,7 @@ class ParameterSet(_Fields):
                 why=f"ciphertexts have up to {largest.slots} slots",
                 remedy="use a shorter sequence or a smaller batch",
             )
-        best = min(fits, key=lambda found: found._work(levels), default=largest)
+        best = cls._best(fits, levels) or largest
         check_security(best.secrets)
         return best
 
@@ -130,7 +148,14 @@ class ParameterSet(_Fields):
             found = cls.bootstrapped()
             return found if (found.slots, found.max_level) == (slots, levels) else None
         fits = [p for p in cls._secure(levels) if p.slots == slots]
-        return min(fits, key=lambda found: found._work(levels), default=None)
+        return cls._best(fits, levels)
+
+    @classmethod
+    def _best(cls, fits: Sequence[Self], levels: int) -> Self | None:
+        """The set with the smallest keys of those that take little more than the least work."""
+        least = min((one._work(levels) for one in fits), default=0)
+        fast = (one for one in fits if one._work(levels) <= cls.more_work * least)
+        return min(fast, key=lambda one: (one.key_bytes(levels), one._work(levels)), default=None)
 
     @classmethod
     @cache
@@ -289,15 +314,10 @@ class ParameterSet(_Fields):
 
         Sizes in bits decide, because each prime is the greatest of its size."""
         primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
-        digits: list[int] = []
-        found: list[list[float]] = []
-        left = 0
-        for bits in primes:
-            if bits > left:
-                digits, left = [*digits, 0], special
-            digits[-1], left = digits[-1] + bits, left - bits
-            found.append([2.0 ** min(bits - special, 0) for bits in digits])
-        return found
+        return [
+            [2.0 ** min(bits - special, 0) for bits in digit_bits(primes[: level + 1], special)]
+            for level in range(len(primes))
+        ]
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:

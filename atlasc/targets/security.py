@@ -108,6 +108,20 @@ def max_log_qp(ring_degree: int, bits: int = REQUIRED_BITS) -> int:
     return MAX_LOG_QP[bits][ring_degree]
 
 
+@cache
+def estimated_log_qp(ring_degree: int) -> int:
+    """The largest log2(QP) for which the archive has an estimate of 128 bits of a dense secret, at
+    most `max_log_qp`; 0 for a ring without one.
+    """
+    fits = [
+        entry["log_q"]
+        for entry in archive()["estimates"]
+        if (entry["ring_degree"], entry["weight"]) == (ring_degree, None)
+        and entry["bits"] >= REQUIRED_BITS
+    ]
+    return min(max(fits), max_log_qp(ring_degree)) if fits else 0
+
+
 def security_bits(ring_degree: int, log_qp: float) -> int:
     """Bits of security of ``ring_degree`` with moduli of ``log_qp`` bits in total.
 

@@ -64,7 +64,7 @@ def main() -> None:
     command, *places = sys.argv[1:]
     found: Any
     if command == "check":
-        found = load_library().engines[0]
+        found = load_library().engines
     else:
         found = (expected if command == "expected" else run)(Path(places[0]))
     print(json.dumps(found))

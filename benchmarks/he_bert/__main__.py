@@ -3,15 +3,13 @@
 python -m benchmarks.he_bert                       train, compile, run our copy of the sequence
 python -m benchmarks.he_bert --shape bert-base     the true shape: predicted figures, nothing run
 python -m benchmarks.he_bert --shape bert-base --run --pairs 1    the same with random weights, run
-python -m benchmarks.he_bert --harness DIR         the public harness itself; needs a network
+python -m benchmarks.he_bert.submission            the folder that the public harness runs
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,14 @@ import atlasc
 from atlasc.api.progress import progress
 from atlasc.cli.output import print_table
 from benchmarks.he_bert import sequence, small_model, true_shape
-
-MODEL = "google-bert/bert-base-cased-finetuned-mrpc"
-TOKENS = 128
+from benchmarks.he_bert.submission import write_stages
 
 
 def main() -> None:
     """Command line."""
     arguments = parsed()
     try:
-        if arguments.harness is not None:
-            run_harness(arguments)
-        elif arguments.shape and not arguments.run:
+        if arguments.shape and not arguments.run:
             show_shape(arguments)
         else:
             run_stages(arguments)
@@ -45,11 +39,6 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--shape", choices=("bert-base",), help="predict the true shape's figures")
     parser.add_argument("--run", action="store_true", help="run it, with random weights")
-    parser.add_argument("--harness", type=Path, metavar="DIR", help="a clone of the public harness")
-    parser.add_argument("--size", type=int, default=0, choices=range(4), help="of --harness")
-    parser.add_argument("--model", default=MODEL, help="of --harness: a name or a folder")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="of --harness")
-    parser.add_argument("--calibration", type=Path, metavar="FILE", help="pairs, for --harness")
     parser.add_argument("--pairs", type=int, default=4, help="pairs that are answered")
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--recipe", help="settings instead of a search [with --shape: is]")
@@ -57,8 +46,6 @@ def parsed() -> argparse.Namespace:
     found = parser.parse_args()
     if found.pairs < 1:
         parser.error("--pairs must be at least 1")
-    if found.harness is not None and found.calibration is None:
-        parser.error("--harness needs --calibration: a .jsonl of MRPC's training pairs")
     return found
 
 
@@ -81,7 +68,8 @@ def run_stages(arguments: argparse.Namespace) -> None:
         )  # fmt: skip
         program.save(place)
     print(program)
-    sequence.install(program, folder)
+    shutil.rmtree(folder / "submissions", ignore_errors=True)
+    write_stages(program, folder / "submissions")
     record, path = sequence.run_sequence(folder, source, arguments.pairs)
     show(record)
     print(f"written to {path}")
@@ -103,23 +91,6 @@ def show_shape(arguments: argparse.Namespace) -> None:
     rows = true_shape.predicted(arguments.target, recipe, progress)
     print(f"BERT-base, {true_shape.TOKENS} tokens, two classes, recipe {recipe}: all PREDICTED")
     print_table(("figure", "predicted"), rows)
-
-
-def run_harness(arguments: argparse.Namespace) -> None:
-    """Compile the model, put it and the stages into the harness, and start the harness."""
-    folder = arguments.harness
-    if not (folder / "harness" / "run_submission.py").is_file():
-        raise SystemExit(f"{folder} is not a clone of the harness: it has no harness/")
-    program = atlasc.compile(
-        arguments.model, arguments.calibration, recipe=arguments.recipe, target=arguments.target,
-        sequence_length=arguments.tokens,
-    )  # fmt: skip
-    sequence.install(program, folder)
-    words = [sys.executable, "harness/run_submission.py", str(arguments.size)]
-    # The harness starts the stages as python3: that must be the Python that has atlasc.
-    paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    environment = {**os.environ, "PATH": os.pathsep.join(paths)}
-    raise SystemExit(subprocess.run(words, cwd=folder, env=environment, check=False).returncode)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from benchmarks.he_bert.stages import Places, read_lines, write_lines
 
 LABELS = "test_labels.txt"
 SAMPLES = "dataset_samples.jsonl"
+MOST_TOKENS = 128
+"""Tokens of a pair in the harness."""
 
 
 def dataset(places: Places, source: Path, count: int) -> None:
@@ -36,14 +38,14 @@ def inputs(places: Places, source: Path, count: int) -> None:
 
 
 def model(places: Places, source: Path, count: int) -> None:
-    """The classes that the model itself gives, one pair at a time, at its full length."""
+    """The classes that the model itself gives, one pair at a time, cut where the harness cuts."""
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     del count
     tokenizer = AutoTokenizer.from_pretrained(source / "model")
     clear = AutoModelForSequenceClassification.from_pretrained(source / "model").eval()
-    longest = clear.config.max_position_embeddings
+    longest = min(MOST_TOKENS, clear.config.max_position_embeddings)
     classes = []
     for row in read_lines(places.pairs):
         read = tokenizer(row["sentence1"], row["sentence2"], truncation=True, max_length=longest,

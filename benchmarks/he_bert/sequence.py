@@ -1,4 +1,7 @@
-"""Our own copy of the harness's call sequence: nine steps, a process each, measured."""
+"""Our own copy of the harness's call sequence: nine steps, a process each, measured.
+
+It has the steps, files and numbers of the harness at its commit 170bfe5.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,25 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import atlasc
-from benchmarks.he_bert import stages
 from benchmarks.he_bert.clear_side import LABELS, clear_classes
-from benchmarks.he_bert.stages import STAGES, Places
+from benchmarks.he_bert.stages import Places
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURE = Path(__file__).with_name("measure.py")
 SIZE = 1
 """The harness's number of the instance "small"; a "single" one has no member "Quality"."""
 CLEAR = "benchmarks.he_bert.clear_side"
-STEPS = {
+ONCE = {
     "Test dataset generation": "dataset",
     "Key Generation": "client_key_generation",
     "Encrypted model preprocessing": "server_preprocess_model",
+}
+REPEATED = {
     "Input generation": "input",
     "Input preprocessing": "client_preprocess_input",
     "Input encryption": "client_encode_encrypt_input",
@@ -33,7 +37,10 @@ STEPS = {
     "Result postprocessing": "client_postprocess",
     "Harness: Run inference for harness plaintext model": "model",
 }
-"""The harness's names of the steps, and the stage or the part of :mod:`clear_side` that runs."""
+"""The harness's names of the steps, and the stage or the part of :mod:`clear_side` that runs: those
+of all runs, and those of each.
+"""
+CHECK = "Harness: Run quality check"
 
 
 class Measured(NamedTuple):
@@ -48,28 +55,14 @@ class Measured(NamedTuple):
     memory: int
 
 
-def install(program: atlasc.Program, folder: Path) -> None:
-    """Put the stages and the two parts of the program into the harness's folder.
-
-    Raises:
-        AtlasError: a part cannot be written.
-    """
-    places = Places.of(SIZE, folder)
-    for part, place in (("server", places.server), ("client", places.client)):
-        shutil.rmtree(place, ignore_errors=True)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        program.save(place, "server" if part == "server" else "client")
-    submissions = folder / "submissions"
-    submissions.mkdir(exist_ok=True)
-    for stage in STAGES:
-        shutil.copyfile(stages.__file__, submissions / f"{stage.__name__}.py")
-
-
-def run_sequence(folder: Path, source: Path, count: int) -> tuple[dict[str, Any], Path]:
-    """Run all steps on ``count`` pairs of a source (see :mod:`clear_side`).
+def run_sequence(
+    folder: Path, source: Path, count: int, runs: int = 1
+) -> tuple[dict[str, Any], Path]:
+    """Run all steps on ``count`` pairs of a source (see :mod:`clear_side`), those of a run several
+    times with the same keys. The submission lies in ``folder/submissions``.
 
     Returns:
-        the harness's record, with a further member "Peak Memory"; and its file.
+        the harness's record of the last run, with a further member "Peak Memory"; and its file.
 
     Raises:
         SystemExit: a step failed; what it wrote stands above.
@@ -78,14 +71,21 @@ def run_sequence(folder: Path, source: Path, count: int) -> tuple[dict[str, Any]
     places = Places.of(SIZE, folder)
     shutil.rmtree(places.io, ignore_errors=True)
     places.io.mkdir(parents=True)
-    measured = {}
-    for name, what in STEPS.items():
-        print(f"[harness] {name}", flush=True)
-        measured[name] = timed(command(folder, what, source, count), folder, name)
-    record = record_of(places, measured, source.name)
-    path = folder / "measurements" / places.io.name / "results-1.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+    def measure(steps: dict[str, str]) -> dict[str, Measured]:
+        measured = {}
+        for name, what in steps.items():
+            print(f"[harness] {name}", flush=True)
+            measured[name] = timed(command(folder, what, source, count), folder, name)
+        return measured
+
+    measured = measure(ONCE)
+    place = folder / "measurements" / places.io.name
+    place.mkdir(parents=True, exist_ok=True)
+    for run in range(1, runs + 1):
+        record = record_of(places, measured | measure(REPEATED), source.name)
+        path = place / f"results-{run}.json"
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return record, path
 
 
@@ -119,25 +119,28 @@ def record_of(places: Places, measured: dict[str, Measured], name: str) -> dict[
     """The harness's record of a run on the source of that name; numbers are texts with units, as it
     writes them.
     """
-    timing = {name: f"{one.seconds:.4f}s" for name, one in measured.items()}
-    timing["Total"] = f"{sum(one.seconds for one in measured.values()):.4f}s"
-    sizes = {
-        "Public and evaluation keys": places.io / "public_keys",
-        "Packed model weights": places.server.parent,
-        "Encrypted input": places.io / "ciphertexts_upload",
-        "Encrypted results": places.io / "ciphertexts_download",
-    }
-    reported = json.loads((places.io / "server_reported_steps.json").read_text(encoding="utf-8"))
+    begun = time.perf_counter()
     labels = places.pairs.with_name(LABELS)
     classes = {"Encrypted model": places.predictions, "Harness model": clear_classes(places)}
+    qualities = {f"{kind} quality": quality(labels, path) for kind, path in classes.items()}
+    seconds = {step: one.seconds for step, one in measured.items()}
+    seconds[CHECK] = time.perf_counter() - begun
+    seconds["Total"] = sum(seconds.values())
+    sizes = {
+        "Public and evaluation keys": places.public_keys,
+        "Packed model weights": places.server.parent,
+        "Encrypted input": places.queries,
+        "Encrypted results": places.answers,
+    }
+    reported = json.loads((places.io / "server_reported_steps.json").read_text(encoding="utf-8"))
     return {
         "model_name": name,
         "dataset_name": name,
-        "Timing": timing,
-        "Bandwidth": {name: readable(folder_bytes(path)) for name, path in sizes.items()},
-        "Quality": {f"{name} quality": quality(labels, path) for name, path in classes.items()},
-        "Server Reported": {name: f"{seconds}s" for name, seconds in reported.items()},
-        "Peak Memory": {name: readable(one.memory) for name, one in measured.items()},
+        "Timing": {step: f"{value:.4f}s" for step, value in seconds.items()},
+        "Bandwidth": {what: readable(folder_bytes(path)) for what, path in sizes.items()},
+        "Quality": qualities,
+        "Server Reported": {step: f"{value}s" for step, value in reported.items()},
+        "Peak Memory": {step: readable(one.memory) for step, one in measured.items()},
     }
 
 
@@ -155,8 +158,8 @@ def quality(labels: Path, classes: Path) -> dict[str, float]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files of a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Bytes of a folder as the harness counts them, the entries of folders included (``du -b``)."""
+    return sum(path.lstat().st_size for path in (folder, *folder.rglob("*")))
 
 
 def readable(size: float) -> str:

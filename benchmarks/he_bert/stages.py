@@ -1,11 +1,11 @@
 """The stages of HomomorphicEncryption.org's BERT workload (repository fhe-benchmarking/BERT).
 
 Its harness starts `submissions/STAGE.py SIZE` for each stage, in the folder of the harness, and
-measures the seconds. This file stands there seven times, once under the name of each stage: it runs
-the stage that it is named after. It needs nothing but an installed atlasc.
+measures the seconds. A script of a line for each stage stands there beside this file
+(`submission.py`). The stages need nothing but an installed atlasc.
 
-    io/server_data/program/     the server's part of the program, written before the first stage
-    io/client_data/             the client's part, likewise
+    submissions/program/        the compiled program, a folder for the client and one for the server
+    io/server_data/program/     the server's part, which the harness weighs
     io/SIZE/secret_key/         the client's keys
     io/SIZE/public_keys/        the server's keys
     io/SIZE/intermediate/       inputs of the model, decrypted logits
@@ -15,6 +15,7 @@ the stage that it is named after. It needs nothing but an installed atlasc.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -25,36 +26,62 @@ import atlasc
 
 INSTANCES = ("single", "small", "medium", "large")
 """Names of the sizes 0 to 3 of the harness."""
+HERE = Path(__file__).resolve().parent
 
 
 class Places(NamedTuple):
     """Files of an instance.
 
     Attributes:
-        server: the server's part of the program.
-        client: the client's part.
+        program: the compiled program, in the parts of client and server.
+        server: the server's own copy of its part.
         pairs: the harness writes the inputs there, a JSON object a line.
         io: folder of everything that the stages write.
         predictions: a class number a line, which the harness compares with the labels.
     """
 
+    program: Path
     server: Path
-    client: Path
     pairs: Path
     io: Path
     predictions: Path
 
     @classmethod
-    def of(cls, size: int, root: Path | None = None) -> Places:
-        """Of a size, below the folder of the harness."""
+    def of(cls, size: int, root: Path | None = None, submission: Path = HERE) -> Places:
+        """Of a size, below the folder of the harness, with the program of a submission."""
         root, name = root or Path.cwd(), INSTANCES[size]
         return cls(
+            submission / "program",
             root / "io" / "server_data" / "program",
-            root / "io" / "client_data",
             root / "datasets" / name / "intermediate" / "test_input.txt",
             root / "io" / name,
             root / "io" / name / "encrypted_model_predictions.txt",
         )
+
+    @property
+    def client(self) -> Path:
+        """The client's part of the program."""
+        return self.program / "client"
+
+    @property
+    def secret_key(self) -> Path:
+        """The client's keys."""
+        return self.io / "secret_key"
+
+    @property
+    def public_keys(self) -> Path:
+        """The server's keys."""
+        return self.io / "public_keys"
+
+    @property
+    def queries(self) -> Path:
+        """A file for each batch, named by its number."""
+        return self.io / "ciphertexts_upload"
+
+    @property
+    def answers(self) -> Path:
+        """The answers, named as their queries."""
+        return self.io / "ciphertexts_download"
 
     @property
     def model_inputs(self) -> Path:
@@ -69,49 +96,62 @@ class Places(NamedTuple):
 
 def client_key_generation(places: Places) -> None:
     """Make all keys for the program; the client's part of it is enough."""
+    require(places.client, "python -m benchmarks.he_bert.submission")
+    if places.secret_key.exists() or places.public_keys.exists():
+        raise atlasc.AtlasError(
+            f"{places.io} has keys already", remedy="remove that folder: keys are not overwritten"
+        )
     keys = places.io / "keys"
     atlasc.keygen(places.client, keys)
-    (keys / "client").rename(places.io / "secret_key")
-    (keys / "server").rename(places.io / "public_keys")
+    (keys / "client").rename(places.secret_key)
+    (keys / "server").rename(places.public_keys)
     keys.rmdir()
 
 
 def server_preprocess_model(places: Places) -> None:
-    """Check the program. Nothing is encoded beforehand: the server encodes weights when it
-    multiplies with them.
+    """Give the server its part of the program, and check it. Nothing is encoded beforehand: the
+    server encodes weights when it multiplies with them.
     """
+    require(places.program / "server", "python -m benchmarks.he_bert.submission")
+    shutil.copytree(places.program / "server", fresh(places.server), dirs_exist_ok=True)
     atlasc.load(places.server)
     say(f"the server's part in {places.server} is the one that was compiled")
 
 
 def client_preprocess_input(places: Places) -> None:
     """Keep the sentences of each pair; the client tokenizes them when it encrypts."""
+    require(places.pairs, "the harness's own step before")
     records = read_lines(places.pairs)
     kept = [{name: record[name] for name in ("sentence1", "sentence2")} for record in records]
     write_lines(places.model_inputs, kept)
-    say(f"{len(kept)} pairs of sentences")
+    say(f"pairs of sentences: {len(kept)}")
 
 
 def client_encode_encrypt_input(places: Places) -> None:
     """Tokenize, embed, encode and encrypt: a query for each batch of the program."""
-    client = atlasc.Client(places.client, places.io / "secret_key")
-    upload = places.io / "ciphertexts_upload"
-    upload.mkdir(parents=True)
+    require(places.secret_key, "client_key_generation")
+    require(places.model_inputs, "client_preprocess_input")
+    client = atlasc.Client(places.client, places.secret_key)
+    upload = fresh(places.queries)
     pairs, batch = read_lines(places.model_inputs), client.bundle.batch
     for number, start in enumerate(range(0, len(pairs), batch)):
-        query = client.encrypt(pairs[start : start + batch], note=say)
+        # Unchecked, because an answer must stand in the place of its pair: of a pair that is left
+        # out there would be none. An answer that is spoilt is refused when it is decrypted.
+        query = client.encrypt(pairs[start : start + batch], unchecked=True, note=say)
         (upload / str(number)).write_bytes(query)
-    say(f"{len(pairs)} pairs, {batch} in a query")
+    say(f"pairs: {len(pairs)}, in a query: {batch}")
 
 
 def server_encrypted_compute(places: Places) -> None:
-    """Answer every query."""
+    """Answer every query, with the server's part and the server's keys alone."""
+    require(places.server, "server_preprocess_model")
+    require(places.public_keys, "client_key_generation")
+    require(places.queries, "client_encode_encrypt_input")
     started = time.perf_counter()
-    server = atlasc.Server(places.server, places.io / "public_keys")
-    download = places.io / "ciphertexts_download"
-    download.mkdir(parents=True)
+    server = atlasc.Server(places.server, places.public_keys)
+    download = fresh(places.answers)
     spent = 0.0
-    for query in sorted((places.io / "ciphertexts_upload").iterdir(), key=lambda p: int(p.name)):
+    for query in in_order(places.queries):
         content, begun = query.read_bytes(), time.perf_counter()
         answer = server.execute(content)
         spent += time.perf_counter() - begun
@@ -125,10 +165,11 @@ def server_encrypted_compute(places: Places) -> None:
 
 def client_decrypt_decode(places: Places) -> None:
     """Decrypt the answers into logits. Numbers that are no answers are told, and not written."""
-    client = atlasc.Client(places.client, places.io / "secret_key")
+    require(places.secret_key, "client_key_generation")
+    require(places.answers, "server_encrypted_compute")
+    client = atlasc.Client(places.client, places.secret_key)
     found: list[dict[str, Any]] = []
-    answers = sorted((places.io / "ciphertexts_download").iterdir(), key=lambda p: int(p.name))
-    for answer in answers:
+    for answer in in_order(places.answers):
         answered = client.decrypt(answer)
         (logits,) = answered.outputs.values()
         for row, values in enumerate(logits):
@@ -138,11 +179,14 @@ def client_decrypt_decode(places: Places) -> None:
                 say(f"pair {len(found)}: no answer, {share:.1%} of its numbers cannot be right")
             found.append({"he_logits": [] if refused else values.tolist()})
     write_lines(places.logits, found)
-    say(f"{len(found)} answers")
+    say(f"answers: {len(found)}")
 
 
 def client_postprocess(places: Places) -> None:
-    """The class of each pair, in the order of the inputs; −1, which is wrong, for no answer."""
+    """Write the class of each pair, in the order of the inputs. It is −1, which counts as wrong,
+    where there is no answer.
+    """
+    require(places.logits, "client_decrypt_decode")
     rows = [record["he_logits"] for record in read_lines(places.logits)]
     classes = [max(range(len(row)), key=row.__getitem__, default=-1) for row in rows]
     places.predictions.write_text("".join(f"{one}\n" for one in classes), encoding="utf-8")
@@ -158,6 +202,28 @@ STAGES: tuple[Callable[[Places], None], ...] = (
     client_postprocess,
 )
 """In the order of the harness, which itself makes the data before them."""
+
+
+def require(path: Path, maker: str) -> None:
+    """Refuse to start without what an earlier step makes.
+
+    Raises:
+        AtlasError: it is not there.
+    """
+    if not path.exists():
+        raise atlasc.AtlasError(f"{path} not found", remedy=f"{maker} makes it: run that first")
+
+
+def fresh(folder: Path) -> Path:
+    """An empty folder: a harness that repeats its run calls a stage again."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def in_order(folder: Path) -> list[Path]:
+    """Files that are named by numbers."""
+    return sorted(folder.iterdir(), key=lambda path: int(path.name))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -176,15 +242,12 @@ def say(headline: str, details: str = "") -> None:
     print(f"         [submission] {headline} {details}".rstrip(), flush=True)
 
 
-def main() -> None:
-    """Run the stage that this file is named after, on the size that the harness names."""
-    name = Path(__file__).stem
-    stages = {stage.__name__: stage for stage in STAGES}
+def main(name: str) -> None:
+    """Run the stage of that name, on the size that the command line gives."""
+    sizes = {str(size): size for size in range(len(INSTANCES))}
+    if len(sys.argv) != 2 or sys.argv[1] not in sizes:
+        raise SystemExit(f"usage: {name}.py SIZE, where SIZE is one of {', '.join(sizes)}")
     try:
-        stages[name](Places.of(int(sys.argv[1])))
+        {stage.__name__: stage for stage in STAGES}[name](Places.of(sizes[sys.argv[1]]))
     except atlasc.AtlasError as error:
         raise SystemExit(str(error)) from error
-
-
-if __name__ == "__main__":
-    main()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from atlasc.bundle.sent import size_text
 from atlasc.compilation.single_stages import Inspection, inspect
 from atlasc.compilation.stage_options import InspectOptions
 from atlasc.progress import Steps
@@ -62,7 +64,10 @@ def predicted(target: str, recipe: str, steps: Steps) -> list[tuple[str, str]]:
 
 def rows_of(found: Inspection) -> list[tuple[str, str]]:
     """The figures of a lowered program."""
-    costs, memory = found.summary, found.summary["memory"]
+    costs, memory, sent = found.summary, found.summary["memory"], found.sent
+    exact = [] if sent is None else [
+        (f"{what}, exact", size_text(size)) for what, size in asdict(sent.bytes).items()
+    ]  # fmt: skip
     return [
         ("key generation, seconds", f"{costs['key_seconds']:.0f}"),
         ("evaluation keys, GiB", f"{sum(memory[name] for name in KEYS) / 2**30:.1f}"),
@@ -70,6 +75,7 @@ def rows_of(found: Inspection) -> list[tuple[str, str]]:
         ("memory of the computation, GiB", f"{costs['memory_bytes'] / 2**30:.1f}"),
         ("depth of the blocks; bootstraps", f"{costs['depth']}; {costs['bootstraps']}"),
         ("prices measured on", str(costs["machine"])),
+        *exact,
     ]
 
 

@@ -62,7 +62,8 @@ Sizes sizes(const Interface& interface, const std::string& engine) {
 
 }  // namespace
 
-const Backend ckks_backend = {ATLASC_DEVICE_NAME, true,          generate_keys, client_engine,
-                              public_engine,      server_engine, fresh_engine,  sizes};
+const Backend ckks_backend = {
+    ATLASC_DEVICE_NAME, true,  generate_keys, client_engine,   public_engine, server_engine,
+    fresh_engine,       sizes, ckks::devices, ckks::free_bytes};
 
 }  // namespace atlasc

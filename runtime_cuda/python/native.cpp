@@ -90,6 +90,22 @@ void define_facts(py::module_& module) {
         .def_readwrite("bootstrap_cubic", &sim::Noise::bootstrap_cubic)
         .def_readwrite("seed", &sim::Noise::seed);
     module.def(
+        "devices",
+        [](const std::string& backend) {
+            std::vector<std::pair<std::string, std::uint64_t>> found;
+            for (Device& one : computed([&] { return backend_named(backend).devices(); })) {
+                found.emplace_back(std::move(one.name), one.bytes);
+            }
+            return found;
+        },
+        py::arg("backend"), "Name and bytes of each GPU that an engine may use.");
+    module.def(
+        "free_bytes",
+        [](const std::string& backend) {
+            return computed([&] { return backend_named(backend).free_bytes(); });
+        },
+        py::arg("backend"), "What a new engine finds free on the first GPU.");
+    module.def(
         "write_keys",
         [](const std::string& backend, const Interface& interface, const std::string& secret,
            const std::string& evaluation, const Progress& report) {
@@ -192,7 +208,11 @@ void define_engine(py::module_& module) {
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
-    module.attr("engines") = py::make_tuple(built_backend().name, sim_backend.name);
+    py::list engines;
+    for (const Backend* one : built_backends()) {
+        engines.append(one->name);
+    }
+    module.attr("engines") = py::tuple(engines);
     translate_errors(module);
     define_interface(module);
     define_programs(module);

@@ -152,7 +152,9 @@ Sizes sizes(const Interface& interface, const std::string&) {
 
 }  // namespace
 
-const Backend sim_backend = {name,          false,         generate_keys, client_engine,
-                             public_engine, server_engine, fresh_engine,  sizes};
+const Backend sim_backend = {
+    name,         false, generate_keys,           client_engine, public_engine, server_engine,
+    fresh_engine, sizes, [] { return std::vector<Device>(); },
+    [] { return std::uint64_t{0}; }};
 
 }  // namespace atlasc

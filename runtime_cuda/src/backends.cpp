@@ -4,20 +4,35 @@
 
 namespace atlasc {
 
-#ifdef ATLASC_DEVICE_NAME
-const Backend& built_backend() { return ckks_backend; }
-#else
-const Backend& built_backend() { return sim_backend; }
+#ifdef ATLASC_CUDA_BESIDE
+/// The same code as `ckks_backend`, compiled for a GPU under another name (CMakeLists.txt).
+extern const Backend cuda_backend;
 #endif
 
+const std::vector<const Backend*>& built_backends() {
+    static const std::vector<const Backend*> all = {
+#ifdef ATLASC_DEVICE_NAME
+        &ckks_backend,
+#endif
+#ifdef ATLASC_CUDA_BESIDE
+        &cuda_backend,
+#endif
+        &sim_backend,
+    };
+    return all;
+}
+
+const Backend& built_backend() { return *built_backends().front(); }
+
 const Backend& backend_named(const std::string& name) {
-    for (const Backend* one : {&built_backend(), &sim_backend}) {
+    std::string names;
+    for (const Backend* one : built_backends()) {
         if (name == one->name) {
             return *one;
         }
+        names += (names.empty() ? "" : ", ") + std::string(one->name);
     }
-    throw Error("this build has no engine " + name,
-                "this build has " + std::string(built_backend().name) + " and sim",
+    throw Error("this build has no engine " + name, "this build has " + names,
                 "build the runtime with -DATLASC_ENGINE=" + name);
 }
 

@@ -3,16 +3,20 @@
 #include <cstdint>
 
 #include "atlasc/parameter_sets.hpp"
+#include "src/base/system.hpp"
 
-asm(".section .rodata\n"
+asm(ATLASC_READ_ONLY_SECTION
     ".balign 8\n"
     "atlasc_carried_begin: .incbin \"" ATLASC_CARRIED_SET "\"\n"
     "atlasc_carried_end:\n"
     ".previous\n");
 
 extern "C" {
-extern const std::uint8_t atlasc_carried_begin[] __attribute__((visibility("hidden")));
-extern const std::uint8_t atlasc_carried_end[] __attribute__((visibility("hidden")));
+// Named, since macOS would put an underscore before them.
+extern const std::uint8_t atlasc_carried_begin[] asm("atlasc_carried_begin")
+    __attribute__((visibility("hidden")));
+extern const std::uint8_t atlasc_carried_end[] asm("atlasc_carried_end")
+    __attribute__((visibility("hidden")));
 }
 
 namespace atlasc {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
 from atlasc.loading.models import model_of
 from atlasc.simulation.agreement import LARGEST, NOISE, PROMISED, USUAL, VARIATION
+from atlasc.simulation.confusion import NONE, TOP, confusion
 from atlasc.simulation.intervals import fisher, wilson
 
 LENGTH, BIAS = 6, 100.0
@@ -111,9 +113,48 @@ def test_accuracy_is_that_of_the_labels(biased: tuple[Any, atlasc.Program]) -> N
     assert [one.error for one in found.worst] == sorted(
         (o.error for o in found.worst), reverse=True
     )
+    matrices = found.confusion
+    assert matrices is not None and [one.name for one in matrices.classes] == sorted(names)
+    for one in matrices.classes:
+        of_class = [each for each in found.judged if each.label == one.name]
+        assert one.inputs == len(of_class)
+        assert one.model == sum(each.model == one.name for each in of_class)
+        assert one.program == sum(each.program == one.name for each in of_class)
+    assert sum(one.model for one in matrices.classes) == 60
+    assert sum(cell.program for cell in matrices.cells) == 80
+    assert found.to_dict()["confusion"]["classes"][0]["name"] == "high"
     packed = program.evaluate(labelled[:6], simulated=3)
     assert packed.stage("packed simulation").inputs == 3
     assert packed.stage("packed simulation").agreement == 1
+
+
+def test_a_matrix_shows_where_model_and_program_differ() -> None:
+    answered = [("1", "1", "1"), ("1", "1", "2"), ("2", "10", "10"), ("10", "10", None)]
+    found = confusion([*answered, (None, "1", "2")])
+    assert found is not None
+    assert [one.name for one in found.classes] == ["1", "2", "10"]
+    assert [(one.model, one.program) for one in found.classes] == [(2, 1), (0, 0), (1, 0)]
+    assert [one.name for one in found.differing] == ["1", "10"]
+    assert found.matrix == (
+        ["label", "1", "2", "10", NONE],
+        [
+            ["1", "2 | 1", "0 | 1", "–", "–"],
+            ["2", "–", "–", "1", "–"],
+            ["10", "–", "–", "1 | 0", "0 | 1"],
+        ],
+    )
+    assert confusion([(None, "1", "1")]) is None
+
+
+def test_of_many_classes_those_that_differ_are_shown() -> None:
+    names = [f"class {number}" for number in range(30)]
+    equal = [(name, other, other) for name, other in pairwise(names)]
+    found = confusion([*equal * 3, ("class 3", "class 3", "class 9")])
+    assert found is not None and found.matrix is None
+    assert [one.name for one in found.shown] == ["class 3"]
+    first, second, *others = found.top
+    assert (first.label, first.answer, first.model, first.program) == ("class 3", "class 9", 0, 1)
+    assert not second.differs and second.model == 3 and len(others) == TOP - 2
 
 
 def test_run_tells_the_distance_to_the_model(biased: tuple[Any, atlasc.Program]) -> None:

@@ -14,13 +14,16 @@ from text_models import WORDS, text_model, tokenizer_of
 
 import atlasc
 from benchmarks.he_bert import sequence, stages, true_shape
-from benchmarks.he_bert.stages import Places, read_lines, write_lines
+from benchmarks.he_bert.evidence import facts_of
+from benchmarks.he_bert.stages import INSTANCES, Places, read_lines, write_lines
+from benchmarks.he_bert.submission import write
 
-COUNT, TOKENS = 3, 12
+COUNT, TOKENS, RUNS = 3, 12, 2
 STEPS = (
     "Test dataset generation", "Key Generation", "Encrypted model preprocessing",
     "Input generation", "Input preprocessing", "Input encryption", "Encrypted computation",
     "Result decryption", "Result postprocessing",
+    "Harness: Run inference for harness plaintext model", "Harness: Run quality check", "Total",
 )  # fmt: skip
 """As the harness names them."""
 
@@ -37,7 +40,9 @@ def pairs(count: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A folder in which all steps ran on the simulator, with a batch of 2, and their record."""
+    """A folder with a whole submission for the simulator, with a batch of 2; all steps ran in it,
+    those of a run twice; and their last record.
+    """
     folder = tmp_path_factory.mktemp("harness")
     source = folder / "source"
     text_model("bert").module.save_pretrained(source / "model")
@@ -47,8 +52,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
     program = atlasc.compile(
         source / "model", rows, recipe="is", target="sim", sequence_length=TOKENS, batch=2
     )
-    sequence.install(program, folder)
-    record, path = sequence.run_sequence(Path(os.path.relpath(folder)), source, COUNT)
+    facts = facts_of(program, "tiny") | {"engine": "cpu"}  # which the simulator's sources build
+    write(program, folder / "submissions", facts)
+    record, path = sequence.run_sequence(Path(os.path.relpath(folder)), source, COUNT, RUNS)
+    assert path.name == f"results-{RUNS}.json"
     assert json.loads(path.read_text(encoding="utf-8")) == record
     return folder, record
 
@@ -56,10 +63,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
 @pytest.mark.deep("benchmarks")
 def test_the_record_has_what_the_harness_writes(run: tuple[Path, dict[str, Any]]) -> None:
     _, record = run
-    assert {
-        "model_name", "dataset_name", "Timing", "Bandwidth", "Quality", "Server Reported"
-    } <= record.keys()  # fmt: skip
-    assert {*STEPS, "Total"} <= record["Timing"].keys()
+    assert record.keys() == {
+        "model_name", "dataset_name", "Timing", "Bandwidth", "Quality", "Server Reported",
+        "Peak Memory",
+    }  # fmt: skip
+    assert list(record["Timing"]) == list(STEPS)
     assert all(float(text.removesuffix("s")) > 0 for text in record["Timing"].values())
     assert record["Bandwidth"].keys() == {
         "Public and evaluation keys", "Packed model weights", "Encrypted input",
@@ -68,7 +76,7 @@ def test_the_record_has_what_the_harness_writes(run: tuple[Path, dict[str, Any]]
     assert "0.0B" not in record["Bandwidth"].values()
     assert record["Quality"]["Encrypted model quality"]["total_samples"] == COUNT
     assert record["Server Reported"].keys() == {"Encrypted computation", "I/O", "Total"}
-    assert record["Peak Memory"].keys() == record["Timing"].keys() - {"Total"}
+    assert record["Peak Memory"].keys() == record["Timing"].keys() - {sequence.CHECK, "Total"}
 
 
 @pytest.mark.deep("benchmarks")
@@ -85,9 +93,50 @@ def test_the_classes_are_the_models(run: tuple[Path, dict[str, Any]]) -> None:
 
 @pytest.mark.deep("benchmarks")
 def test_the_server_has_its_part_alone(run: tuple[Path, dict[str, Any]]) -> None:
-    places = Places.of(sequence.SIZE, run[0])
-    assert not (places.server / "client").exists()
-    assert not (places.client / "server").exists()
+    places = Places.of(sequence.SIZE, run[0], run[0] / "submissions")
+    assert (places.server / "server").is_dir() and not (places.server / "client").exists()
+    assert (places.client / "client").is_dir() and not (places.client / "server").exists()
+
+
+MISSING: dict[str, tuple[str, str]] = {
+    "client_key_generation": ("client", "benchmarks.he_bert.submission"),
+    "server_preprocess_model": ("server", "benchmarks.he_bert.submission"),
+    "client_preprocess_input": ("test_input.txt", "step before"),
+    "client_encode_encrypt_input": ("secret_key", "client_key_generation"),
+    "server_encrypted_compute": ("program", "server_preprocess_model"),
+    "client_decrypt_decode": ("secret_key", "client_key_generation"),
+    "client_postprocess": ("decrypted_results.jsonl", "client_decrypt_decode"),
+}
+"""What each stage misses first in an empty folder, and what makes it."""
+
+
+@pytest.mark.parametrize("stage", stages.STAGES, ids=lambda stage: stage.__name__)
+def test_a_stage_names_what_it_misses_and_what_makes_it(stage: Any, tmp_path: Path) -> None:
+    name, maker = MISSING[stage.__name__]
+    with pytest.raises(atlasc.AtlasError, match=rf"{name} not found(.|\n)*{maker} makes it"):
+        stage(Places.of(sequence.SIZE, tmp_path, tmp_path))
+
+
+def test_the_server_misses_its_keys_alone(tmp_path: Path) -> None:
+    places = Places.of(sequence.SIZE, tmp_path, tmp_path)
+    places.server.mkdir(parents=True)
+    with pytest.raises(atlasc.AtlasError, match="public_keys not found"):
+        stages.server_encrypted_compute(places)
+
+
+def test_keys_are_not_overwritten(tmp_path: Path) -> None:
+    places = Places.of(sequence.SIZE, tmp_path, tmp_path)
+    for folder in (places.client, places.public_keys):
+        folder.mkdir(parents=True)
+    with pytest.raises(atlasc.AtlasError, match="has keys already"):
+        stages.client_key_generation(places)
+
+
+@pytest.mark.parametrize("words", [(), ("4",), ("small",), ("-1",), ("1", "2")])
+def test_a_stage_says_what_it_is_called_with(words: tuple[str, ...], monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["stage", *words])
+    with pytest.raises(SystemExit, match=f"one of {', '.join(map(str, range(len(INSTANCES))))}"):
+        stages.main("client_postprocess")
 
 
 def test_an_answer_that_is_none_is_a_wrong_class(tmp_path: Path) -> None:

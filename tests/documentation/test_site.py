@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from documentation import hooks
-from tests.atlasc.report.browser import THEMES, chromium, missing, serious
+from tests.atlasc.report.browser import SIZES, THEMES, chromium, missing, serious
 
 ROOT = hooks.ROOT
 FETCHING = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src"}
@@ -88,6 +88,31 @@ def test_it_opens_from_a_folder_and_can_be_searched(site: Path) -> None:
         page.wait_for_selector(".md-search-result__item")
     assert asked
     assert all(url.startswith((site.as_uri(), "data:", "blob:", "about:")) for url in asked)
+
+
+CUT_OFF = """() => Array.from(document.querySelectorAll("pre, pre > code"))
+  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing() or "there is a browser")
+def test_no_code_is_cut_off(site: Path) -> None:
+    """The pages with the longest lines of commands and of Python, as wide and as narrow."""
+    widest = sorted(site.rglob("*.html"), key=_longest_line, reverse=True)[:4]
+    with chromium() as browser:
+        for (width, height), theme in zip(SIZES.values(), THEMES, strict=True):
+            view = {"width": width, "height": height}
+            page = browser.new_context(color_scheme=theme, viewport=view).new_page()
+            for file in (site / "index.html", *widest):
+                page.goto(file.as_uri())
+                assert page.locator("pre").count() > 0
+                assert page.evaluate(CUT_OFF) == [], (file, width)
+
+
+def _longest_line(page: Path) -> int:
+    """Letters of the longest line of the code blocks."""
+    blocks = re.findall(r"<pre.*?</pre>", page.read_text(encoding="utf-8"), re.DOTALL)
+    text = re.sub(r"<[^>]*>", "", "\n".join(blocks))
+    return max(map(len, text.split("\n")))
 
 
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_missing_library_is_explained(demo: ModuleType, monkeypatch: pytest.Mo
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", missing)
     result = CliRunner().invoke(demo.app, ["--target", "desilo"])
     assert result.exit_code == 2
-    assert 'pip install "atlasc-comparisons[desilo]"' in result.stderr
+    assert "pip install desilofhe==1.17.0" in result.stderr
 
 
 def test_a_drawing_has_the_pixels_of_the_image(demo: ModuleType) -> None:

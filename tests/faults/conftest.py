@@ -15,7 +15,7 @@ from tests.faults.workspace import Workspace
 @pytest.fixture(scope="session")
 def workspace() -> Iterator[Workspace]:
     if importlib.util.find_spec("desilofhe") is None:
-        pytest.skip("needs desilofhe: pip install 'atlasc-comparisons[desilo]'")
+        pytest.skip("needs desilofhe: pip install desilofhe==1.17.0")
     with tempfile.TemporaryDirectory(prefix="atlasc-faults-") as folder:
         yield Workspace.make(Path(folder))
 

@@ -14,8 +14,13 @@ from atlasc.service import v2
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "packaging" / "docker").glob("*.Dockerfile"))
-WHEEL = "dist/atlasc-1.2.3-cp313-cp313-manylinux_2_35_x86_64.whl"
-"""A file as ``make wheels`` names it, for the Python of the base image."""
+TAGS = "cp313-cp313-manylinux_2_35_x86_64.whl"
+WHEELS = {
+    "client": f"dist/atlasc-1.2.3-{TAGS}",
+    "server": f"dist/atlasc-1.2.3-{TAGS}",
+    "server-cuda": f"dist/cuda/atlasc-1.2.3-1cuda-{TAGS}",
+}
+"""The file as ``make wheels`` names it, for the Python of the base image."""
 
 
 def instructions(file: Path) -> list[tuple[str, str]]:
@@ -34,7 +39,7 @@ def value(file: Path, name: str) -> str:
 
 
 def test_there_is_one_for_each_role() -> None:
-    assert [file.name for file in FILES] == ["client.Dockerfile", "server.Dockerfile"]
+    assert {file.stem for file in FILES} == {*WHEELS}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -55,11 +60,12 @@ def test_only_the_wheel_gets_in(file: Path) -> None:
     assert not {"ADD", "ARG"} & {name for name, _ in instructions(file)}
     *sources, target = value(file, "COPY").split()
     assert target == "/tmp/"
-    for source in sources:
-        assert fnmatch(WHEEL, source) or (ROOT / source).is_file()
+    named = [one for one in sources if not (ROOT / one).is_file()]
+    taken = {name for name, wheel in WHEELS.items() for one in named if fnmatch(wheel, one)}
+    assert len(named) == 1 and {WHEELS[name] for name in taken} == {WHEELS[file.stem]}
     rules = (ROOT / ".dockerignore").read_text().splitlines()
     assert [rule for rule in rules if not rule.startswith("#")] == [
-        "*", "!constraints.txt", "!dist/*.whl",
+        "*", "!constraints.txt", "!dist/*.whl", "!dist/cuda/*.whl",
     ]  # fmt: skip
     assert not re.search(r"(?i)secret|password|token\s*=", value(file, "ENV"))
 
@@ -77,7 +83,8 @@ def test_its_commands_exist(file: Path) -> None:
         assert faults(Block(file.name, 1, "", text, "")) == []
 
 
-def test_the_health_check_asks_what_the_service_answers() -> None:
-    check = value(ROOT / "packaging" / "docker" / "server.Dockerfile", "HEALTHCHECK")
+@pytest.mark.parametrize("name", ["server", "server-cuda"])
+def test_the_health_check_asks_what_the_service_answers(name: str) -> None:
+    check = value(ROOT / "packaging" / "docker" / f"{name}.Dockerfile", "HEALTHCHECK")
     [path] = re.findall(r"http://127\.0\.0\.1:8000(/[\w/]+)", check)
     assert path in {route.path for route in v2.router.routes}  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ yaml: Any = pytest.importorskip("yaml", reason="the files are YAML: pip install 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"
 UNIT = PACKAGING / "systemd" / "atlasc.service"
+DROP_IN = UNIT.with_name("gpu.conf")
 KUBERNETES = PACKAGING / "kubernetes"
 ALERTS = PACKAGING / "prometheus" / "alerts.yaml"
 NGINX = PACKAGING / "nginx" / "atlasc.conf"
@@ -87,10 +88,30 @@ def test_the_unit_starts_a_service_without_rights(unit: configparser.ConfigParse
     assert parse_size(given["--memory"]) < parse_size(service["MemoryMax"])
 
 
+def test_the_drop_in_gives_the_unit_its_gpus_alone(unit: configparser.ConfigParser) -> None:
+    lines = DROP_IN.read_text().splitlines()
+    assert lines.count("ExecStart=") == 1, "the unit's own command is taken back"
+    found = dict(one.split("=", 1) for one in lines if re.match(r"[A-Z]\w+=.", one))
+    given, before = (options(one["ExecStart"].split()) for one in (found, unit["Service"]))
+    assert require_command(found["ExecStart"].split()) == given
+    assert {name: before[name] for name in before if name != "--memory"} == given
+    assert found["PrivateDevices"] == "no" and found["DevicePolicy"] == "closed"
+    assert found["DeviceAllow"] == "char-nvidia* rw"
+    kept = {"ExecStart", "PrivateDevices", "MemoryDenyWriteExecute"}
+    assert kept == found.keys() & unit["Service"].keys(), "it changes nothing else of the unit"
+
+
 @needs("systemd-analyze")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpu", [False, True])
+def test_systemd_takes_the_unit(gpu: bool, tmp_path: Path) -> None:
+    """With the drop-in it still has few rights."""
     place = tmp_path / UNIT.name
-    place.write_text(re.sub(r"(?<=ExecStart=)\S+", sys.executable, UNIT.read_text()))
+    changed = {UNIT: place}
+    if gpu:
+        (tmp_path / f"{UNIT.name}.d").mkdir()
+        changed[DROP_IN] = tmp_path / f"{UNIT.name}.d" / DROP_IN.name
+    for given, copy in changed.items():
+        copy.write_text(re.sub(r"(?<=[=+])/\S+(?= )", sys.executable, given.read_text()))
     for words in (["verify"], ["security", "--offline=true", "--threshold=20"]):
         done = subprocess.run(
             ["systemd-analyze", *words, place], capture_output=True, text=True, check=False
@@ -157,14 +178,39 @@ def test_objects_name_each_other(objects: dict[str, dict[str, Any]], pod: dict[s
     assert token == "REPLACE", "no token lies in the repository"
 
 
+def test_the_overlay_asks_for_a_gpu(
+    objects: dict[str, dict[str, Any]], pod: dict[str, Any]
+) -> None:
+    overlay = yaml.safe_load((PACKAGING / "kubernetes-gpu/kustomization.yaml").read_text())
+    [base], [change] = overlay["resources"], overlay["patches"]
+    assert (PACKAGING / "kubernetes-gpu" / base).resolve() == KUBERNETES
+    patch = yaml.safe_load(change["patch"])
+    stateful = objects["StatefulSet"]
+    for name in ("apiVersion", "kind"):
+        assert patch[name] == stateful[name]
+    assert patch["metadata"]["name"] == stateful["metadata"]["name"]
+    [changed], [container] = patch["spec"]["template"]["spec"]["containers"], pod["containers"]
+    assert changed["name"] == container["name"]
+    assert changed["resources"] == {"limits": {"nvidia.com/gpu": 1}}
+    require_command([*container["command"], *changed["args"]])
+    given, before = options(changed["args"]), options(container["args"])
+    assert given == {name: before[name] for name in before if name != "--memory"}
+    image = PACKAGING / "docker" / f"{changed['image'].removeprefix('atlasc-')}.Dockerfile"
+    assert f"-t {changed['image']} " in image.read_text()
+
+
 @needs("kubectl")
-def test_kubectl_takes_the_objects(objects: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-gpu"])
+def test_kubectl_takes_the_objects(folder: str, objects: dict[str, dict[str, Any]]) -> None:
     done = subprocess.run(
-        ["kubectl", "kustomize", KUBERNETES], capture_output=True, text=True, check=False
+        ["kubectl", "kustomize", PACKAGING / folder], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    built = {one["kind"] for one in yaml.safe_load_all(done.stdout)}
-    assert built == set(objects) - {"Kustomization", "Secret"}
+    built = {one["kind"]: one for one in yaml.safe_load_all(done.stdout)}
+    assert set(built) == set(objects) - {"Kustomization", "Secret"}
+    [container] = built["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert ("nvidia.com/gpu" in container["resources"]["limits"]) == (folder == "kubernetes-gpu")
+    assert "memory" in container["resources"]["limits"]
 
 
 def test_proxies_let_uploads_and_answers_through(objects: dict[str, dict[str, Any]]) -> None:

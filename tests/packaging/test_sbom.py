@@ -62,8 +62,8 @@ def carried(wheel: Path) -> tuple[bytes, str]:
     return content, {name: ",".join(rest) for name, *rest in rows}[path]
 
 
-def added(wheel: Path) -> dict[str, Any]:
-    subprocess.run([sys.executable, ROOT / "packaging" / "sbom.py", wheel], check=True)
+def added(wheel: Path, *cuda: str) -> dict[str, Any]:
+    subprocess.run([sys.executable, ROOT / "packaging" / "sbom.py", wheel, *cuda], check=True)
     content, record = carried(wheel)
     assert record == recorded(content)
     bill: dict[str, Any] = json.loads(content)
@@ -128,6 +128,17 @@ def test_it_has_the_form_of_cyclonedx(tmp_path: Path) -> None:
         assert {told["ref"], *told["dependsOn"]} <= set(names)
     again = made(tmp_path, "cp312")
     assert added(again) == bill  # nothing of when it was made
+
+
+def test_it_lists_the_runtime_of_cuda(tmp_path: Path) -> None:
+    plain, cuda = (
+        {one["bom-ref"]: one for one in added(made(tmp_path, "cp312"), *given)["components"]}
+        for given in ((), ("13.0.88",))
+    )
+    [name] = cuda.keys() - plain.keys()
+    assert name == cuda[name]["purl"] == "pkg:generic/nvidia-cuda-runtime@13.0.88"
+    assert cuda[name]["licenses"] == [{"expression": "LicenseRef-NVIDIA-Proprietary"}]
+    assert plain.keys() < cuda.keys()
 
 
 def test_every_pin_has_its_licence() -> None:

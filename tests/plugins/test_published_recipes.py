@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -30,9 +32,12 @@ from atlasc_comparisons.thor import (
 )
 from tests.atlasc.polynomials.exact import exact_softmax
 
+ROOT = Path(__file__).resolve().parents[2]
 NUMPY = NumpyArithmetic(threads=1)
 ATTENTION_NORM = "encoder.layer.3.attention.output.LayerNorm"
 OUTPUT_NORM = "encoder.layer.3.output.LayerNorm"
+VIT_NORMS = ("layernorm_before", "layernorm_after")
+LLAMA_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def depth(name, op_name, location=""):
@@ -65,6 +70,21 @@ def test_totals_of_the_paper():
     assert 12 * sum(bert_layer("nexus")) == 948
     layer = depth("is", "nn.softmax") + depth("is", "nn.silu") + 2 * depth("is", "nn.rms_norm")
     assert 32 * layer == 3104
+
+
+def test_the_depths_on_the_page_of_the_paper():
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- depths: begin -->")[2].partition("<!-- depths: end -->")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \|", table, re.MULTILINE)
+    assert {name for name, *_ in rows} == {*recipe_names()}
+    for name, *depths in rows:
+        vit = [depth(name, "nn.layer_norm", f"vit.layers.3.{side}") for side in VIT_NORMS]
+        rms = [depth(name, "nn.rms_norm", f"model.layers.3.{side}") for side in LLAMA_NORMS]
+        assert list(map(int, depths)) == [
+            12 * sum(bert_layer(name)),
+            12 * (depth(name, "nn.softmax") + sum(vit) + depth(name, "nn.gelu")),
+            32 * (depth(name, "nn.softmax") + sum(rms) + depth(name, "nn.silu")),
+        ], name
 
 
 def test_an_unknown_recipe_is_refused():

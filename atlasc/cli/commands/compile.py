@@ -204,6 +204,10 @@ def search(
     journal: Path | None = option(
         "File for the evaluations, to continue after an interrupt.", unset="beside the output"
     ),
+    live: Path | None = option(
+        "A page that shows the front while the search runs, an .html file; a browser reads it "
+        "again by itself."
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Search settings of the polynomials: a Pareto front of cost against error.
@@ -211,13 +215,18 @@ def search(
     If you interrupt the search, it shows the front found so far. With -o or --journal the same
     command continues the search, whatever ended it.
     """
+    from contextlib import ExitStack
+
     from atlasc.compilation.checks import check_search
-    from atlasc.compilation.fronts import journal_place, save_front
+    from atlasc.compilation.fronts import front_files, journal_place, save_front
     from atlasc.compilation.prepare import prepare
     from atlasc.compilation.search import search as run_search
-    from atlasc.files import claimed, require_new
+    from atlasc.files import claimed, require_file_place, require_new
+    from atlasc.report.front_page import LivePage
 
     compared = _count(inputs)
+    if live is not None:
+        require_file_place(live, ".html")
     if output is not None:
         require_new(output)
     check_search(options)
@@ -225,9 +234,15 @@ def search(
         warn_of_costs("sim", options.costs)
     place = journal_place(output, journal)
     command = [] if output is None else _command(output, model, data, options)
-    with claimed(output, journal):
+    with claimed(output, journal), ExitStack() as stack:
         prepared = prepare(model, data, options, progress, note=warn, journal=place)
-        front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
+        page = None if live is None else stack.enter_context(LivePage(live))
+        front = run_search(
+            prepared, options, progress, inputs=compared, journal=place, note=warn,
+            watch=None if page is None else page.show,
+        )  # fmt: skip
+        if page is not None:
+            page.end(front_files(front, command)["front.html"])
         if output is not None and front.complete:
             save_front(output, front, prepared.calibration, place, command)
     if as_json:
@@ -300,6 +315,7 @@ def _show_front(front: Front) -> None:
         "depth": [point.depth for point in points],
         "levels by formula": [point.levels for point in points],
         "predicted seconds": [point.seconds for point in points],
+        "bootstraps": [point.bootstraps for point in points],
         "error": [point.error for point in points],
         "KL": [point.divergence for point in points],
         "top-1": [_percent(point.top_1) for point in points],

@@ -61,5 +61,5 @@ def _require_extra() -> None:
         raise AtlasError(
             f"the library {missing[0]} is not installed",
             why="the page is made by jinja2, and pictures are read by transformers",
-            remedy="pip install 'atlasc[demo]'",
+            remedy="pip install 'WHEEL[demo]', with the path of atlasc's wheel or clone for WHEEL",
         )

@@ -12,6 +12,7 @@ from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
     from atlasc.evaluation.evaluate import Evaluation
+    from atlasc.simulation.confusion import Confusion
 
 NAMED = 10
 """How many unsafe inputs are named; ``--json`` has all."""
@@ -55,11 +56,35 @@ def evaluate(
         from atlasc.evaluation.stages import MEANINGS
         from atlasc.report.pages import evaluation_html
 
-        write_text(output, evaluation_html(found.to_dict(), MEANINGS))
+        write_text(output, evaluation_html(found.to_dict(), MEANINGS, found.confusion))
     if as_json:
         print_json(found.to_dict())
     else:
         _show(found)
+
+
+def _show_confusion(found: Confusion) -> None:
+    """Accuracy by class and the confusion matrix, or of many classes where they differ."""
+    if found.shown:
+        print_table(
+            ["class", "inputs", "right by the model", "right by the program"],
+            [(one.name, one.inputs, one.model, one.program) for one in found.shown],
+        )
+    if len(found.shown) < len(found.classes):
+        say(
+            f"{len(found.shown)} of {len(found.classes)} classes are shown: those whose inputs "
+            "model and program answer differently; --json has all"
+        )
+    if found.matrix is None:
+        print_table(
+            ["label", "taken for", "by the model", "by the program"],
+            [(one.label, one.answer, one.model, one.program) for one in found.top],
+        )
+        say(f"the {len(found.top)} most frequent wrong answers, those that differ first")
+    else:
+        heads, rows = found.matrix
+        print_table(heads, rows, title="labels down, answers across")
+        say("a cell counts the program's answers; model | program where they differ")
 
 
 def _show(found: Evaluation) -> None:
@@ -86,6 +111,8 @@ def _show(found: Evaluation) -> None:
     say(f"error: {ERROR}; in brackets: 95% confidence intervals")
     if found.module is not None:
         say(far_words(found.module))
+    if found.confusion is not None:
+        _show_confusion(found.confusion)
     say(f"promised: {found.promise}")
     for words, names in (
         ("unsafe", found.unsafe),

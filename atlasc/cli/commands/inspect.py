@@ -20,7 +20,7 @@ from atlasc.cli.output import (
     say,
     warn,
 )
-from atlasc.cli.parameters import JSON, Model
+from atlasc.cli.parameters import FILE, JSON, Model
 from atlasc.cli.results import list_outliers, print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, ModelOptions
@@ -283,3 +283,49 @@ def _show_table(table: CostTable) -> None:
             f"bootstrap {table.bootstrap.seconds:.3g} s, its key "
             f"{table.bootstrap.key_seconds:.3g} s ({how})"
         )
+
+
+def fronts(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FRONT...", help="Folders that search wrote.")
+    ],
+    output: Path = FILE,
+    cost: str = option(
+        "Cost to compare: depth, levels or latency.",
+        default="",
+        unset="what all searches minimised, else depth",
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Show the fronts of several searches in one chart, on a page.
+
+    Its table has the least cost of each search within three errors.
+    """
+    from atlasc.compilation.fronts import load_front
+    from atlasc.files import require_file_place, write_text
+    from atlasc.ir.errors import AtlasError
+    from atlasc.report.charts import SERIES
+    from atlasc.report.fronts_page import LIMITS, fronts_html, least_cost
+    from atlasc.search.points import COSTS, Cost
+
+    require_file_place(output, ".html", new=True)
+    if len(folders) > len(SERIES):
+        raise AtlasError(f"a chart shows {len(SERIES)} fronts", remedy="give fewer folders")
+    if cost and cost not in COSTS:
+        raise AtlasError(f"--cost cannot be {cost!r}", remedy=f"use one of {', '.join(COSTS)}")
+    loaded = [(str(folder), load_front(folder).front) for folder in folders]
+    minimised = {front.cost for _, front in loaded}
+    usual: Cost = minimised.pop() if len(minimised) == 1 else "depth"
+    chosen = next((one for one in COSTS if one == cost), usual)
+    for name, front in loaded:
+        if chosen == "latency" and any(point.seconds is None for point in front.points):
+            raise AtlasError(
+                f"the front {name} has points without predicted seconds",
+                remedy="compare depth or levels, or search again",
+            )
+    write_text(output, fronts_html(loaded, chosen))
+    if as_json:
+        least = {name: [least_cost(front, chosen, e) for e in LIMITS] for name, front in loaded}
+        print_json({"cost": chosen, "errors": list(LIMITS), "least": least})
+    else:
+        say(f"{len(loaded)} fronts: {output}")

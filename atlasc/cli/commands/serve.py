@@ -37,7 +37,8 @@ def serve(
         "Addresses of proxies in front, with commas; their X-Forwarded-For is believed."
     ),
     workers: str = option(
-        "Who computes: a process of this machine, or processes here or on a cluster.",
+        "Who computes: a process of this machine, or processes here or on a cluster. Programs on "
+        "GPUs have a process for each GPU of this machine.",
         metavar="local|ray", default="local",
     ),
     worker_count: int | None = worker_key(
@@ -47,7 +48,7 @@ def serve(
         "HOST:PORT of a running Ray cluster.", key="address", unset="RAY_ADDRESS, else this machine"
     ),
     memory: int | None = option(
-        "Memory for the loaded keys of a worker, such as 8G.",
+        "Memory for the loaded keys of a worker, such as 8G. On GPUs that of each GPU.",
         unset="half of what is free",
         parse=parse_size, metavar="SIZE",
     ),
@@ -278,5 +279,5 @@ def _require_extra() -> None:
         raise AtlasError(
             f"the library {missing[0]} is not installed",
             why="a service is made of fastapi, uvicorn, prometheus-client and jinja2",
-            remedy="pip install 'atlasc[serve]'",
+            remedy="pip install 'WHEEL[serve]', with the path of atlasc's wheel or clone for WHEEL",
         )

@@ -92,8 +92,8 @@ def _library() -> Any:
         raise AtlasError(
             "recordings cannot be read",
             why=f"reading them needs soundfile, which is not installed: {first_line(error)}",
-            remedy="pip install 'atlasc[audio]', or give the array that the model's feature "
-            "extractor makes, in an .npz",
+            remedy="pip install soundfile, or give the array that the model's feature extractor "
+            "makes, in an .npz",
         ) from error
     return soundfile
 

@@ -86,7 +86,7 @@ def _require_packages(path: Path) -> None:
             f"{path.name} cannot be read",
             where=str(path),
             why=f"reading it needs the packages gguf and accelerate: {first_line(error)}",
-            remedy="pip install 'atlasc[gguf]'",
+            remedy="pip install gguf accelerate",
         ) from error
 
 

@@ -112,13 +112,13 @@ def _environment() -> Any:
         raise AtlasError(
             "the library jinja2 is not installed",
             why="chat templates are written for it",
-            remedy="pip install 'atlasc[chat]'",
+            remedy="pip install jinja2",
         ) from None
     if tuple(map(int, re.findall(r"\d+", jinja2.__version__)[:3])) < SAFE:
         raise AtlasError(
             f"jinja2 {jinja2.__version__} is too old",
             why="its sandbox, in which chat templates run, has known ways out",
-            remedy="pip install --upgrade 'atlasc[chat]'",
+            remedy="pip install --upgrade jinja2",
         )
 
     def raise_exception(message: str) -> None:

@@ -304,7 +304,7 @@ def _pyarrow(source: Path) -> Iterator[None]:
         raise AtlasError(
             f"data {source} cannot be read",
             why="reading it needs pyarrow, which is not installed",
-            remedy="pip install 'atlasc[data]', or write the data as .csv or .jsonl",
+            remedy="pip install pyarrow, or write the data as .csv or .jsonl",
         ) from error
     with explained(f"data {source} cannot be read", remedy="write the file again"):
         yield

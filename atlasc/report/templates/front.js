@@ -86,3 +86,7 @@ if (document.getElementById("limit")) {
   document.getElementById("limit").addEventListener("input", within);
   document.getElementById("price").addEventListener("input", prices);
 }
+
+// The file of a running search is written again every few seconds.
+const again = document.getElementById("again");
+if (again) setInterval(() => again.checked && location.reload(), 1000 * again.dataset.seconds);

@@ -19,7 +19,7 @@ it are evaluated, and the search ends when rounds in turn gain next to nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -205,7 +205,12 @@ class HybridSteps:
     def _approximations(self, group: Group, choice: Choice) -> dict[str, Approximation]:
         return self.run.objective.approximations(group.put(self.exact, choice), group.places)
 
-    def _candidate(self, group: Group, choice: Choice) -> Candidate:
+    def _candidate(
+        self,
+        group: Group,
+        choice: Choice,
+        error: Callable[[Group, Choice], float] | None = None,
+    ) -> Candidate:
         approximations, kind = self._approximations(group, choice), self.run.problem.cost
         depth, levels = self.run.objective.costs(approximations)
         degrees = 0
@@ -213,7 +218,7 @@ class HybridSteps:
             ops = {place.op.value.name: place.op for place in group.places}
             degrees = sum(outline(ops[n], chosen).degrees for n, chosen in approximations.items())
         cost = depth if kind == "depth" else levels
-        return Candidate(cost, self.local.error(group, choice), choice, degrees)
+        return Candidate(cost, (error or self.local.error)(group, choice), choice, degrees)
 
     def _all_candidates(self) -> list[list[Candidate]]:
         """Candidates of all groups; the processors share the work."""
@@ -241,8 +246,10 @@ class HybridSteps:
             return group.pick(parametrisation.canonical(layer))
 
         found = candidates(
-            starts(group, lower, upper), lower, upper, canonical, partial(self._candidate, group)
-        )
+            starts(group, lower, upper), lower, upper, canonical,
+            partial(self._candidate, group, error=self.local.seen_error),
+            partial(self._candidate, group),
+        )  # fmt: skip
         if not found:
             ends = [group.places[end].op for end in (0, -1)]
             raise AtlasError(

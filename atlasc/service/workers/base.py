@@ -13,6 +13,8 @@ Record = Mapping[str, Any]
 
 - ``ready``: process id of a worker that takes jobs from now on; ``machine`` is where it runs;
 - ``progress``: hundredths of the job that runs;
+- ``gpu``: the bytes of its GPU's memory by kind, ``total``, ``free`` and those of loaded ``keys``;
+  or that the GPU is ``lost``, as 1;
 - ``keys``: all (program, key) that are in its memory, as a list of pairs;
 - ``done``: seconds of the job that ran; its answer is in its file;
 - ``failed``: why the job has no answer, as :class:`atlasc.remote.wire.Fault`;

@@ -108,6 +108,11 @@ class Executor:
             self.cancelled.discard(job)
         return {"done": time.monotonic() - started}
 
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the loaded keys, by the prediction."""
+        return sum(self._sizes[program] for program, _ in self._loaded)
+
     def forget(self, key: str) -> None:
         """Free keys that their tenant deleted."""
         for loaded in [one for one in self._loaded if one[1] == key]:
@@ -137,23 +142,33 @@ class Executor:
         self._tell({"keys": list(self._loaded)})
 
 
-def memory_budget(sizes: Mapping[str, int], given: int | None, sharing: int = 1) -> int:
+def memory_budget(
+    sizes: Mapping[str, int], given: int | None, sharing: int = 1, gpu: int | None = None
+) -> int:
     """Bytes that the loaded keys of one worker may take.
 
     Args:
         sizes: name of a model -> bytes of one tenant's loaded keys.
         given: what the user allows; None: half of what is free.
         sharing: workers that share what is free.
+        gpu: bytes of the GPU in whose memory the keys lie; None: they lie in this machine's.
 
     Raises:
         AtlasError: the keys of one tenant of a program do not fit.
     """
-    free = available_bytes()
+    free = available_bytes() if gpu is None else gpu
     budget = given if given is not None else (free or 8 * GIB) // 2 // sharing
+    if gpu is not None and budget > gpu:
+        raise AtlasError(
+            "--memory is more than the GPU has",
+            why=f"it is {budget / GIB:.1f} GiB of {gpu / GIB:.1f}",
+            remedy="give less: ciphertexts and weights need room beside the keys",
+        )
     for model, size in sizes.items():
         if size > budget:
             raise AtlasError(
-                f"the keys of one tenant of {model} do not fit into the memory",
+                f"the keys of one tenant of {model} do not fit into the memory"
+                + (" of the GPU" if gpu is not None else ""),
                 why=f"they take {size / GIB:.1f} GiB of {budget / GIB:.1f}",
                 remedy="give more with --memory, or compile with a smaller key-memory of --target",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,12 @@ from dataclasses import asdict
 from typing import Any
 
 from atlasc.service.workers.base import Loadable, Order, Tell, Worker
+from atlasc.service.workers.executor import memory_budget
+from atlasc.targets.base import Target
+from atlasc.targets.machine import available_threads
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""Names the GPUs that a process may use; the driver reads it."""
 
 
 class LocalWorker(Worker):
@@ -20,11 +27,21 @@ class LocalWorker(Worker):
         number: see :class:`Worker`.
         programs: identity of a program -> the program.
         budget: bytes that loaded keys may take together.
+        engine: that computes on a GPU; empty: one on the processors.
+        environment: variables of the process, beside those of this one.
     """
 
-    def __init__(self, number: int, programs: Mapping[str, Loadable], budget: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        programs: Mapping[str, Loadable],
+        budget: int,
+        engine: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(number)
-        self._programs, self._budget = programs, budget
+        self._start = {"programs": dict(programs), "budget": budget, "engine": engine}
+        self._environment = environment or {}
         self._process: subprocess.Popen[str] | None = None
         self._sending = threading.Lock()
 
@@ -33,9 +50,10 @@ class LocalWorker(Worker):
         process = self._process = subprocess.Popen(
             [sys.executable, "-m", "atlasc.service.workers.process"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+            env=os.environ | self._environment,
         )  # fmt: skip
         threading.Thread(target=_listen, args=(process, tell), daemon=True).start()
-        self._say({"start": {"programs": dict(self._programs), "budget": self._budget}})
+        self._say({"start": self._start})
 
     def run(self, order: Order) -> None:
         """Send a job."""
@@ -64,6 +82,33 @@ class LocalWorker(Worker):
                 print(json.dumps(line), file=process.stdin, flush=True)
         except (OSError, ValueError):
             pass  # it died; the listening side notices
+
+
+def gpu_workers(
+    programs: Mapping[str, Loadable], target: Target, memory: int | None
+) -> list[Worker]:
+    """A worker for each GPU, which sees no other; the processors are divided among them.
+
+    Args:
+        programs: as of :class:`LocalWorker`.
+        target: of these programs.
+        memory: bytes that loaded keys may take on each; None: half of the smallest.
+
+    Raises:
+        AtlasError: the keys of one tenant of a program do not fit.
+    """
+    gpus, engine = target.gpus(), target.runtime_engine
+    sizes = {one.model: one.loaded_bytes for one in programs.values()}
+    budget = memory_budget(sizes, memory, gpu=min(one.size for one in gpus))
+    seen = [one.strip() for one in os.environ.get(VISIBLE, "").split(",") if one.strip()]
+    threads = str(max(1, available_threads() // len(gpus)))
+    return [
+        LocalWorker(
+            number, programs, budget, engine,
+            {VISIBLE: seen[number] if seen else str(number), "ATLASC_THREADS": threads},
+        )
+        for number in range(len(gpus))
+    ]  # fmt: skip
 
 
 def _listen(process: subprocess.Popen[str], tell: Tell) -> None:

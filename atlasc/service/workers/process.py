@@ -28,6 +28,7 @@ from typing import Any
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain
+from atlasc.runtime.native import load_library, translated
 from atlasc.service.workers.base import Loadable, Record
 from atlasc.service.workers.executor import Executor
 
@@ -58,18 +59,38 @@ def main() -> None:
     executor = Executor(cache(partial(_bundle, programs)), sizes, start["budget"], tell)
     orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(executor, orders), daemon=True).start()
-    tell({"ready": os.getpid(), "machine": socket.gethostname()})
-    while True:
-        order = orders.get()
-        if "job" in order:
-            try:
-                record = _run(executor, order["job"])
-            except AtlasError as error:  # the service starts another process
-                tell({"ends": str(error)})
-                sys.exit(f"error: {error}")
-            tell(record)
-        elif "forget" in order:
-            executor.forget(order["forget"])
+    engine = start.get("engine", "")
+    try:
+        if engine:
+            tell(_gpu(engine, executor))
+        tell({"ready": os.getpid(), "machine": socket.gethostname()})
+        while True:
+            order = orders.get()
+            if "job" in order:
+                tell(_run(executor, order["job"]))
+            elif "forget" in order:
+                executor.forget(order["forget"])
+            if engine:
+                tell(_gpu(engine, executor))
+    except AtlasError as error:  # the service starts another process
+        if engine:
+            tell({"gpu": {"lost": 1}})
+        tell({"ends": str(error)})
+        sys.exit(f"error: {error}")
+
+
+def _gpu(engine: str, executor: Executor) -> Record:
+    """The memory of this process's GPU.
+
+    Raises:
+        AtlasError: it is lost.
+    """
+    with translated():
+        library = load_library()
+        [(_, total)] = library.devices(engine)
+        free = library.free_bytes(engine)
+    keys = executor.loaded_bytes
+    return {"gpu": {"total": total, "free": free, "keys": keys, "lost": 0}}
 
 
 def _run(executor: Executor, job: Mapping[str, str]) -> Record:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.base import Calibration
+from atlasc.runtime.native import load_library, translated
+from atlasc.targets.base import Calibration, Gpu
 from atlasc.targets.ckks.engine import KeyedTarget
 
 
@@ -19,6 +20,15 @@ class GpuTarget(KeyedTarget):
 
     libraries: ClassVar[str]
     writes_project = True
+
+    def check(self) -> None:
+        """See the base class: the engine is here, and a GPU with its driver."""
+        self.gpus()
+
+    def gpus(self) -> list[Gpu]:
+        super().check()
+        with translated():
+            return [Gpu(*one) for one in load_library().devices(self.keyed.known_as())]
 
     def calibration(self) -> Calibration:
         raise AtlasError(

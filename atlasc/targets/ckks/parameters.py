@@ -27,7 +27,8 @@ from atlasc.program.function import Function
 from atlasc.program.transform_work import TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import Moduli, ParameterSet
+from atlasc.targets.parameters import Moduli, ParameterSet, digit_bits
+from atlasc.targets.security import estimated_log_qp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,6 +72,7 @@ class CkksParameters(ParameterSet):
 
     in_runtime = True
 
+    more_work: ClassVar[float] = 1.05
     prime_bits: ClassVar[int] = 60
     named: ClassVar[str] = "fourteen_levels"
 
@@ -120,14 +122,7 @@ class CkksParameters(ParameterSet):
         return len(self._limbs(level))
 
     def digits(self, level: int) -> int:
-        """See the base class; neighbouring primes form a digit as long as its bits do not exceed
-        those of the special primes."""
-        most, digits, left = sum(self.moduli.special), 0, 0
-        for bits in self._limbs(level):
-            if bits > left:
-                digits, left = digits + 1, most
-            left -= bits
-        return digits
+        return len(digit_bits(self._limbs(level), sum(self.moduli.special)))
 
     def key_bytes(self, level: int) -> int:
         """See the base class; residues are packed without gaps."""
@@ -160,7 +155,13 @@ class CkksParameters(ParameterSet):
         """See the base class; the key to the sparse secret has q0 and one special prime."""
         if not self.bootstrap:
             primes = (self.prime_bits, *[SCALE_BITS] * self.levels)
-            return Moduli(primes, (self.prime_bits,) * self.special_primes, SCALE_BITS)
+            # Smaller special primes where security has room for so many of them alone, as long as a
+            # digit has as many primes.
+            count = self.special_primes
+            room = (estimated_log_qp(self.ring_degree) - sum(primes)) // count
+            least = SCALE_BITS - (SCALE_BITS - self.prime_bits) // count
+            bits = room if least <= room < self.prime_bits else self.prime_bits
+            return Moduli(primes, (bits,) * count, SCALE_BITS)
         chosen = SETS[self.bootstrap]
         sparse = chosen.secret_weight, float(chosen.base_bits + chosen.special_bits)
         special = (chosen.special_bits,) * self.special_primes

@@ -49,6 +49,10 @@ def half_tensor() -> Any:
             self.check()
             return found
 
+        def __deepcopy__(self, memo: dict[int, Any]) -> HalfTensor:
+            """Itself, as no op changes it: a copy of a module shares it."""
+            return memo.setdefault(id(self), self)
+
         def __repr__(self) -> str:
             return f"HalfTensor({tuple(self.shape)}, {self.stored.dtype})"
 

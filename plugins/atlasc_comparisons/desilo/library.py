@@ -18,7 +18,7 @@ from atlasc_comparisons.desilo.parameters import DesiloParameters
 
 REQUIRED_VERSION = "1.17.0"
 CPU_BUILD, CUDA_BUILD = "desilofhe", "desilofhe-cu130"
-_REMEDY = 'pip install "atlasc-comparisons[desilo]"'
+_REMEDY = f"pip install {CPU_BUILD}=={REQUIRED_VERSION}"
 
 
 def installed_build() -> tuple[str | None, str | None]:

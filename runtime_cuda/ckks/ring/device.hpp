@@ -10,10 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "atlasc/backend.hpp"
+
 namespace atlasc::ckks {
 
 /// What computes, for messages: the device, and the versions of its software.
 std::string device_facts();
+
+/// See Backend.
+std::vector<Device> devices();
+std::uint64_t free_bytes();
 
 /// Waits for all that the device was asked to do; errors that were found meanwhile are thrown here.
 void synchronize();

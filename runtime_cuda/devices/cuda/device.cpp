@@ -78,6 +78,18 @@ std::string device_facts() {
     return facts;
 }
 
+std::vector<Device> devices() {
+    int count = 0;
+    check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    std::vector<Device> found;
+    for (int number = 0; number < count; ++number) {
+        cudaDeviceProp has = {};
+        check(cudaGetDeviceProperties(&has, number), "cudaGetDeviceProperties");
+        found.push_back({has.name, has.totalGlobalMem});
+    }
+    return found;
+}
+
 void check(cudaError_t status, const char* call) {
     if (status == cudaSuccess) {
         return;
@@ -87,7 +99,8 @@ void check(cudaError_t status, const char* call) {
                             cudaGetErrorString(status);
     if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
         throw Error("there is no CUDA device", why,
-                    "run on a machine with an NVIDIA GPU and its driver");
+                    "run on a machine with an NVIDIA GPU and its driver; a container or a unit of "
+                    "systemd must be given both");
     }
     if (status == cudaErrorMemoryAllocation) {
         throw Error("too little device memory", why,
@@ -103,6 +116,24 @@ cudaStream_t stream() { return cudaStreamLegacy; }
 
 void synchronize() { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 
+std::uint64_t free_bytes() {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    // What engines of this process let go stays in the pool, and the next one takes it from there.
+    int device = 0;
+    cudaMemPool_t pool = nullptr;
+    std::uint64_t reserved = 0;
+    std::uint64_t used = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
+    check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved),
+          "cudaMemPoolGetAttribute");
+    check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used),
+          "cudaMemPoolGetAttribute");
+    return free + (reserved - used);
+}
+
 struct Memory::Pool {
     std::mutex mutex;  ///< over the sums
 };
@@ -110,13 +141,9 @@ struct Memory::Pool {
 Memory::~Memory() = default;
 
 Memory::Memory(std::uint64_t budget) : budget_(budget), pool_(std::make_unique<Pool>()) {
-    int devices = 0;
-    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    devices();
     device_facts();
-    std::size_t free = 0;
-    std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    budget_ = budget == 0 ? free : std::min<std::uint64_t>(budget, free);
+    budget_ = budget == 0 ? free_bytes() : std::min(budget, free_bytes());
     // Memory that is let go stays in the pool: an allocation then costs microseconds.
     int device = 0;
     cudaMemPool_t pool = nullptr;

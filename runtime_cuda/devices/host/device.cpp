@@ -1,15 +1,10 @@
 // The machine's own memory and processors as a device.
 #include "ckks/ring/device.hpp"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -18,6 +13,7 @@
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/files.hpp"
 #include "devices/host/vectors/cpu.hpp"
+#include "src/base/system.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -38,32 +34,6 @@ void require_more(std::uint64_t used, std::uint64_t bytes, std::uint64_t budget,
     }
 }
 
-constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
-
-/// A fact of a file of the kernel, in bytes; without limit where it does not say.
-std::uint64_t kernel_fact(const char* path, const std::string& wanted) {
-    std::ifstream facts(path);
-    for (std::string name, rest; facts >> name; std::getline(facts, rest)) {
-        std::uint64_t kilobytes = 0;
-        if (name == wanted && facts >> kilobytes) {
-            return kilobytes << 10;
-        }
-    }
-    return unlimited;
-}
-
-/// What the kernel could give without swapping, and a limit of this process leaves (`ulimit -v`).
-std::uint64_t available_bytes() {
-    const std::uint64_t free = kernel_fact("/proc/meminfo", "MemAvailable:");
-    rlimit limit{};
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-        return free;
-    }
-    const std::uint64_t taken = std::min<std::uint64_t>(
-        kernel_fact("/proc/self/status", "VmSize:"), limit.rlim_cur);
-    return std::min<std::uint64_t>(free, limit.rlim_cur - taken);
-}
-
 std::size_t rounded(std::size_t bytes, std::size_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
@@ -71,19 +41,17 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
 /// Pages of their own, aligned to huge ones: what is let go goes back to the system at once, where a
 /// heap would keep it in pieces. Null where there are none.
 void* pages(std::size_t bytes) {
-    void* found = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (found == MAP_FAILED) {
+    auto* start = static_cast<char*>(system::map_pages(bytes + huge_page));
+    if (start == nullptr) {
         return nullptr;
     }
-    auto* start = static_cast<char*>(found);
     const std::size_t before =
         (huge_page - reinterpret_cast<std::uintptr_t>(start) % huge_page) % huge_page;
     if (before != 0) {
-        munmap(start, before);
+        system::unmap_pages(start, before);
     }
-    munmap(start + before + bytes, huge_page - before);
-    madvise(start + before, bytes, MADV_HUGEPAGE);  // advice alone
+    system::unmap_pages(start + before + bytes, huge_page - before);
+    system::prefer_large_pages(start + before, bytes);
     return start + before;
 }
 
@@ -177,7 +145,7 @@ struct Memory::Pool {
             const auto [size, block] = *std::prev(by_size.end());
             const std::size_t gone = std::min<std::size_t>(size, rounded(bytes - most, huge_page));
             remove(block, size);
-            munmap(block + size - gone, gone);
+            system::unmap_pages(block + size - gone, gone);
             if (size > gone) {
                 add(block, size - gone);
             }
@@ -205,8 +173,13 @@ private:
     }
 };
 
+std::vector<Device> devices() { return {}; }
+
+std::uint64_t free_bytes() { return 0; }
+
 Memory::Memory(std::uint64_t budget)
-    : budget_(std::min(budget == 0 ? available_bytes() : budget, available_bytes())),
+    : budget_(std::min(budget == 0 ? system::available_bytes() : budget,
+                       system::available_bytes())),
       pool_(std::make_unique<Pool>()) {}
 
 Memory::~Memory() = default;

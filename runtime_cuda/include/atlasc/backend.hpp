@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "atlasc/engine.hpp"
 #include "atlasc/interface.hpp"
@@ -27,6 +28,12 @@ struct Sizes {
     std::uint64_t evaluation_keys;  ///< the file
     /// Of a ciphertext, as `Engine::saved_size`.
     std::function<std::size_t(int level, bool fresh)> ciphertext;
+};
+
+/// A GPU that this process may use.
+struct Device {
+    std::string name;
+    std::uint64_t bytes;  ///< of its memory
 };
 
 /// A kind of engine.
@@ -59,6 +66,14 @@ struct Backend {
 
     /// Sizes of the files of an engine of this kind, which name it `engine`; nothing is made.
     Sizes (*sizes)(const Interface& interface, const std::string& engine);
+
+    /// The GPUs that this process may use, none of which is touched. Empty for an engine on the
+    /// processors. Throws Error: the engine needs a GPU, and there is none or no driver.
+    std::vector<Device> (*devices)();
+
+    /// Bytes that a new engine finds free on the first GPU; 0 for an engine on the processors.
+    /// Throws Error: the GPU is lost, or another process has it for itself.
+    std::uint64_t (*free_bytes)();
 };
 
 /// The simulation: cleartext slots that behave like ciphertexts. It is in every build.
@@ -67,7 +82,10 @@ extern const Backend sim_backend;
 /// CKKS, in builds for a device.
 extern const Backend ckks_backend;
 
-/// The backend that ATLASC_ENGINE named when this library was built.
+/// The backends of this build: those that ATLASC_ENGINE named, in its order, and the simulation.
+const std::vector<const Backend*>& built_backends();
+
+/// The first of them.
 const Backend& built_backend();
 
 /// A backend of this build, by its name. Throws Error if there is none.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "atlasc/base/error.hpp"
+#include "src/base/system.hpp"
 
 namespace atlasc {
 namespace {
@@ -61,16 +62,16 @@ bool leads_to(const std::string& path, const Descriptor& file) {
 
 void sync(const Descriptor& file, const std::string& path) {
     // Some file systems have nothing to sync in a folder.
-    if (!file.open() || (::fsync(file.number()) != 0 && errno != EINVAL)) {
+    if (!file.open() || (system::flush(file.number()) != 0 && errno != EINVAL)) {
         fail_writing(path);
     }
 }
 
 /// 0 where the output has its name now; it is never replaced.
 int renamed(const std::string& place, const std::string& output, Draft::Kind kind) {
-    const int done = ::renameat2(AT_FDCWD, place.c_str(), AT_FDCWD, output.c_str(), RENAME_NOREPLACE);
-    if (done == 0 || (errno != EINVAL && errno != ENOSYS)) {
-        return done;
+    const system::Renamed done = system::rename_new(place.c_str(), output.c_str());
+    if (done != system::Renamed::unsupported) {
+        return done == system::Renamed::done ? 0 : -1;
     }
     // A file system without this: a link never replaces, a folder replaces an empty one at most.
     if (kind == Draft::Kind::folder) {

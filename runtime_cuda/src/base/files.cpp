@@ -1,10 +1,6 @@
 #include "atlasc/base/files.hpp"
 
 #include <fcntl.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +10,7 @@
 #include <utility>
 
 #include "atlasc/base/error.hpp"
+#include "src/base/system.hpp"
 
 namespace atlasc {
 namespace {
@@ -167,25 +164,17 @@ std::string folder_of(const std::string& path) {
     return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-void forbid_core_dumps() {
-    // The limit alone is not enough: the kernel ignores it where it hands core dumps to a program.
-    struct rlimit limit {};
-    if (::getrlimit(RLIMIT_CORE, &limit) == 0) {
-        limit.rlim_cur = 0;
-        ::setrlimit(RLIMIT_CORE, &limit);
-    }
-    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-}
+void forbid_core_dumps() { system::forbid_core_dumps(); }
 
 void random_bytes(void* to, std::size_t size) {
     auto* next = static_cast<char*>(to);
     while (size > 0) {
-        const ssize_t done = ::getrandom(next, size, 0);
+        const long done = system::random_some(next, size);
         if (done < 0 && errno != EINTR) {
             throw Error("the system gives no random numbers", cause());
         }
-        next += std::max<ssize_t>(done, 0);
-        size -= static_cast<std::size_t>(std::max<ssize_t>(done, 0));
+        next += std::max(done, 0L);
+        size -= static_cast<std::size_t>(std::max(done, 0L));
     }
 }
 
@@ -212,7 +201,7 @@ bool is_hexadecimal(const std::string& text, std::size_t digits) {
 
 void wipe(void* bytes, std::size_t size) {
     if (size > 0) {
-        ::explicit_bzero(bytes, size);
+        system::wipe(bytes, size);
     }
 }
 

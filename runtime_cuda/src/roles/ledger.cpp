@@ -15,6 +15,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/json.hpp"
+#include "src/base/system.hpp"
 
 namespace atlasc {
 namespace {
@@ -295,7 +296,7 @@ void Ledger::append(const std::string& event, const Entry& entry, const std::str
     const std::uint64_t before = checked_size(file_, path_, Access::secret);
     try {
         write_all(file_, path_, line.data(), line.size());
-        if (::fsync(file_.number()) != 0) {
+        if (system::flush(file_.number()) != 0) {
             fail_writing(path_);
         }
     } catch (const Error&) {  // a whole line or none

@@ -46,7 +46,13 @@ def shaken(module: Module, inputs: dict[str, np.ndarray], chosen: Op) -> float:
     return float(np.sqrt(change / DRAWS / size))
 
 
-@pytest.mark.parametrize("shape", [Shape(layers=2, classes=0), Shape(rms=True, causal=True)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(Shape(layers=2, classes=0), marks=pytest.mark.deep("examples")),
+        Shape(rms=True, causal=True),
+    ],
+)
 def test_gains_tell_what_errors_do(shape: Shape) -> None:
     """Both are estimates: with other random numbers each differs by as much."""
     module, inputs = transformer(shape)

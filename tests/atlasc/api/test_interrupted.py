@@ -23,7 +23,7 @@ def _interrupted_after(count: int) -> Any:
     return progress
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.deep("search"))])
 def test_an_interrupted_search_goes_on(tmp_path: Path, named: bool) -> None:
     journal = tmp_path / "evaluations.jsonl" if named else None
     with pytest.raises(KeyboardInterrupt, match="continues from its evaluations") as caught:

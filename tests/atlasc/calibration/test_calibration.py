@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_transformers import SHAPES, Builder, arguments, inputs_for
+from threadpoolctl import threadpool_info
 
 from atlasc.calibration import measure as measuring
 from atlasc.calibration.calibrate import calibrate, read_calibration
@@ -240,3 +241,9 @@ def test_few_visible_keys_are_as_easy_as_many() -> None:
             (np.nanmin(raised), np.nanmax(raised)), abs=1e-4
         )
     assert known.log_keys(2) == known.shares[2] * 4
+
+
+def test_one_thread_holds_for_all_libraries() -> None:
+    """Where a processor has other work, OpenMP's threads mostly wait for each other."""
+    with measuring.blas_threads(1):
+        assert {pool["num_threads"] for pool in threadpool_info()} == {1}

@@ -40,7 +40,7 @@ def test_the_front_page_says_how_to_come(service: Running, shown: Tiny) -> None:
     text = answer.content.decode()
     assert answer.status == 200 and answer.headers["content-type"].startswith("text/html")
     assert "<pre>atlasc demo http://demo.example:8000 --allow-simulation</pre>" in text
-    assert "<pre>pip install 'atlasc[demo]'</pre>" in text
+    assert "<pre>pip install 'WHEEL[demo]'</pre>" in text
     assert "a simulation, which encrypts nothing" in text
     assert load_bundle(shown.bundle).manifest.program[:16] in text
     assert (

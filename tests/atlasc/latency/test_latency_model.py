@@ -108,6 +108,18 @@ def test_predicted_seconds_are_those_of_the_lowered_program(shape: Shape, seed: 
         assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-2)
 
 
+def test_predicted_bootstraps_are_those_of_the_lowered_program() -> None:
+    module, reference = model_of(POST_NORM, 0)
+    target = LatencyTarget(always_bootstrapped, costs_of)
+    model, rng = LatencyModel(module, target, reference), np.random.default_rng(0)
+    counted = set()
+    for chosen in (reference, varied(reference, rng), varied(reference, rng)):
+        lowered = lower_nn(with_approximations(module, chosen), target.choose, costs=target.costs)
+        counted.add(program_costs(lowered.program).total.bootstraps)
+        assert model.bootstraps(chosen) == program_costs(lowered.program).total.bootstraps
+    assert len(counted) > 1 and min(counted) > 0
+
+
 @pytest.mark.parametrize("degree", [7, pytest.param(31, marks=pytest.mark.deep("recipes"))])
 def test_polynomials_by_channel_are_predicted(degree: int) -> None:
     """Their coefficients are vectors, which cost more than numbers and no level more."""

@@ -363,7 +363,9 @@ def decoder() -> Any:
     return LlamaForCausalLM(LlamaConfig(**TINY, **sizes, num_key_value_heads=1)).eval()
 
 
-@pytest.mark.parametrize("make", [tiny_bert, decoder])
+@pytest.mark.parametrize(
+    "make", [pytest.param(tiny_bert, marks=pytest.mark.deep("recipes")), decoder]
+)
 @pytest.mark.parametrize("size", [pytest.param("named", marks=pytest.mark.deep("recipes")), "auto"])
 def test_dynamic_batch_and_length(tmp_path: Path, make: Callable[[], Any], size: str) -> None:
     """Of one archive, programs of several lengths and batches; each answers as the model."""

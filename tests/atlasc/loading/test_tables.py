@@ -188,4 +188,4 @@ def test_without_pyarrow(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(AtlasError, match="cannot be read") as caught:
         inputs_of(write(tmp_path / "t.parquet", "x"), bert, LENGTH)
-    assert "atlasc[data]" in caught.value.remedy and "pyarrow" in caught.value.why
+    assert "pip install pyarrow" in caught.value.remedy and "pyarrow" in caught.value.why

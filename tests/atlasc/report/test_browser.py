@@ -15,13 +15,16 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.program.costs import program_costs
+from atlasc.report import front_page
 from atlasc.report.drawing import draw_program
-from atlasc.report.front_page import front_html
+from atlasc.report.front_page import LivePage, front_html
+from atlasc.report.fronts_page import fronts_html
 from atlasc.report.pages import evaluation_html
 from atlasc.report.report_page import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.search.front import Front
 from atlasc.search.points import Point
+from atlasc.simulation.confusion import confusion
 from tests.atlasc.report.browser import (
     LOOKS,
     OVERLAPS,
@@ -74,14 +77,27 @@ def pages(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     """Name -> file of each page; the report is that of a model of twelve different layers."""
     folder = tmp_path_factory.mktemp("pages")
     facts = json.loads((tiny.bundle / "manifest.json").read_text())
+    points = [replace(p, error=0.7 * p.error, bootstraps=p.depth // 4) for p in FRONT.points]
+    by_levels = replace(FRONT, points=tuple(points), cost="levels")
     texts = {
         "front": front_html(FRONT, 0.01, COMMAND),
         "report": report_html(_deep(facts), FRONT, _ops(), _NOISE),
-        "evaluation": evaluation_html(_EVALUATION, {"polynomials": "without encryption"}),
+        "evaluation": evaluation_html(
+            _EVALUATION, {"polynomials": "without encryption"}, confusion(_ANSWERED)
+        ),
+        "running": _running(by_levels),
+        "fronts": fronts_html([("levels", by_levels), ("seconds", FRONT)], "latency"),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in texts}
+
+
+def _running(front: Front) -> str:
+    """The page of a running search, which stays while it is looked at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(front_page, "EVERY", 3600.0)
+        return front_html(front, running=True)
 
 
 def _deep(facts: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +116,11 @@ def _deep(facts: dict[str, Any]) -> dict[str, Any]:
 
 _KINDS = {"linear": 4.0, "bootstrap": 3.0, "softmax": 2.0, "layer_norm": 1.0}
 _NOISE = [{"kind": kind, "ops": 12, "change": 1e-6} for kind in _KINDS]
+_ANSWERED = [
+    (str(label), str((label + wrong) % 10), str((label + wrong * (label % 3)) % 10))
+    for label in range(10)
+    for wrong in (0, 0, 1, 3)
+] * 30
 _EVALUATION: dict[str, Any] = {
     "program": "encoder", "inputs": 20, "measure": "class", "promise": "the same class",
     "notes": ["a note"], "agreement": 0.95, "accuracy": 0.9, "unsafe": {"text 3": "it errs"},
@@ -128,7 +149,7 @@ def _ops() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["front", "report", "evaluation"])
+@pytest.mark.parametrize("name", ["front", "report", "evaluation", "running", "fronts"])
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_a_page_can_be_read(
     browser: Any, pages: dict[str, Path], name: str, size: str, theme: str
@@ -161,6 +182,29 @@ def test_a_report_of_twelve_layers_is_not_endless_on_a_phone(
 ) -> None:
     with opened(browser, pages["report"], "phone") as page:
         assert page.evaluate("document.documentElement.scrollHeight") < 8000
+
+
+def test_the_page_of_a_running_search_reads_itself_again(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "live.html"
+    page = browser.new_page()
+    with LivePage(file) as live:
+        live.show(replace(FRONT, evaluations=40))
+        page.goto(file.as_uri())
+        assert "running: 40 evaluations" in page.inner_text("[role=status]")
+        live.show(replace(FRONT, evaluations=41))
+        assert "running: 40 evaluations" in file.read_text(encoding="utf-8"), "too soon"
+        live.end(front_html(replace(FRONT, evaluations=80), 0.01, COMMAND))
+    page.wait_for_function("document.getElementById('again') === null")
+    assert "80" in page.text_content("details") and page.is_visible("text=recommended")
+    page.close()
+
+
+def test_a_search_without_a_result_leaves_its_last_front(tmp_path: Path) -> None:
+    file = tmp_path / "live.html"
+    with LivePage(file) as live:
+        live.show(replace(FRONT, complete=True))
+    text = file.read_text(encoding="utf-8")
+    assert "The search was interrupted" in text and 'id="again"' not in text
 
 
 def _chosen(page: Any) -> list[str]:

@@ -128,3 +128,24 @@ def test_local_search_finds_the_front_of_monotone_choices(random) -> None:
     assert found[0].choice == (0, 0)
     assert found[-1].local == pytest.approx(best[10])
     assert all(a.local > b.local for a, b in itertools.pairwise(found))
+
+
+@given(st.randoms(use_true_random=False))
+def test_local_search_looks_at_the_whole_error_only_where_it_may_count(random) -> None:
+    """Some choices explode, which the first look at them does not show."""
+    choices = list(itertools.product(range(5), repeat=2))
+    seen = {choice: random.random() for choice in choices}
+    whole = {choice: np.inf if random.random() < 0.3 else seen[choice] for choice in choices}
+    asked = []
+
+    def of(errors, choice) -> Candidate:
+        return Candidate(sum(choice), errors[choice], choice)
+
+    def expensive(choice) -> Candidate:
+        asked.append(choice)
+        return of(whole, choice)
+
+    space = [(4, 4), (0, 2)], (0, 0), (4, 4), lambda choice: choice
+    found = candidates(*space, lambda choice: of(seen, choice), expensive)
+    assert found == candidates(*space, lambda choice: of(whole, choice))
+    assert len(asked) == len(set(asked)) <= len(choices)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from atlasc.ir.errors import AtlasError
 from atlasc.polynomials.parametrisation import Parametrisation
@@ -298,6 +299,7 @@ def _killed(problem, points: int, seconds: float) -> tuple[bytes, int]:
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
+        torch.set_num_threads(1)  # the threads of the other process are not here
         add = Journal.add
 
         def reporting(self, point, layers=None):

@@ -23,7 +23,7 @@ from atlasc.simulation import row_programs
 from atlasc.simulation.agreement import PROMISE, compared, promised
 from atlasc.simulation.output_errors import output_error
 from atlasc.simulation.poly_values import interpret_poly
-from atlasc.simulation.simulate import PolynomialSimulator
+from atlasc.simulation.simulate import PolynomialSimulator, exact_answers
 from atlasc.simulation.watch import Watch
 
 GOOD = ((3, 3, 0, 0, 0, 4, 4, 4), (3, 3, 3, 0, 0, 3, 4, 4))
@@ -274,3 +274,39 @@ def test_interrupted_trials_go_on_with_what_the_journal_has(
     assert pick.points == (front.points[0], whole.points[1], front.points[2]) and not measured
     fewer = Validator(problem.module, {n: array[:2] for n, array in problem.arrays.items()})
     assert tried(on=fewer).held_back == 2 and len(measured) == 4, "these are other inputs"
+
+
+def test_unsafe_inputs_are_counted_as_far_as_they_matter(problem, monkeypatch) -> None:
+    monkeypatch.setattr("atlasc.simulation.simulate.WATCHED", 1)
+    validator = Validator(problem.module, problem.arrays)
+    paper = replace(problem, parametrisation=PAPER).objective().approximations(GOOD)
+    error = validator.measure(problem.objective().approximations(GOOD)).error
+    count = validator.measure(paper, error).unsafe
+    assert validator.inputs >= count > 1
+    assert validator.unsafe(paper, error) == validator.unsafe(paper, error, count) == count
+    rounds, run = [], PolynomialSimulator.run
+
+    def counted(self, inputs, *others, **named):
+        rounds.append(len(inputs))
+        return run(self, inputs, *others, **named)
+
+    monkeypatch.setattr(PolynomialSimulator, "run", counted)
+    wrong = validator.wrong(paper, error)
+    rounds.clear()
+    assert validator.only(np.argsort(~wrong, kind="stable")).unsafe(paper, error, 0) > 0
+    assert rounds == [1], "the first input decides"
+
+
+def test_answers_that_are_known_are_not_computed_again(problem, validator, monkeypatch) -> None:
+    exact = exact_answers(problem.module, problem.arrays)
+    approximations = problem.objective().approximations(GOOD)
+    expected = validator.measure(approximations)
+
+    def cleartext(self, inputs, chosen, **others):
+        assert chosen, "a second exact evaluation"
+        return run(self, inputs, chosen, **others)
+
+    run = PolynomialSimulator.run
+    monkeypatch.setattr(PolynomialSimulator, "run", cleartext)
+    known = Validator(problem.module, problem.arrays, exact=exact)
+    assert known.measure(approximations) == expected

@@ -87,6 +87,7 @@ def test_every_limit_at_once(
     np.testing.assert_allclose(outputs(tmp_path / "found.npz"), expected[:12], atol=1e-6)
 
 
+@pytest.mark.deep("faults")
 def test_a_killed_client_fetches_later(
     start: Callable[..., Running], words: Any, expected: np.ndarray, tmp_path: Path
 ) -> None:

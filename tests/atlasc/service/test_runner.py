@@ -134,6 +134,32 @@ def test_tenants_take_turns_over_several_workers(
     assert order == [theirs[0], mine[2], theirs[1], mine[3]]
 
 
+def test_a_lost_gpu_is_seen_and_another_one_answers(
+    jobs: Jobs, workers: list[Asked], runner: Runner, ask: Callable[[str], str]
+) -> None:
+    metrics = runner._metrics
+    job = ask("acme")
+    until(lambda: workers[0].orders)
+    for one in workers:
+        one.tell({"gpu": {"total": 80, "free": 60, "keys": 20, "lost": 0}})
+    until(lambda: b'atlasc_gpu_lost{worker="1"} 0.0' in metrics.text())
+    assert b'atlasc_gpu_bytes{kind="keys",worker="0"} 20.0' in metrics.text()
+    workers[0].start = lambda tell: lose(workers[0])  # type: ignore[method-assign]
+    lose(workers[0])
+    until(lambda: workers[1].orders)
+    assert given(workers) == [[job], [job]]
+    until(lambda: b'atlasc_gpu_lost{worker="0"} 1.0' in metrics.text())
+    assert runner.ready and b'atlasc_gpu_lost{worker="1"} 0.0' in metrics.text()
+    workers[1].finish()
+    until(lambda: jobs.status("acme", job).state == "done")
+
+
+def lose(worker: Asked) -> None:
+    """Tell what a process tells whose GPU failed, in a job or at its start."""
+    worker.tell({"gpu": {"lost": 1}})
+    worker.tell({"died": "the CUDA device failed"})
+
+
 def test_a_job_of_a_worker_that_died_runs_elsewhere(
     jobs: Jobs, workers: list[Asked], runner: Runner, ask: Callable[[str], str]
 ) -> None:

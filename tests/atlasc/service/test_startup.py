@@ -191,7 +191,7 @@ class Unfit(Running):
         "import types\n"
         "from atlasc.service import runner, serve\n"
         "from atlasc.service.workers import local\n"
-        "runner.SLOWEST_RESTART, serve.FAILED_SECONDS = 0.0, 1\n"
+        "runner.SLOWEST_RESTART, serve.FAILED_SECONDS = 0.0, 2\n"
         "local.sys = types.SimpleNamespace(executable='false')\n"
         "from atlasc.cli import main\n"
         "main()\n",
@@ -204,6 +204,8 @@ def test_workers_that_never_start(tiny: Tiny, tmp_path: Path) -> None:
     until(lambda: "failed" in service.call("GET", "/v2/health/ready").json)
     found = service.call("GET", "/v2/health/ready")
     assert found.status == 503 and found.json["failed"] == "its process ended with 1"
+    ready = service.call("GET", "/v2/models/tiny/ready", service.token("t"))
+    assert ready.status == 503 and not ready.json["ready"]
     assert service.call("GET", "/v2/health/live").status == 200
     assert service.process.wait(SECONDS) == 2
     events = [line["event"] for line in service.log]

@@ -28,6 +28,11 @@ def test_processor(tmp_path: Path) -> None:
     assert str(machine) == f"{machine.threads} threads of AMD EPYC, family 25, model 17"
 
 
+def test_processor_of_numbers_alone(tmp_path: Path) -> None:
+    proc(tmp_path, "cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n")
+    assert this_machine(tmp_path).processor.endswith(", implementer 0x41, part 0xd40")
+
+
 def test_processor_that_nobody_names(tmp_path: Path) -> None:
     assert this_machine(tmp_path).processor
 

@@ -21,7 +21,7 @@ from atlasc.program.key_plan import KeyPlan
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.runtime.native import load_library
 from atlasc.targets import find_target, target_names
-from atlasc.targets.base import no_progress
+from atlasc.targets.base import Gpu, no_progress
 from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import parameters_of, with_matching_parameters, with_parameters
@@ -131,6 +131,38 @@ def test_an_engine_that_was_not_installed_is_said_with_the_remedy(
         assert f"ATLASC_ENGINE={name}" in caught.value.remedy
         assert name == "cpu" or "atlasc emit" in caught.value.remedy
     assert not any(tmp_path.iterdir())
+
+
+def test_a_missing_gpu_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an installation that has the engine."""
+    library = load_library()
+    why = "cudaGetDeviceCount: cudaErrorNoDevice, no CUDA-capable device is detected"
+
+    def devices(engine: str) -> list[tuple[str, int]]:
+        assert engine == "cuda"
+        raise library.Error("there is no CUDA device", "", why, "run where one is")
+
+    monkeypatch.setattr(library, "engines", ("cpu", "cuda", "sim"))
+    monkeypatch.setattr(library, "devices", devices, raising=False)
+    target = find_target("cuda")
+    parameters, plan = target.parameters.choose(3), KeyPlan({})
+    for call in (
+        target.check,
+        target.gpus,
+        lambda: target.make_engine(placed(parameters), parameters, no_progress),
+        lambda: target.generate_keys(parameters, plan, tmp_path, no_progress),
+        lambda: target.role_engine("server", tmp_path, parameters, plan),
+        lambda: target.server_engine(b"", parameters, plan),
+    ):
+        with pytest.raises(AtlasError, match="there is no CUDA device") as caught:
+            call()
+        assert caught.value.why == why and caught.value.remedy == "run where one is"
+    assert not target.here and not any(tmp_path.iterdir())
+    assert find_target("cpu").gpus() == []
+    monkeypatch.setattr(library, "devices", lambda engine: [("a card", 80)])
+    assert target.here and target.gpus() == [Gpu("a card", 80)]
 
 
 class TestSim(EngineConformance):

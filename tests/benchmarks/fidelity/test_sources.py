@@ -61,6 +61,7 @@ def test_inputs_behind_the_skipped_ones_are_no_parts_of_them(source):
             assert all(any(part in row for row in unseen) for part in parts)
 
 
+@pytest.mark.deep("benchmarks")
 def test_short_texts_are_beginnings_of_full_ones_and_whole_lines():
     full = rows("prose", "full", 50)
     assert all(f.startswith(s) for f, s in zip(full, rows("prose", "short", 50), strict=True))

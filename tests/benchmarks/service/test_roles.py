@@ -8,6 +8,7 @@ from tiny_model import Tiny
 from benchmarks.service import roles
 
 
+@pytest.mark.deep("benchmarks")
 def test_every_role_has_a_figure(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     roles.main([str(tiny.bundle), str(tiny.data), "--runs", "1"])
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 import atlasc
 from atlasc.calibration.calibrate import calibrate, read_calibration
-from atlasc.calibration.streams import streams_of
+from atlasc.calibration.streams import measured_streams, rescaled, streams_of
 from atlasc.compilation.prepare import trace_model
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -126,13 +126,15 @@ def test_a_token_stays_where_the_tail_of_the_others_is_wider_than_the_token() ->
     above them is multiplied."""
     model, arrays = with_wide_padding()
     module = traced(model)
-    streams = streams_of(module, arrays)
+    streams, measured = measured_streams(module, arrays)
     assert len(token_factors(module, streams, margin=0.05)) == 5  # seen values alone gain
     factors = token_factors(module, streams, margin=None)
     changed = with_scaled_tokens(module, factors)
     plain, scaled = (calibrate(m, arrays, margin=None).ranges for m in (module, changed))
     for before, after in zip(plain, scaled, strict=True):
         assert after.widest_factor <= before.widest_factor + 1e-4
+    known = rescaled(measured, changed, streams, factors)
+    assert calibrate(changed, arrays, margin=None, known=known).ranges == scaled
     everything = with_scaled_tokens(module, token_factors(module, streams, margin=0.05))
     widths = [one.widest_factor for one in calibrate(everything, arrays, margin=None).ranges]
     assert max(widths) > 1.5 * max(one.widest_factor for one in scaled)

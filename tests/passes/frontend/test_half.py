@@ -111,6 +111,7 @@ def test_a_program_of_16_bits_is_that_of_float32(tmp_path: Path) -> None:
     for folder in (tmp_path / "half", as_float32(tmp_path / "half", tmp_path / "whole")):
         bundle = folder / "program"
         compile_model(folder, data, bundle, CompileOptions(recipe="is", target="sim"))
+        assert (bundle / "owner" / "answers.safetensors").exists()  # the module was asked
         names = ("server/program.safetensors", "client/embed.safetensors")
         texts = ("program", "interface")  # have the name of the model
         read = [read_safetensors(bundle / name) for name in names]

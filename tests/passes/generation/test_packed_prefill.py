@@ -123,6 +123,7 @@ def test_packed_prefills_of_families_are_steps(kind: str) -> None:
     check_prefill(found, both, SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2), 1e-9)
 
 
+@pytest.mark.deep("ciphertexts")
 def test_a_prefill_on_ciphertexts() -> None:
     """A block with squares in the place of other functions, which needs no bootstraps."""
     arrays = {name: 0.4 * RANDOM.normal(size=(4, 4)) for name in "qkvo"}

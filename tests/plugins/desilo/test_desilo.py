@@ -279,7 +279,7 @@ def test_a_wrong_or_missing_library_is_reported(
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", fake)
     with pytest.raises(AtlasError, match=message) as caught:
         find_target("desilo").check()
-    assert 'pip install "atlasc-comparisons[desilo]"' in caught.value.remedy
+    assert "pip install desilofhe==1.17.0" in caught.value.remedy
 
 
 class _Library:

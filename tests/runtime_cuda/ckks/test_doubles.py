@@ -16,7 +16,7 @@ SOURCES = [
     HERE / "programs/doubles.cpp",
     *(RUNTIME / f"devices/cuda/{name}" for name in ("device.cpp", "transforms.cu")),
     *(RUNTIME / f"ckks/ring/{name}.cpp" for name in ("ring", "chain", "transform_check")),
-    *(RUNTIME / f"src/base/{name}.cpp" for name in ("error", "files", "threads")),
+    *(RUNTIME / f"src/base/{name}.cpp" for name in ("error", "files", "system", "threads")),
 ]
 FOLDERS = (RUNTIME / "devices/cuda", HERE / "stand_in", RUNTIME, RUNTIME / "include", ROOT)
 CARRIED = CpuParameters.bootstrapped().moduli.primes

@@ -71,7 +71,7 @@ def test_one_message_and_no_crash(
 
 
 @pytest.mark.parametrize("threads", ["1", pytest.param("3", marks=DEEP)])
-@pytest.mark.parametrize("cpu", ["ifma", "avx2", "portable"])
+@pytest.mark.parametrize("cpu", ["ifma", pytest.param("avx2", marks=DEEP), "portable"])
 def test_transforms_and_kernels_of_the_host(
     build: Callable[..., Path], cpu: str, threads: str
 ) -> None:
@@ -87,10 +87,10 @@ def test_transforms_and_kernels_of_the_host(
     ("device", "cpu"),
     [
         ("host", "ifma"),
-        ("host", "avx2"),
         *(
             pytest.param(device, cpu, marks=DEEP)
             for device, cpu in (
+                ("host", "avx2"),
                 ("host", "portable"),
                 ("cuda", ""),
                 ("phantom", ""),

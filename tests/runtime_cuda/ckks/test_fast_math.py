@@ -60,7 +60,7 @@ def test_the_check_of_a_build_sees_wrong_kernels(cpp: Builder, fast: bool, tmp_p
     kernels = cpp.object(target, host / "vectors/avx2.cpp", [*flags, *(wrong if fast else [])])
     sources = [host / "check_kernels.cpp"]
     sources += [host / f"vectors/{name}.cpp" for name in ("cpu", "ifma", "ntt")]
-    sources += [RUNTIME / "src/base" / f"{name}.cpp" for name in ("error", "files")]
+    sources += [RUNTIME / "src/base" / f"{name}.cpp" for name in ("error", "files", "system")]
     sources.append(PROGRAMS / "wrong_kernels.cpp")
     objects = [cpp.object(target, source, flags) for source in sources]
     linked = [require_compiler(), *map(str, (kernels, *objects)), "-o", str(target)]

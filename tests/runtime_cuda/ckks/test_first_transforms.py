@@ -17,7 +17,7 @@ SOURCES = [
     RUNTIME / "devices/phantom/transforms.cu",
     *(RUNTIME / f"ckks/ring/{name}.cpp" for name in ("ring", "chain", "transform_check")),
     *(RUNTIME / f"ckks/ring/{name}.cu" for name in ("encoder", "polynomials")),
-    *(RUNTIME / f"src/base/{name}.cpp" for name in ("error", "files", "threads")),
+    *(RUNTIME / f"src/base/{name}.cpp" for name in ("error", "files", "system", "threads")),
 ]
 FOLDERS = (
     RUNTIME / "devices/cuda",

@@ -1,6 +1,8 @@
 // Kernels of processors with AVX2 and FMA.
 #include "devices/host/vectors/vector_kernels.hpp"
 
+#ifdef ATLASC_X86
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,3 +22,5 @@ namespace atlasc::ckks::avx2 {
 }  // namespace atlasc::ckks::avx2
 #pragma GCC pop_options
 #pragma GCC diagnostic pop
+
+#endif

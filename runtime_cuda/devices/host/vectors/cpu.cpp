@@ -8,6 +8,8 @@
 namespace atlasc::ckks {
 namespace {
 
+#ifdef ATLASC_X86
+
 bool runs(Cpu wanted) {
     switch (wanted) {
         case Cpu::ifma:
@@ -21,6 +23,12 @@ bool runs(Cpu wanted) {
     }
     return true;
 }
+
+#else
+
+bool runs(Cpu wanted) { return wanted == Cpu::portable; }
+
+#endif
 
 struct Name {
     const char* text;

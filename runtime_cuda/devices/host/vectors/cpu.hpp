@@ -1,9 +1,13 @@
 // Which kernels this process runs.
 #pragma once
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ATLASC_X86
+#endif
+
 namespace atlasc::ckks {
 
-/// What kernels are written with, the slowest first.
+/// What kernels are written with, the slowest first. Processors other than x86-64 run `portable`.
 enum class Cpu { portable, avx2, ifma };
 
 /// The fastest that this processor can run, or the one that ATLASC_CPU names: "portable", "avx2" or

@@ -1,6 +1,8 @@
 // Kernels of processors with AVX-512 IFMA.
 #include "devices/host/vectors/vector_kernels.hpp"
 
+#ifdef ATLASC_X86
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,3 +22,5 @@ namespace atlasc::ckks::ifma {
 }  // namespace atlasc::ckks::ifma
 #pragma GCC pop_options
 #pragma GCC diagnostic pop
+
+#endif

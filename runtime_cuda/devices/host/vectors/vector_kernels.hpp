@@ -44,9 +44,14 @@ namespace avx2 {
 extern const VectorKernels kernels;
 }
 
-/// Those of cpu(), which is not portable.
+/// Those of cpu(). Where it is portable nobody calls them.
 inline const VectorKernels& vector_kernels() {
+#ifdef ATLASC_X86
     return cpu() == Cpu::ifma ? ifma::kernels : avx2::kernels;
+#else
+    static const VectorKernels none{};
+    return none;
+#endif
 }
 
 }  // namespace atlasc::ckks

@@ -13,6 +13,7 @@ from tiny_model import LENGTH, write_ids
 import atlasc
 from tests.atlasc.cli.command import Outcome, refused, run
 
+READING = ("check-input", "run", "encrypt", "embed")
 CUT = f"warning: 1 of 2 texts is cut to {LENGTH} tokens"
 
 
@@ -25,7 +26,9 @@ def folder(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("command", ["check-input", "run", "encrypt", "embed", "compare"])
+@pytest.mark.parametrize(
+    "command", [*READING, pytest.param("compare", marks=pytest.mark.deep("examples"))]
+)
 def test_commands_that_read_inputs_cut_and_warn_once(
     folder: Path, tmp_path: Path, command: str
 ) -> None:
@@ -59,7 +62,9 @@ def test_only_the_chosen_inputs_are_told_of(folder: Path) -> None:
     assert "cut" not in Outcome((*call, "--count", 1)).err
 
 
-@pytest.mark.parametrize("command", ["calibrate", "search", "compile"])
+@pytest.mark.parametrize(
+    "command", ["calibrate", "compile", pytest.param("search", marks=pytest.mark.deep("search"))]
+)
 def test_commands_that_read_data_cut_and_warn_once(
     folder: Path, tmp_path: Path, command: str
 ) -> None:

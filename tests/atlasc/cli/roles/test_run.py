@@ -176,7 +176,7 @@ def test_a_missing_library_is_said_before_any_work(
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", missing)
     message = refused(tiny.bundle, "--input", tiny.data, "--target", "desilo")
     assert "desilofhe" in message
-    assert 'pip install "atlasc-comparisons[desilo]"' in message
+    assert "pip install desilofhe==1.17.0" in message
 
 
 @pytest.mark.encrypted

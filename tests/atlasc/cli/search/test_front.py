@@ -25,7 +25,9 @@ SEARCH = (
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("front") / "front"
-    return folder, run(*SEARCH, "--strategy", "atlas{evaluations=150}", "-o", folder)
+    live = folder.with_name("live.html")
+    strategy = ("--strategy", "atlas{evaluations=150}")
+    return folder, run(*SEARCH, *strategy, "-o", folder, "--live", live)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,28 @@ def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], fr
     assert front.evaluations <= 150
     page = (searched[0] / "front.html").read_text(encoding="utf-8")
     assert f'data-point="{len(front.points) - 1}"' in page
+    assert searched[0].with_name("live.html").read_text(encoding="utf-8") == page
+
+
+def test_a_search_by_levels_predicts_seconds_memory_and_bootstraps(front: Front) -> None:
+    seconds = [point.seconds or 0.0 for point in front.points]
+    assert min(seconds) > 0 and seconds[-1] > seconds[0]
+    assert all(point.memory_bytes for point in front.every_point)
+    found = [point.bootstraps for point in front.every_point]
+    assert found[0] == 0 and (found[-1] or 0) > 0, "the cheapest needs none, and the recipe some"
+
+
+def test_fronts_of_several_searches_share_a_chart(
+    searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    page = tmp_path / "fronts.html"
+    found = json.loads(run("fronts", searched[0], searched[0], "-o", page, "--json").out)
+    assert found["cost"] == "levels"
+    text = page.read_text(encoding="utf-8")
+    assert text.count('class="mark s1"') == len(front.points) + 1  # and one of the legend
+    least = [p.levels for p in front.points if p.error <= 0.01 * front.variation]
+    assert found["least"][str(searched[0])][1] >= min(least)
+    assert "--cost cannot be 'x'" in refused("fronts", searched[0], "-o", "a.html", "--cost", "x")
 
 
 def test_without_held_back_inputs_the_columns_are_empty() -> None:

@@ -47,6 +47,10 @@ def test_a_limit_of_seconds_is_kept(tmp_path: Path) -> None:
 def test_a_limit_of_seconds_wants_predictions(tmp_path: Path) -> None:
     folder = tmp_path / "front"
     run("search", MODEL, "--data", DATA, "--cost", "depth", *SEARCH, "-o", folder)
+    front = json.loads((folder / "front.json").read_text())
+    for point in front["front"]:
+        del point["seconds"]  # as an earlier version wrote it
+    (folder / "front.json").write_text(json.dumps(front))
     for arguments, why in (
         (("--front", folder), "the search minimised depth and predicted no seconds"),
         (("--cost", "levels"), "--max-seconds and --cost levels exclude each other"),

@@ -32,9 +32,8 @@ def front() -> list:
     return json.loads(run(*SEARCH).out)["front"]
 
 
-@pytest.mark.parametrize(
-    "way", [pytest.param(signal.SIGINT, marks=pytest.mark.deep("faults")), signal.SIGKILL]
-)
+@pytest.mark.deep("faults")  # quick: test_interrupted.py, in one process
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Path) -> None:
     output, journal = tmp_path / "made" / "front", tmp_path / "made" / "front.journal"
     command = [sys.executable, "-m", "atlasc", *map(str, SEARCH), "-o", str(output)]
@@ -65,6 +64,7 @@ def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Pa
     assert len(lines) == found["distinct_evaluations"] + 1 + len(trials)
 
 
+@pytest.mark.deep("search")
 def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     budget = str(SEARCH[-1]).replace("layer-generations=20", "layer-generations=5")
@@ -74,6 +74,7 @@ def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Pat
     assert json.loads(run(*SEARCH, "--journal", journal).out)["front"] == front
 
 
+@pytest.mark.deep("search")  # quick: tests/atlasc/search/test_journal.py
 def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     run(*SHORT, "--journal", journal)
@@ -139,6 +140,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     return made
 
 
+@pytest.mark.deep("search")
 def test_an_interrupted_search_goes_on_with_its_trials(
     front: list, trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +196,7 @@ def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
     assert "ray" not in done.stderr.lower()
 
 
+@pytest.mark.deep("search")
 def test_an_interrupted_search_does_not_measure_ranges_again(
     front: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

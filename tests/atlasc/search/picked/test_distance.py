@@ -165,3 +165,20 @@ def test_inputs_of_other_kinds_are_made_of_the_known_ones() -> None:
     alone = other_kinds(module, {"ids": ids, "mask": mask, "of no op": ids})
     assert alone.keys() == {"ids", "mask"}
     assert len(alone["ids"]) == 5
+
+
+def test_what_the_search_measured_of_the_held_back_inputs_is_known(
+    problem, front, monkeypatch
+) -> None:
+    picked, asked = replace(front.points[1], unsafe=0, agreement=1.0), []
+    only = replace(front, points=(picked,), held_back=len(next(iter(problem.arrays.values()))))
+    of = distances(problem, only, picked.error / 2)  # nothing can be spent
+    monkeypatch.setattr(Distances, "_unsafe", lambda *others: 0)
+    measure = Validator.measure
+    monkeypatch.setattr(
+        Validator, "measure", lambda self, *given: asked.append(1) or measure(self, *given)
+    )
+    of.best(picked, problem.arrays)
+    assert len(asked) == 1, "only what is taken is measured"
+    distances(problem, replace(only, held_back=0), picked.error / 2).best(picked, problem.arrays)
+    assert len(asked) == 3

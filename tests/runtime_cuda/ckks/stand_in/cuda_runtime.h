@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -41,7 +42,11 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaMemPool_t = struct CUmemPoolHandle_st*;
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
-enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+enum cudaMemPoolAttr {
+    cudaMemPoolAttrReleaseThreshold = 4,
+    cudaMemPoolAttrReservedMemCurrent = 5,
+    cudaMemPoolAttrUsedMemCurrent = 7,
+};
 enum { cudaEventDisableTiming = 2 };
 enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio = 87 };
 
@@ -111,7 +116,9 @@ inline const char* cudaGetErrorString(cudaError_t error) {
     }
 }
 inline cudaError_t cudaGetDeviceCount(int* count) {
-    *count = 1;
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    const bool two = stand_in::asked("two") && (visible == nullptr || std::strlen(visible) > 1);
+    *count = two ? 2 : 1;
     return stand_in::asked("none") ? cudaErrorNoDevice : cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) {
@@ -122,9 +129,10 @@ struct cudaDeviceProp {
     char name[256];
     int major;
     int minor;
+    std::size_t totalGlobalMem;
 };
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* has, int) {
-    *has = {"a stand-in", 9, 0};
+    *has = {"a stand-in", 9, 0, std::size_t{4} << 30};
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -145,6 +153,12 @@ inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t*, int) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+    // Of a pool that keeps what it is given back: 3 of 4 MiB are free.
+    const bool used = attribute == cudaMemPoolAttrUsedMemCurrent;
+    *static_cast<std::uint64_t*>(value) = std::uint64_t{used ? 1U : 4U} << 20;
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
