@@ -159,7 +159,7 @@ def with_predictions(
             dearest = max(group, key=lambda point: point.cost("latency"))
             approximations = objective.approximations(dearest.settings)
             module = with_approximations(problem.module, dict(approximations))
-            lowered = lower_module(module, None, options, fastest=True)
+            lowered = lower_module(module, None, options)
             parameters = cast(ParameterSet, lowered.parameters)
             size = sum(memory_of(lowered.program, parameters).values())
             known |= {point.settings: size for point in group}
