@@ -22,6 +22,7 @@ from tiny_model import Tiny, simulated
 import atlasc
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.split import copy_part
+from atlasc.emit.parameter_set import parameter_set
 from atlasc.emit.project import save_inputs
 
 from .ckks.test_secrets import DIGESTS
@@ -112,6 +113,15 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Aarch64:
 def test_aarch64_computes_what_the_conformance_suite_wants(aarch64: Aarch64) -> None:
     aarch64.program("conformance", "conformance/conformance.cpp", "conformance/programs.cpp")
     lines = aarch64.run("conformance", "leveled", "13", "2", "1").splitlines()
+    assert sum(line.startswith("ok    ") for line in lines) == len(lines) > 20
+
+
+@pytest.mark.deep("engines")
+def test_aarch64_bootstraps(aarch64: Aarch64, tmp_path: Path) -> None:
+    aarch64.program("conformance", "conformance/conformance.cpp", "conformance/programs.cpp")
+    path = tmp_path / "set"
+    path.write_bytes(parameter_set("fifteen_levels_40", 12, (1, 32)))
+    lines = aarch64.run("conformance", "bootstrapped", path).splitlines()
     assert sum(line.startswith("ok    ") for line in lines) == len(lines) > 20
 
 
