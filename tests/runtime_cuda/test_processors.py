@@ -25,6 +25,7 @@ from atlasc.bundle.split import copy_part
 from atlasc.emit.parameter_set import parameter_set
 from atlasc.emit.project import save_inputs
 
+from .ckks.test_bootstraps import require_refreshed
 from .ckks.test_secrets import DIGESTS
 
 HERE = Path(__file__).parent
@@ -118,11 +119,11 @@ def test_aarch64_computes_what_the_conformance_suite_wants(aarch64: Aarch64) -> 
 
 @pytest.mark.deep("engines")
 def test_aarch64_bootstraps(aarch64: Aarch64, tmp_path: Path) -> None:
-    aarch64.program("conformance", "conformance/conformance.cpp", "conformance/programs.cpp")
+    sources = ("ckks/programs/small_bootstrap.cpp", "conformance/programs.cpp")
+    aarch64.program("small-bootstrap", *sources)
     path = tmp_path / "set"
-    path.write_bytes(parameter_set("fifteen_levels_40", 12, (1, 32)))
-    lines = aarch64.run("conformance", "bootstrapped", path).splitlines()
-    assert sum(line.startswith("ok    ") for line in lines) == len(lines) > 20
+    path.write_bytes(parameter_set("fifteen_levels_40", 11, (1, 32)))
+    require_refreshed(aarch64.run("small-bootstrap", path, "9"), 18, (9,))
 
 
 @pytest.mark.deep("engines")
