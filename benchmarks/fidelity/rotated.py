@@ -4,13 +4,13 @@ A norm commutes with an orthogonal map Q of its features, once its gain has move
 that read it. So what writes to the stream may be multiplied by Q, and what reads it by the
 transpose (QuaRot: Ashkboos et al. 2024, https://arxiv.org/abs/2404.00456). Behind a LayerNorm Q
 also has to keep the mean of the features. In a post-norm model the gain stands between the norm and
-the next sum, where a dense linear layer takes its place.
+the next sum, so Q does not go through it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,11 @@ class Layers:
         norms: the norms, each with the layers that read it: `nn.Linear`, or GPT-2's `Conv1D`.
         embeddings: tensors whose last axis is the stream.
         writers: layers whose results are added to the stream.
-        owners: of a post-norm model: the module that has a norm as its `LayerNorm`.
     """
 
     norms: dict[Any, list[Any]]
     embeddings: list[torch.Tensor]
     writers: list[Any]
-    owners: dict[Any, Any] = field(default_factory=dict)
 
 
 def rotate(layers: Layers, made: Callable[[int, bool], np.ndarray]) -> None:
@@ -60,13 +58,6 @@ def rotate(layers: Layers, made: Callable[[int, bool], np.ndarray]) -> None:
             if isinstance(norm, nn.LayerNorm):
                 shift = norm.bias.double().clone()
                 norm.bias.zero_()
-            if norm in layers.owners:
-                after = turn if readers else torch.eye(size, dtype=torch.double)
-                dense = nn.Linear(size, size)
-                dense.weight.copy_(after.T @ (gain[:, None] * turn))
-                dense.bias.copy_(shift @ after)
-                layers.owners[norm].LayerNorm = nn.Sequential(norm, dense)
-                gain, shift = torch.ones_like(gain), torch.zeros_like(shift)
             for layer in readers:
                 weight = matrix_of(layer).double()
                 if shift.any():
@@ -144,25 +135,3 @@ def vit_layers(model: Any) -> Layers:
         norms[block.layernorm_after] = [mlp.fc1]
         writers += [attention.o_proj, mlp.fc2]
     return Layers(norms, [first.cls_token, first.position_embeddings], writers)
-
-
-def bert_layers(model: Any) -> Layers:
-    """Of a BERT without a pooler; nothing reads its last norm."""
-    first, owners, writers = model.embeddings, [model.embeddings], []
-    readers: list[list[Any]] = []
-    for block in model.encoder.layer:
-        attention = block.attention.self
-        readers += [[attention.query, attention.key, attention.value], [block.intermediate.dense]]
-        owners += [block.attention.output, block.output]
-        writers += [block.attention.output.dense, block.output.dense]
-    norms = [_norm(owner) for owner in owners]
-    words = first.word_embeddings, first.position_embeddings, first.token_type_embeddings
-    return Layers(
-        dict(zip(norms, [*readers, []], strict=True)),
-        [one.weight for one in words], writers, dict(zip(norms, owners, strict=True)),
-    )  # fmt: skip
-
-
-def _norm(owner: Any) -> Any:
-    """The norm of a part of a BERT, which may have been rotated."""
-    return owner.LayerNorm[0] if isinstance(owner.LayerNorm, nn.Sequential) else owner.LayerNorm

