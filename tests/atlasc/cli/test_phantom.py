@@ -67,16 +67,13 @@ def test_inspect(bundle: tuple[Path, str]) -> None:
     assert "no cost table for this target" in run("inspect", bundle[0]).out
 
 
-@pytest.mark.parametrize("command", ["run", "keygen", "encrypt", "execute", "decrypt", "serve"])
+@pytest.mark.parametrize("command", ["run", "execute", "serve"])
 def test_a_missing_engine_is_said_with_what_runs_instead(
     leveled: Tiny, tmp_path: Path, command: str
 ) -> None:
     files = {
         "run": ("--input", leveled.data, "--count", 1),
-        "keygen": ("--keys", tmp_path / "keys"),
-        "encrypt": ("--keys", tmp_path, "--input", leveled.data, "-o", tmp_path / "q"),
         "execute": ("--keys", tmp_path, "--query", tmp_path, "-o", tmp_path / "a"),
-        "decrypt": ("--keys", tmp_path, "--answer", tmp_path),
         "serve": ("--state", tmp_path / "state"),
     }
     message = refused(command, leveled.bundle, *files[command])
