@@ -103,7 +103,7 @@ def test_emit_selects_the_engine(bundle: tuple[Path, str], tiny: Tiny, tmp_path:
 
 def test_fewer_keys_fit_a_smaller_device(bundle: tuple[Path, str], tmp_path: Path) -> None:
     full = json.loads(run("inspect", bundle[0], "--json").out)
-    room = full["memory_bytes"] - full["memory"]["rotation_keys"] * 3 // 4
+    room = full["memory_bytes"] - full["memory"]["rotation_keys"] // 4
     size = f"{room // 2**20}M"
     run("emit", bundle[0], "-o", tmp_path / "small", "--device-memory", size)
     projects = bundle[0] / "project", tmp_path / "small"
