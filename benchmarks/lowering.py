@@ -165,11 +165,19 @@ def in_packing(
         latency: of the target that is compiled for.
         features_low: whether features lie in the low slot bits.
     """
+    program, goal = before_placement(module, latency, features_low)
+    placed = [kind.for_goal(goal) for kind in LOWERING[LOWERING.index(PlaceBootstraps) :]]
+    return run_passes(program, placed), goal.parameters
+
+
+def before_placement(
+    module: Module, latency: LatencyTarget, features_low: bool
+) -> tuple[Module, Goal]:
+    """A packed program without levels, and what its bootstraps are placed for; see `in_packing`."""
     poly = select_optional(to_poly(module)[1])
     parameters = latency.choose(*levels_and_slots(poly, features_low))
     goal = Goal(parameters, latency.costs(parameters))
-    placed = [kind.for_goal(goal) for kind in LOWERING[LOWERING.index(PlaceBootstraps) :]]
-    return run_passes(packed(poly, parameters.slots, True, features_low), placed), parameters
+    return packed(poly, parameters.slots, True, features_low), goal
 
 
 if __name__ == "__main__":

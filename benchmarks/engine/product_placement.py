@@ -19,21 +19,20 @@ import numpy as np
 from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.compilation.single_stages import bare_module
 from atlasc.compilation.stage_options import InspectOptions
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Op
 from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe
-from atlasc.passes.framework.pass_base import Goal
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.placement.elimination import Factors
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.min_plus import Pieces, Table
-from atlasc.passes.pipeline import levels_and_slots, packed, select_optional, to_poly
 from atlasc.progress import silent
 from atlasc.targets import find_target
+from benchmarks.lowering import before_placement
 
 ENTRY = 4
 """Least level of the operand: three levels of SlotsToCoeffs, and one of the product."""
-SIDE = 4096
+SIDE, TOKENS = 4096, 128
 
 
 class Price(NamedTuple):
@@ -101,7 +100,6 @@ class Chosen(NamedTuple):
 def solve(graph: LevelGraph, chain: LevelChain, products: dict[LevelNode, float]) -> Chosen:
     """The cheapest placement in which some nodes may be products."""
     pieces = WithProducts.of(graph, chain)
-    assert isinstance(pieces, WithProducts)
     pieces.products = products
     factors = Factors(graph, pieces)
     levels = factors.recover(factors.reduce())
@@ -136,21 +134,10 @@ def layers_of(nodes: dict[Op, int], graph: LevelGraph, price: Price) -> dict[Lev
         node = graph.nodes[index]
         if op.name == "ckks.linear_transform" and node.refreshable and not node.narrow:
             sides = op.operands[0].ciphertext, op.value.ciphertext
-            tokens = 128
-            features = tuple(one.ciphertexts * one.layout.slots // tokens for one in sides)
+            features = tuple(one.ciphertexts * one.layout.slots // TOKENS for one in sides)
             pairs = tuple(-(-one.ciphertexts // 2) for one in sides)
             found[node] = price.of((features[0], features[1]), (pairs[0], pairs[1]))
     return found
-
-
-def packed_program(config: Path, tokens: int, recipe: str, target: str) -> tuple[Module, Goal]:
-    """A model's packed program without levels, features in the low slot bits."""
-    bare = bare_module(config, InspectOptions(sequence_length=tokens), silent)
-    approximated = apply_recipe(bare, recipe, nominal_calibration(bare))
-    poly = select_optional(to_poly(approximated)[1])
-    latency = LatencyTarget.of(find_target(target))
-    parameters = latency.choose(*levels_and_slots(poly, True))
-    return packed(poly, parameters.slots, True, True), Goal(parameters, latency.costs(parameters))
 
 
 def main() -> None:
@@ -160,7 +147,10 @@ def main() -> None:
     parser.add_argument("--recipe", default="is")
     parser.add_argument("--target", choices=PRICES, default="cpu")
     given = parser.parse_args()
-    module, goal = packed_program(given.config, 128, given.recipe, given.target)
+    bare = bare_module(given.config, InspectOptions(sequence_length=TOKENS), silent)
+    approximated = apply_recipe(bare, given.recipe, nominal_calibration(bare))
+    latency = LatencyTarget.of(find_target(given.target))
+    module, goal = before_placement(approximated, latency, features_low=True)
     step = PlaceBootstraps.for_goal(goal)
     graph, nodes = step.graph(module)
     layers = layers_of(nodes, graph, PRICES[given.target])
