@@ -54,15 +54,11 @@ def main() -> None:
     model = LatencyModel(module, LATENCY, reference)
     predicted = model.seconds(reference)
     print(f"first prediction {time.perf_counter() - started:.1f} s")
-    for costs in (None, LATENCY.costs):
-        approximated = with_approximations(module, reference)
-        lowered = lower_nn(approximated, LATENCY.choose, costs=costs)
-        total = program_costs(lowered.program).total
-        seconds = total.seconds(LATENCY.costs(lowered.parameters))
-        print(
-            f"`is`, placed for {'the fewest bootstraps' if costs is None else 'the least seconds'}"
-            f": {total.bootstraps} bootstraps, {seconds:.0f} s; predicted {predicted:.0f} s"
-        )
+    approximated = with_approximations(module, reference)
+    lowered = lower_nn(approximated, LATENCY.choose, costs=LATENCY.costs)
+    total = program_costs(lowered.program).total
+    seconds = total.seconds(LATENCY.costs(lowered.parameters))
+    print(f"`is`: {total.bootstraps} bootstraps, {seconds:.0f} s; predicted {predicted:.0f} s")
     agreement(module, model, [approximations(space.decode(v)) for v in space.random(200, rng)],
               arguments.settings)  # fmt: skip
     groups = []

@@ -5,9 +5,8 @@
 
 With `--growth` nothing but the time for models of so many layers, each in a process of its own.
 Else first one line for each stage of the recipe and the counts of its lowered program. Then
-bootstraps and predicted seconds of the recipe and of two settings of depth 845 in the paper's
-convention (with 12 layers; its setting S6 has that depth), placed for the fewest bootstraps and for
-the least time.
+bootstraps and predicted hours of the recipe and of two settings of depth 845 in the paper's
+convention (with 12 layers; its setting S6 has that depth).
 Ranges are nominal: they change neither levels nor counts.
 """
 
@@ -67,7 +66,7 @@ def main() -> None:
     lap("trace")
     calibration = nominal_calibration(module)
     approximated = apply_recipe(module, arguments.recipe, calibration)
-    lowered = place(approximated, fewest=True, lap=lap)
+    lowered = place(approximated, lap)
     summary = costs_summary(program_costs(lowered.program), lowered.parameters)  # type: ignore[arg-type]
     lap("count")
     print(f"trace to ckks IR: {lap.last - lap.started:.1f} s")
@@ -75,7 +74,7 @@ def main() -> None:
         if name != "per_layer":
             print(f"{name:20s} {value}")
     print("layer 0:", summary["per_layer"][0])
-    print(f"\n{'setting':36s}  depth  levels  {'placed for':17s}  bootstraps  hours")
+    print(f"\n{'setting':36s}  depth  levels  bootstraps  hours")
     rows = {arguments.recipe: approximated}
     for name, (deep, shallow) in SEARCHED.items():
         deeper = round(5 / 12 * arguments.layers)
@@ -83,15 +82,13 @@ def main() -> None:
         rows[name] = apply_settings(module, settings, calibration)
     for name, row in rows.items():
         depth = depth_of(row)
-        for fewest in (True, False):
-            total = program_costs(place(row, fewest).program).total
-            hours = total.seconds(LATENCY.costs(lowered.parameters)) / 3600
-            wanted = "fewest bootstraps" if fewest else "least time"
-            print(
-                f"{name:36s}  {sum(depth.per_layer.values()):5}  {depth.levels:6}  {wanted:17s}  "
-                f"{total.bootstraps:10}  {hours:5.2f}",
-                flush=True,
-            )
+        total = program_costs(place(row).program).total
+        hours = total.seconds(LATENCY.costs(lowered.parameters)) / 3600
+        print(
+            f"{name:36s}  {sum(depth.per_layer.values()):5}  {depth.levels:6}  "
+            f"{total.bootstraps:10}  {hours:5.2f}",
+            flush=True,
+        )
 
 
 def growth(layers: list[int], arguments: argparse.Namespace) -> None:
@@ -114,7 +111,7 @@ def lowering_time(layers: int, tokens: int, recipe: str) -> tuple[float, float, 
 
     started, processor = time.perf_counter(), time.process_time()
     module = bert(layers, tokens)
-    lowered = place(apply_recipe(module, recipe, nominal_calibration(module)), fewest=True)
+    lowered = place(apply_recipe(module, recipe, nominal_calibration(module)))
     costs_summary(program_costs(lowered.program), lowered.parameters)  # type: ignore[arg-type]
     return time.perf_counter() - started, time.process_time() - processor, peak_memory()
 
@@ -152,10 +149,10 @@ def bert(layers: int, tokens: int) -> Module:
     return trace(model, {"input_ids": ids, "attention_mask": np.ones_like(ids)}, name="bert")
 
 
-def place(module: Module, fewest: bool, lap: Laps | None = None) -> Lowered:
-    """The module lowered, its bootstraps placed for the fewest or for the least time."""
+def place(module: Module, lap: Laps | None = None) -> Lowered:
+    """The module lowered."""
     after_each = None if lap is None else lambda step, result, report: lap(step.name)
-    return lower_nn(module, LATENCY.choose, None, after_each, LATENCY.costs, fewest)
+    return lower_nn(module, LATENCY.choose, None, after_each, LATENCY.costs)
 
 
 def in_packing(
@@ -165,14 +162,22 @@ def in_packing(
 
     Args:
         module: a model with approximations.
-        latency: of the target that is compiled for; bootstraps are placed for the fewest.
+        latency: of the target that is compiled for.
         features_low: whether features lie in the low slot bits.
     """
+    program, goal = before_placement(module, latency, features_low)
+    placed = [kind.for_goal(goal) for kind in LOWERING[LOWERING.index(PlaceBootstraps) :]]
+    return run_passes(program, placed), goal.parameters
+
+
+def before_placement(
+    module: Module, latency: LatencyTarget, features_low: bool
+) -> tuple[Module, Goal]:
+    """A packed program without levels, and what its bootstraps are placed for; see `in_packing`."""
     poly = select_optional(to_poly(module)[1])
     parameters = latency.choose(*levels_and_slots(poly, features_low))
-    goal = Goal(parameters, latency.costs(parameters), fewest=True)
-    placed = [kind.for_goal(goal) for kind in LOWERING[LOWERING.index(PlaceBootstraps) :]]
-    return run_passes(packed(poly, parameters.slots, True, features_low), placed), parameters
+    goal = Goal(parameters, latency.costs(parameters))
+    return packed(poly, parameters.slots, True, features_low), goal
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ SHOWN = ("seconds", "bootstraps", "key_switches", "plaintext_products", "rotatio
 
 
 def lowered(poly: Module, target: str) -> tuple[Module, ParameterSet]:
-    """The packed program with all rotation keys, and its parameters; fewest bootstraps first."""
+    """The packed program with all rotation keys, and its parameters."""
     latency = LatencyTarget.of(find_target(target))
-    _, program, parameters = lower_poly(poly, latency.choose, None, latency.costs, True)
+    _, program, parameters = lower_poly(poly, latency.choose, None, latency.costs)
     assert isinstance(parameters, ParameterSet)
     return run_passes(program, [RotationKeys(None, key_model(parameters))]), parameters
 

@@ -2,7 +2,7 @@
 
     python packaging/sbom.py WHEEL [VERSION OF CUDA, IF ITS RUNTIME IS INSIDE]
 
-It lists every pin of ``requirements.lock`` for the wheel's version of Python, with licence and
+It lists every pin of ``requirements.lock`` for the wheel's Python and processor, with licence and
 SHA-256 of its files, and every C++ source in the wheel. Nothing in it depends on when or where it
 was made.
 """
@@ -60,7 +60,8 @@ def bill(wheel: Path, cuda: str = "") -> dict[str, Any]:
             if one.startswith(SOURCES) and not one.endswith("/")
         }
     licence = str(metadata["License-Expression"])
-    packages = pinned(python_version(pythons))
+    aarch64 = any(tag.platform.endswith("aarch64") for tag in tags)
+    packages = pinned(python_version(pythons), "aarch64" if aarch64 else "x86_64")
     asked = [Requirement(one) for one in metadata.get_all("Requires-Dist") or ()]
     direct = {canonicalize_name(one.name) for one in asked if one.marker is None}
     main = _component("library", str(name), str(version), licence)
@@ -95,15 +96,18 @@ def python_version(interpreters: set[str]) -> str:
     return ".".join(found.groups())
 
 
-def pinned(version: str) -> list[dict[str, Any]]:
-    """The packages that are pinned for a version of Python."""
+def pinned(version: str, machine: str) -> list[dict[str, Any]]:
+    """The packages that are pinned for a version of Python on a processor."""
     licences: dict[str, str] = json.loads(LICENCES.read_text())
     found = []
     for line in LOCK.read_text().replace("\\\n", " ").splitlines():
         if not line.startswith("#"):
             pin, _, rest = line.partition(" ")
             marker, _, _ = rest.partition("--hash")
-            given = {"python_version": version, "python_full_version": f"{version}.0"}
+            given = {
+                "python_version": version, "python_full_version": f"{version}.0",
+                "platform_machine": machine,
+            }  # fmt: skip
             if not (words := marker.strip(" ;")) or Marker(words).evaluate(given):
                 name, _, number = pin.partition("==")
                 one = _component("library", name, number, licences[name])

@@ -3,6 +3,7 @@
     make wheels                                   # the versions of CPython that are on the PATH
     python packaging/wheels.py --python python3.12 --python /opt/python3.14/bin/python
     make wheels WHEELS_ARGS=--cuda                # with the engine for GPUs too
+    make wheels WHEELS_ARGS='--aarch64 FOLDER'    # for aarch64, with a Python that FOLDER has
 
 For each version: a wheel with the native parts, in ``dist/``, whose tag says which Linux it fits
 (auditwheel), and its bill of materials (``packaging/sbom.py``). Then it is installed in a new
@@ -12,6 +13,9 @@ wheel without a native part is a failure.
 With ``--cuda``, which needs nvcc on the PATH, the wheel goes to ``dist/cuda``. It has CUDA's
 runtime inside, and needs nothing of CUDA but the driver where it is installed. It is tried without
 a GPU: programs for processors are answered, and those for a GPU are refused with one message.
+
+With ``--aarch64`` the wheel is for Linux on aarch64 and for the version of Python in the folder. A
+cross compiler builds it; an emulator installs and tries it (``packaging/aarch64.py``).
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import zipfile
 from pathlib import Path
 
 import sbom
+from aarch64 import Aarch64
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -43,24 +48,27 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="[default: dist, or dist/cuda]")
     parser.add_argument("--cuda", action="store_true", help="with the engine for CUDA GPUs too")
     parser.add_argument("--architectures", default=ARCHITECTURES, help="of GPUs [%(default)s]")
+    parser.add_argument("--aarch64", type=Path, help="the folder of a Python for aarch64")
     options = parser.parse_args()
+    foreign = Aarch64.at(options.aarch64) if options.aarch64 else None
+    versions = (foreign.version,) if foreign else VERSIONS
     output = options.output or ROOT / "dist" / ("cuda" if options.cuda else "")
     if options.cuda and not shutil.which("nvcc"):
         sys.exit("nvcc is not on the PATH: CUDA's compiler builds the engine for GPUs")
     cuda = options.architectures if options.cuda else ""
-    interpreters = options.python or [name for one in VERSIONS if (name := found(one))]
+    interpreters = options.python or [name for one in versions if (name := found(one))]
     if not interpreters:
-        sys.exit("no version of CPython from 3.10 on is on the PATH; give --python")
+        sys.exit(f"no CPython {' or '.join(versions)} is on the PATH; give --python")
     if not options.python:
-        missing = [one for one in VERSIONS if not found(one)]
+        missing = [one for one in versions if not found(one)]
         print(f"not on the PATH, so left out: {', '.join(missing)}" if missing else "all versions")
     with tempfile.TemporaryDirectory(prefix="atlasc-wheels-") as scratch:
         program = Path(scratch) / "program"
         run(sys.executable, ROOT / "packaging" / "try_wheel.py", "make", program)
         for number, interpreter in enumerate(interpreters):
             place = Path(scratch) / str(number)
-            wheel = build(interpreter, place, output, cuda)
-            attempt(interpreter, place / "empty", wheel, program, cuda)
+            wheel = build(interpreter, place, output, cuda, foreign)
+            attempt(interpreter, place / "empty", wheel, program, cuda, foreign)
             print(f"{wheel.name}: built, installed alone, and answered an encrypted query")
 
 
@@ -72,20 +80,25 @@ def found(version: str) -> str | None:
     return name
 
 
-def build(interpreter: str, place: Path, output: Path, cuda: str = "") -> Path:
+def build(
+    interpreter: str, place: Path, output: Path, cuda: str = "", foreign: Aarch64 | None = None
+) -> Path:
     """The wheel of one version; ``cuda``: architectures of GPUs, for the engine of GPUs too.
 
-    The sources are copied, so that objects of another version are neither used nor left behind.
+    ``foreign``: the Python that the wheel is for, of the version of the interpreter. The sources
+    are copied, so that objects of another version are neither used nor left behind.
     """
     sources, tools, raw = place / "sources", place / "tools", place / "raw"
     skipped = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.so", "*.egg-info")
     shutil.copytree(ROOT, sources, symlinks=True, ignore=skipped)
     python = environment(interpreter, tools)
     run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", *TOOLS)
+    engines = {"ATLASC_ENGINE": "cpu+cuda", "CUDAARCHS": cuda} if cuda else {}
+    crossing = foreign.building(place / "variables") if foreign else {}
     run(
         *(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"),
         *("-w", raw, sources),
-        env=clean() | ({"ATLASC_ENGINE": "cpu+cuda", "CUDAARCHS": cuda} if cuda else {}),
+        env=clean() | engines | crossing,
     )
     [wheel] = raw.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -109,16 +122,26 @@ def version_of_cuda() -> str:
     return re.findall(r"\bV([\d.]+)", said)[0]
 
 
-def attempt(interpreter: str, place: Path, wheel: Path, program: Path, cuda: str = "") -> None:
+def attempt(
+    interpreter: str, place: Path, wheel: Path, program: Path, cuda: str = "",
+    foreign: Aarch64 | None = None,
+) -> None:  # fmt: skip
     """Install the wheel alone in a new environment, and run its commands in a foreign folder."""
-    python = environment(interpreter, place)
-    run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel)
+    python = install(interpreter, place, wheel, foreign)
     run(python, ROOT / "packaging" / "try_wheel.py", "run", program, cwd=place)
     if cuda:
         run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"{wheel}[serve]")
         hidden = clean() | {"CUDA_VISIBLE_DEVICES": ""}  # where a GPU is, it is not seen
         words = (python, ROOT / "packaging" / "try_wheel.py", "refuse", program)
         run(*words, cwd=place, env=hidden)
+
+
+def install(interpreter: str, place: Path, wheel: Path, foreign: Aarch64 | None = None) -> Path:
+    """The interpreter of a new environment with nothing but the wheel and what it asks for."""
+    python = foreign.environment(place) if foreign else environment(interpreter, place)
+    pip = (sys.executable, "-m", "pip", "--python", python) if foreign else (python, "-m", "pip")
+    run(*pip, "install", "-q", "-c", ROOT / "constraints.txt", wheel)
+    return python
 
 
 def environment(interpreter: str, place: Path) -> Path:

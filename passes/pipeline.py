@@ -182,7 +182,6 @@ def lower_nn(
     inputs: Mapping[str, np.ndarray] | None = None,
     after_each: AfterEach | None = None,
     costs: CostsOf | None = None,
-    fewest: bool = False,
     packings: Sequence[bool] = PACKINGS,
 ) -> Lowered:
     """Lower a model and choose its parameters: without bootstraps if the whole program fits.
@@ -193,7 +192,6 @@ def lower_nn(
         after_each: called after every pass with the pass, its result and its report.
         costs: gives the costs of a parameter set; with them bootstraps are placed for the least
             predicted time.
-        fewest: with costs: minimise the number of bootstraps first, and then the time.
         packings: those of `PACKINGS` that may be chosen; without costs the first one is taken.
 
     Raises:
@@ -201,7 +199,7 @@ def lower_nn(
     """
     require_kept()
     client, poly = to_poly(module, inputs, after_each)
-    poly, program, parameters = lower_poly(poly, choose, after_each, costs, fewest, packings)
+    poly, program, parameters = lower_poly(poly, choose, after_each, costs, packings)
     if inputs:
         some = {name: array[:INPUTS] for name, array in inputs.items()}
         some |= interpret(client, some)
@@ -214,12 +212,11 @@ def lower_poly(
     choose: ChooseParameters,
     after_each: AfterEach | None = None,
     costs: CostsOf | None = None,
-    fewest: bool = False,
     packings: Sequence[bool] = PACKINGS,
 ) -> tuple[Module, Module, Parameters]:
     """The poly module that is packed, its program, and its parameters; see ``lower_nn``."""
     tried = packings if costs is not None else packings[:1]
-    found = _Choice(choose, costs, fewest, tried).best(poly, LOWERING)
+    found = _Choice(choose, costs, tried).best(poly, LOWERING)
     packs = next(at for at, step in enumerate(found.passes) if step.gives == "ckks")
     poly = run_passes(poly, found.passes[:packs], after_each=after_each)
     program = run_passes(poly, found.passes[packs:], after_each=after_each)
@@ -259,14 +256,11 @@ def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int
 
 
 class _Found(NamedTuple):
-    """A way to lower a poly module: its passes, its parameters, its cost, and its predicted
-    seconds.
-    """
+    """A way to lower a poly module: its passes, its parameters and its cost."""
 
     passes: list[Pass]
     parameters: Parameters
     cost: Cost
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -275,7 +269,6 @@ class _Choice:
 
     choose: ChooseParameters
     costs: CostsOf | None
-    fewest: bool
     packings: Sequence[bool]
 
     def best(
@@ -293,8 +286,7 @@ class _Choice:
             assert goal is not None, "levels are placed before a program is packed"
             placement, _ = step.solve(module)
             steps = [step, *(k.for_goal(goal) for k in rest)]
-            cost = placement.cost, levels
-            return _Found(steps, goal.parameters, cost, step.seconds(placement))
+            return _Found(steps, goal.parameters, (placement.cost, levels))
         if step.when == "always":
             found = self.best(run_passes(module, [step]), rest, goal, levels)
             return found._replace(passes=[step, *found.passes])
@@ -315,7 +307,7 @@ class _Choice:
             parameters = self.choose(levels, slots)
             costs = None if self.costs is None else self.costs(parameters)
             step = Pack(parameters.slots, features_low)
-            goal = Goal(parameters, costs, self.fewest)
+            goal = Goal(parameters, costs)
             found = self.best(run_passes(module, [step]), rest, goal, levels)
             return found._replace(passes=[step, *found.passes])
 
@@ -327,7 +319,7 @@ class _Choice:
                 refused.append(error)
         if not ways:
             raise refused[0]
-        return min(ways, key=lambda found: found.seconds)
+        return min(ways, key=lambda found: found.cost[0])
 
 
 def require_slots(module: Module) -> None:

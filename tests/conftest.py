@@ -152,6 +152,16 @@ def cpp(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -
     return Builder(cache.mkdir("objects") if cache else tmp_path_factory.mktemp("objects"))
 
 
+@pytest.fixture(autouse=True)
+def same_umask() -> Iterator[None]:
+    """No test leaves another umask to those after it."""
+    before = os.umask(0o077)
+    os.umask(before)
+    yield
+    after = os.umask(before)
+    assert after == before, f"the umask became {after:03o}"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None

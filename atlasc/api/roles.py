@@ -360,14 +360,14 @@ def note_simulation(target: Target, note: Note) -> None:
         )
 
 
-def check_target(bundle: Bundle, target: str | None = None) -> Target:
-    """The target that the roles work on, by default the bundle's own.
+def check_target(bundle: Bundle, role: Role, target: str | None = None) -> Target:
+    """The target that a role works on, by default the bundle's own.
 
     Raises:
-        AtlasError: it is unknown, or its library is missing.
+        AtlasError: it is unknown, or what the role needs of it is missing.
     """
     found = find_target(target or bundle.target)
-    found.check()
+    found.check_role(role)
     return found
 
 
@@ -376,7 +376,7 @@ def _opened(program: Source, role: Role, target: str | None) -> tuple[Bundle, Ta
     if not isinstance(program, Bundle):
         folder: Any = getattr(program, "folder", program)
         program = load_bundle(Path(folder), role)
-    return program, check_target(program, target)
+    return program, check_target(program, role, target)
 
 
 def _key_folder(keys: Path, role: Role) -> Path:

@@ -201,6 +201,7 @@ def _interface_facts(program: Module, parameters: ParameterSet, keys: KeyPlan) -
         "inputs": [_told(input_facts(op)) for op in program.inputs],
         "publics": [{"name": of["name"], "shape": of["shape"]} for of in public],
         "outputs": [_told(facts) for facts in output_facts(program)],
+        **({"engine": parameters.device} if parameters.in_runtime and parameters.device else {}),
     }
 
 

@@ -136,12 +136,9 @@ def compile_model(
         journal=journal, note=note,
     )  # fmt: skip
     inputs = prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays
-    fastest = "latency" in (options.cost, chosen.settings.get("cost"))
-    lowered, of_text = lower_module(chosen.module, inputs, options, steps, fastest=fastest), None
+    lowered, of_text = lower_module(chosen.module, inputs, options, steps), None
     if options.generate:
-        decoder = Decoder.of(
-            chosen.module, lowered.poly, inputs, head, prefix, options, steps, fastest=fastest
-        )
+        decoder = Decoder.of(chosen.module, lowered.poly, inputs, head, prefix, options, steps)
         of_text = text_programs(decoder, options.prefill)
     if prefix is not None:
         chosen.settings["public_tokens"] = prefix.tokens

@@ -27,13 +27,13 @@ from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.lowering import lower_module, memory_of
 from atlasc.compilation.options import MAX_ERROR, TargetOptions
 from atlasc.files import new_folder, require_file_place, write_text
-from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.errors import AtlasError, counted, explained
 from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import symbols_in
 from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import with_approximations
-from atlasc.progress import Steps, silent
+from atlasc.progress import Note, Steps, quiet, silent
 from atlasc.report.front_page import front_html
 from atlasc.search.front import Front
 from atlasc.search.journal import MAX_JOURNAL, journal_beside
@@ -121,10 +121,14 @@ def front_files(front: Front, command: Sequence[str] = ()) -> dict[str, str]:
 
 
 def with_predictions(
-    front: Front, problem: SearchProblem, options: TargetOptions, steps: Steps = silent
+    front: Front,
+    problem: SearchProblem,
+    options: TargetOptions,
+    steps: Steps = silent,
+    note: Note = quiet,
 ) -> Front:
     """The front with predicted seconds, bootstraps and memory of each point, and the machine of the
-    predicted times; the front itself where nothing can be predicted.
+    predicted times; the front itself where they cannot be predicted for all, with a note why.
 
     Programs of the same parameters and packing take about the same memory. So the dearest point of
     each of these groups is lowered, and its memory stands for the group.
@@ -133,6 +137,12 @@ def with_predictions(
     if problem.target is None:
         target = LatencyTarget.of(find_target(options.target), options.costs)
         problem = replace(problem, target=target)
+
+    def unpredicted(why: str) -> Front:
+        count = counted(len(front.every_point), "point", "points")
+        note(f"seconds, bootstraps and memory of {count} are not predicted", f"  why: {why}")
+        return front
+
     groups: dict[str, list[Point]] = {}
     timed: dict[Settings, Point] = {}
     try:
@@ -143,23 +153,23 @@ def with_predictions(
                 approximations = objective.approximations(point.settings)
                 seconds, packed = model.fastest(approximations)
                 if math.isinf(seconds):
-                    return front
+                    return unpredicted("the bootstraps of a point cannot be placed")
                 bootstraps = packed.bootstraps(approximations)
                 timed[point.settings] = replace(point, seconds=seconds, bootstraps=bootstraps)
                 key = f"{model.packings.index(packed)} {packed.parameters(approximations)}"
                 groups.setdefault(key, []).append(timed[point.settings])
                 step()
-    except AtlasError:
+    except AtlasError as error:
         if front.cost == "latency":
             raise
-        return front
+        return unpredicted(": ".join(filter(None, (error.what, error.why))))
     known, machine = dict[Settings, int](), None
     with steps("predicting memory", len(groups)) as step:
         for group in groups.values():
             dearest = max(group, key=lambda point: point.cost("latency"))
             approximations = objective.approximations(dearest.settings)
             module = with_approximations(problem.module, dict(approximations))
-            lowered = lower_module(module, None, options, fastest=True)
+            lowered = lower_module(module, None, options)
             parameters = cast(ParameterSet, lowered.parameters)
             size = sum(memory_of(lowered.program, parameters).values())
             known |= {point.settings: size for point in group}

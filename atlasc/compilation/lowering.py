@@ -50,8 +50,6 @@ def lower_module(
     inputs: Mapping[str, np.ndarray] | None,
     options: TargetOptions | None = None,
     steps: Steps = silent,
-    *,
-    fastest: bool = False,
 ) -> Lowered:
     """Lower an nn module with approximations, and choose the target's parameters on the way.
 
@@ -63,17 +61,14 @@ def lower_module(
             first: only the first few are used to measure how errors grow.
         options: options of the target; None for the defaults.
         steps: progress.
-        fastest: place bootstraps for the least predicted time; otherwise for the fewest bootstraps
-            and, among such placements, the least time.
     """
     options = options or TargetOptions()
     latency = LatencyTarget.of(find_target(options.target), options.costs)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:
-            after_each, costs = each_pass(step), latency.costs
             return lower_nn(
-                module, latency.choose, inputs, after_each, costs, not fastest, packings
+                module, latency.choose, inputs, each_pass(step), latency.costs, packings
             )
 
         lowered = planned_in_memory(lower, options)
@@ -102,7 +97,8 @@ def _in_memory(
     lower: Callable[[Sequence[bool]], Lowered], planned: Callable[[Lowered], Lowered]
 ) -> Lowered:
     """The program in the faster packing. With features in the low bits every step of a transform
-    needs a key of its own; where these do not fit, features lie in the top bits.
+    needs a key of its own; where these do not fit, and the other packing does, features lie in the
+    top bits.
     """
     lowered = lower(PACKINGS)
     inputs = [op.value for op in lowered.program.inputs if op.value.encrypted]
@@ -115,7 +111,7 @@ def _in_memory(
     if _excess(found) <= 0:
         return found
     other = planned(lower(PACKINGS[:1]))
-    return other if _excess(other) < _excess(found) else found
+    return other if _excess(other) <= 0 else found
 
 
 def _excess(lowered: Lowered) -> int:

@@ -123,7 +123,8 @@ def search(
     front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be validated on all held-back inputs
         own = TargetOptions(target="sim", costs=options.costs)
-        front = with_predictions(front.thinned(MOST_POINTS), problem, own, steps)
+        thin, note = front.thinned(MOST_POINTS), others.get("note", quiet)
+        front = with_predictions(thin, problem, own, steps, note)
     if not len(tried.inputs):
         return front
     if pick is not None:

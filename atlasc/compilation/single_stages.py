@@ -236,8 +236,7 @@ def lower_alone(
     front = None if options.settings is None else Front.load(options.settings)
     module = _with_approximations(_nn_module(source, options, steps), options, front, note)
     inputs = None if options.data is None else _arrays(module, options.data)
-    fastest = front is not None and front.cost == "latency"
-    lowered = lower_module(module, inputs, options, steps, fastest=fastest)
+    lowered = lower_module(module, inputs, options, steps)
     with new_folder(output) as draft:
         for name in ("poly", "program", "client"):
             save_module(getattr(lowered, name), draft / f"{name}.air")
@@ -348,8 +347,7 @@ def optimised(module: Module, steps: Sequence[Pass], target: Target, after: Afte
         if isinstance(step, PlaceBootstraps):
             slots = module.attributes["slots"]
             found = target.parameters.matching(slots, step.levels, step.bootstrap)
-            costs = None if found is None else costs_of(found)
-            equipped = replace(step, costs=costs, fewest=costs is not None)
+            equipped = replace(step, costs=None if found is None else costs_of(found))
         elif isinstance(step, RotationKeys) and (known := parameters_of(module)) is not None:
             equipped = replace(step, model=key_model(known))
         module = run_passes(module, [equipped], after_each=after)

@@ -127,7 +127,7 @@ class Connection:
                 answers stay in the folder (:meth:`fetch`).
             keep: whether answers wait for :meth:`fetch` if this call fails; else it cancels them.
         """
-        note_simulation(check_target(self.bundle), note)
+        note_simulation(check_target(self.bundle, "client"), note)
         admitted = admit(self.bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
         program, batch, count = self.facts.program, self.bundle.batch, len(admitted.inputs)
         with new_run(self._runs, program, inputs.names, admitted.left_out) as run:

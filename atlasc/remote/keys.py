@@ -29,7 +29,7 @@ def own_keys(bundle: Bundle, facts: ProgramFacts, folder: Path, steps: Steps) ->
     Raises:
         AtlasError: client and service disagree on the keys of the program; or as ``make_keys``.
     """
-    target = check_target(bundle)
+    target = check_target(bundle, "client")
     configuration = configuration_of(target.name, bundle.parameters, keys_of(bundle.interface))
     if configuration != facts.configuration:
         raise AtlasError(

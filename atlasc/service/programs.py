@@ -214,7 +214,7 @@ def _opened(folder: Path, alone: bool) -> Served:
     states = [one for one in bundle.server.interface.inputs if one.state]
     if not states:
         bundle.require_no_state()
-    target = check_target(bundle)
+    target = check_target(bundle, "server")
     # A simulation has no keys: its files of them say how it is rehearsed.
     parts, whole = (
         bundle.parameters.plan_memory(one) if target.encrypted else {} for one in (plan, made)

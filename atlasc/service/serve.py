@@ -106,6 +106,17 @@ class Front(Protocol):
         """The endpoints that need no token."""
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What the block writes is its owner's alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@private_files()
 def serve(
     folders: Sequence[Path],
     settings: Settings,
@@ -124,7 +135,6 @@ def serve(
             lies in a folder; keys of a program do not fit into the memory or on the disk; the
             cluster cannot be reached, or is too small; or, later, no worker can be started.
     """
-    os.umask(0o077)
     share_memory_of_threads()
     sys.setswitchinterval(SWITCH_SECONDS)
     require_transport(settings)

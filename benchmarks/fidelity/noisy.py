@@ -33,17 +33,22 @@ class NoisyProgram:
         bundle: a compiled model.
         noise: of the primitives; None for that of the bundle's parameters.
         dtype: in which the polynomials are evaluated; float32 takes half of float64's memory.
+        seed: of the errors.
     """
 
     def __init__(
-        self, bundle: Bundle, noise: NoiseModel | None = None, dtype: Any = np.float64
+        self,
+        bundle: Bundle,
+        noise: NoiseModel | None = None,
+        dtype: Any = np.float64,
+        seed: int = 0,
     ) -> None:
         self.client, self.dtype = bundle.client, dtype
         self.noise = noise or bundle.parameters.noise_model()
         self.bootstrapped = {op for op in bundle.poly.ops if "bound" in op.attributes}
         self._exact = Interpreter(bundle.poly, dtype, fused)
         self._noisy = Interpreter(bundle.poly, dtype, self._refreshed)
-        self._random = np.random.default_rng(0)
+        self._random = np.random.default_rng(seed)
 
     def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What the server gets of raw inputs ``[N, ...]``, in the clear."""

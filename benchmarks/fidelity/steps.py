@@ -55,7 +55,7 @@ class NoisySteps:
     Args:
         bundle: a compiled decoder.
         prompt: tokens of the shortest prompt; the step computes all later tokens.
-        noise, dtype: see `NoisyProgram`.
+        noise, dtype, seed: see `NoisyProgram`.
     """
 
     def __init__(
@@ -64,8 +64,9 @@ class NoisySteps:
         prompt: int,
         noise: NoiseModel | None = None,
         dtype: Any = np.float64,
+        seed: int = 0,
     ) -> None:
-        self._bundle, self._noisy = bundle, NoisyProgram(bundle, noise, dtype)
+        self._bundle, self._noisy = bundle, NoisyProgram(bundle, noise, dtype, seed)
         step = run_passes(bundle.poly, [DecodeStep(first=prompt)])
         self._step = self._noisy.interpreter(step)
         self.kept = kept_values(step)

@@ -88,7 +88,7 @@ class OurProgram(Program):
     def __init__(self, layer: Layer, name: str = "atlasc", target: str = "desilo") -> None:
         self.name, self.layer = name, layer
         options = TargetOptions(target=target)
-        lowered = lower_module(layer.module, layer.inputs, options, fastest=True)
+        lowered = lower_module(layer.module, layer.inputs, options)
         self.program = lowered.program
         self.parameters = require_set(
             cast(ParameterSet, lowered.parameters), find_target(target).parameters

@@ -79,12 +79,10 @@ class Goal:
         parameters: the parameter set.
         costs: seconds of its primitives, see `PrimitiveCosts`. With them, bootstraps are placed for
             the least predicted time, without them for the fewest bootstraps.
-        fewest: with costs: minimise the number of bootstraps first, and then the time.
     """
 
     parameters: Parameters
     costs: Mapping[tuple[Any, int], float] | None = None
-    fewest: bool = False
 
 
 @dataclass

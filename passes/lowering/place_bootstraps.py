@@ -22,8 +22,6 @@ from atlasc.passes.lowering.placement.placement import Placement, place
 from atlasc.program.costs import PrimitiveCosts, op_costs
 from atlasc.program.counting_engine import CostKind
 
-FEWEST = 2.0**20
-"""Extra seconds of a bootstrap if the fewest are wanted: more than a bootstrap could save."""
 FILLED = (SEEN, 0.9, 0.95, 0.98, 1.0)
 """Shares of the range that bootstrapped values may fill; the first share that allows a placement is
 used. Values that fill all of it (scores at the end of a polynomial's domain) leave no room for
@@ -52,7 +50,6 @@ class PlaceBootstraps(Pass):
         batch: number of ciphertexts of one value that one bootstrap refreshes.
         costs: seconds of each primitive at each level. With them the predicted time is minimised,
             without them the number of bootstraps.
-        fewest: with costs: minimise the number of bootstraps first, and then the time.
         error: standard deviation of a bootstrap's error in each slot. With it, and if values have a
             ``noise_gain``, values whose error would change the outputs too much are not
             bootstrapped.
@@ -74,7 +71,6 @@ class PlaceBootstraps(Pass):
     bootstrap: bool = True
     batch: int = 1
     costs: PrimitiveCosts | None = field(default=None, metadata={"option": False})
-    fewest: bool = field(default=False, metadata={"option": False})
     error: float = 0.0
     cubic: float = 0.0
     narrow: int = 0
@@ -91,7 +87,6 @@ class PlaceBootstraps(Pass):
             levels is not None,
             goal.parameters.bootstrap_batch,
             goal.costs,
-            goal.fewest,
             *goal.parameters.bootstrap_errors,
             goal.parameters.narrow,
             goal.parameters.bootstrap_from,
@@ -107,11 +102,11 @@ class PlaceBootstraps(Pass):
             return LevelChain(
                 top, top if self.bootstrap else None, 1.0, self.batch, lowest=self.lowest
             )
-        costs, more = self.costs, FEWEST * self.fewest
+        costs = self.costs
 
         def seconds(kind: CostKind) -> tuple[float, ...]:
             highest = costs.get((kind, top), 0.0)
-            return tuple(costs.get((kind, at), highest) + more for at in range(top + 1))
+            return tuple(costs.get((kind, at), highest) for at in range(top + 1))
 
         return LevelChain(
             top,
@@ -135,7 +130,7 @@ class PlaceBootstraps(Pass):
         if noise:
             report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
         if self.costs is not None:
-            cost = f"{self.seconds(placement):.1f} s predicted, "
+            cost = f"{placement.cost:.1f} s predicted, "
         report.say(f"{cost}{bootstraps}; {placement.method}")
         facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
         placed.attributes |= facts
@@ -145,10 +140,6 @@ class PlaceBootstraps(Pass):
             placed.attributes["bootstrap_from"] = self.lowest
         return placed
 
-    def seconds(self, placement: Placement) -> float:
-        """Predicted seconds of a placement; without costs the number of bootstraps."""
-        return placement.cost - (FEWEST * placement.bootstrap_count if self.fewest else 0.0)
-
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
         """The best placement of a module, and the node of each op that has a node."""
         if self.levels < 0:
@@ -156,7 +147,7 @@ class PlaceBootstraps(Pass):
         if self.batch < 1:
             raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
         for largest in FILLED:
-            graph, nodes = self._graph(module, largest * RANGE)
+            graph, nodes = self.graph(module, largest * RANGE)
             try:
                 cheapest = place(graph, self.chain)
             except AtlasError:  # no placement leaves unseen inputs this much room
@@ -167,7 +158,7 @@ class PlaceBootstraps(Pass):
             break
         return self._precise(graph, nodes, cheapest), nodes
 
-    def _graph(self, module: Module, largest: float) -> tuple[LevelGraph, dict[Op, int]]:
+    def graph(self, module: Module, largest: float = RANGE) -> tuple[LevelGraph, dict[Op, int]]:
         """The abstract graph of a packed module, and the node of each op that has a node. Values of
         magnitudes up to ``largest`` may be bootstrapped.
         """

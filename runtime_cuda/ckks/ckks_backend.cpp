@@ -53,9 +53,9 @@ std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgre
     });
 }
 
-Sizes sizes(const Interface& interface, const std::string& engine) {
+Sizes sizes(const Interface& interface) {
     const ckks::Chain chain = ckks::chain_of(interface.parameters);
-    return {ckks::evaluation_bytes(interface, chain, engine), [chain](int level, bool fresh) {
+    return {ckks::evaluation_bytes(interface, chain), [chain](int level, bool fresh) {
                 return ckks::ciphertext_bytes(chain, level, fresh);
             }};
 }

@@ -113,8 +113,9 @@ void define_interface(py::module_& module) {
                          int bootstrap_batch, std::vector<int> primes, std::vector<int> special,
                          int scale, std::vector<double> log_scales,
                          std::map<std::size_t, int> rotations, int relinearisation_level,
-                         int conjugation_level) {
+                         int conjugation_level, std::string engine) {
                  Interface interface;
+                 interface.engine = std::move(engine);
                  interface.parameters = {
                      slots, max_level, bootstrap_level, bootstrap_batch,
                      Moduli{std::move(primes), std::move(special), scale, std::move(log_scales)}};
@@ -125,7 +126,7 @@ void define_interface(py::module_& module) {
              "Of keys.", py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
              py::arg("scale"), py::arg("log_scales"), py::arg("rotations"),
-             py::arg("relinearisation_level"), py::arg("conjugation_level"));
+             py::arg("relinearisation_level"), py::arg("conjugation_level"), py::arg("engine"));
 }
 
 void define_programs(py::module_& module) {

@@ -238,7 +238,9 @@ void define_messages(py::module_& module) {
             return computed([&] {
                 // The engine that encrypts is the same on every device.
                 const Backend& kind = backend == sim_backend.name ? sim_backend : built_backend();
-                const Sizes sizes = kind.sizes(keys, backend);
+                Interface named = keys;
+                named.engine = backend;
+                const Sizes sizes = kind.sizes(named);
                 const Interface messages = program.of_messages();
                 const auto size = [&](const std::string& name, bool fresh) {
                     return message_size(messages, name, engine, count, [&](int level) {

@@ -144,7 +144,7 @@ std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgre
                                             noise_of(interface, 0));
 }
 
-Sizes sizes(const Interface& interface, const std::string&) {
+Sizes sizes(const Interface& interface) {
     const std::size_t one = sim::saved_size(interface.parameters.slots);
     return {evaluation_keys(interface, std::string(identity_size, '0')).sealed_size(),
             [one](int, bool) { return one; }};

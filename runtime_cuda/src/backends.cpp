@@ -22,6 +22,10 @@ const std::vector<const Backend*>& built_backends() {
     return all;
 }
 
+std::string name_in_files(const Backend& backend, const Interface& interface) {
+    return backend.encrypts && !interface.engine.empty() ? interface.engine : backend.name;
+}
+
 const Backend& built_backend() { return *built_backends().front(); }
 
 const Backend& backend_named(const std::string& name) {

@@ -72,6 +72,10 @@ void require_sound(const TensorFile& file, const Interface& interface) {
             refuse_program(file, std::string("two ") + kind + " have the same name");
         }
     };
+    const std::set<std::string> engines{"", "cuda", "phantom"};
+    if (engines.count(interface.engine) == 0) {
+        refuse_program(file, "it is for the engine '" + interface.engine + "', which is none of GPUs");
+    }
     const Parameters& parameters = interface.parameters;
     const auto packed = [&](const auto& one) {
         if (!one.state) {  // the server alone reads its state, as its calls wrote it

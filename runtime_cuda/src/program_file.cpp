@@ -158,7 +158,7 @@ Output output_of(const TensorFile& file, const Facts& facts) {
 
 Interface interface_of(const TensorFile& file, const Facts& facts) {
     facts.only({"format", "model", "parameters", "keys", "needs", "inputs", "publics", "outputs", "calls",
-                "measured", "memory", "arrays"});
+                "measured", "memory", "arrays", "engine"});
     Interface found{facts["model"].string(), file.fact("program"),
                     parameters_of(facts.facts("parameters")), keys_of(file, facts.facts("needs")),
                     {}, {}, {}};
@@ -173,6 +173,7 @@ Interface interface_of(const TensorFile& file, const Facts& facts) {
         found.outputs.push_back(output_of(file, {file, one}));
     }
     found.plan = keys_of(file, facts.facts("keys"));
+    found.engine = facts.text_if_any("engine");
     if (found.inputs.empty() || found.outputs.empty()) {
         refuse_program(file, "it has no inputs or no outputs");
     }

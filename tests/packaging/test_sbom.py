@@ -25,9 +25,9 @@ EXPRESSION = re.compile(r"[A-Za-z0-9.+-]+( (AND|OR|WITH) [A-Za-z0-9.+-]+)*")
 SOURCES = ("runtime_cuda/CMakeLists.txt", "runtime_cuda/ckks/ring/limits.hpp")
 
 
-def made(folder: Path, python: str) -> Path:
+def made(folder: Path, python: str, machine: str = "x86_64") -> Path:
     """A wheel as ``make wheels`` makes one, of few files."""
-    wheel = folder / f"atlasc-1.2.3-{python}-{python}-manylinux_2_35_x86_64.whl"
+    wheel = folder / f"atlasc-1.2.3-{python}-{python}-manylinux_2_35_{machine}.whl"
     needs = [f"Requires-Dist: {one}" for one in importlib.metadata.requires("atlasc") or ()]
     head = ("Metadata-Version: 2.4", "Name: atlasc", "Version: 1.2.3")
     written = {
@@ -36,7 +36,7 @@ def made(folder: Path, python: str) -> Path:
         f"{FOLDER}/METADATA": "\n".join((*head, "License-Expression: Apache-2.0", *needs, "")),
         f"{FOLDER}/WHEEL": "\n".join(
             ("Wheel-Version: 1.0", "Generator: test", "Root-Is-Purelib: false",
-             f"Tag: {python}-{python}-manylinux_2_35_x86_64", "")
+             f"Tag: {python}-{python}-manylinux_2_35_{machine}", "")
         ),
     }  # fmt: skip
     lines = [f"{name},{recorded(text.encode())}" for name, text in written.items()]
@@ -70,21 +70,27 @@ def added(wheel: Path, *cuda: str) -> dict[str, Any]:
     return bill
 
 
-def locked(python: str) -> dict[tuple[str, str], set[str]]:
-    """Name and version -> hashes of what the lock has for a version of Python."""
+def locked(python: str, machine: str) -> dict[tuple[str, str], set[str]]:
+    """Name and version -> hashes of what the lock has for a version of Python on a processor."""
+    given = {"python_version": python, "platform_machine": machine}
     found = {}
     for line in (ROOT / "requirements.lock").read_text().replace("\\\n", " ").splitlines():
         if not line.startswith("#"):
             one = Requirement(line.partition("--hash")[0].strip())
-            if one.marker is None or one.marker.evaluate({"python_version": python}):
+            if one.marker is None or one.marker.evaluate(given):
                 [version] = one.specifier
                 found[one.name, version.version] = set(re.findall("sha256:(.{64})", line))
     return found
 
 
-@pytest.mark.parametrize(("tag", "python"), [("cp310", "3.10"), ("cp313", "3.13")])
-def test_it_lists_the_lock_and_the_sources(tmp_path: Path, tag: str, python: str) -> None:
-    bill = added(made(tmp_path, tag))
+@pytest.mark.parametrize(
+    ("tag", "python", "machine"),
+    [("cp310", "3.10", "x86_64"), ("cp313", "3.13", "x86_64"), ("cp311", "3.11", "aarch64")],
+)
+def test_it_lists_the_lock_and_the_sources(
+    tmp_path: Path, tag: str, python: str, machine: str
+) -> None:
+    bill = added(made(tmp_path, tag, machine))
     packages = [one for one in bill["components"] if one["type"] == "library"]
     files = [one for one in bill["components"] if one["type"] == "file"]
     assert len(packages) + len(files) == len(bill["components"])
@@ -92,7 +98,9 @@ def test_it_lists_the_lock_and_the_sources(tmp_path: Path, tag: str, python: str
         (one["name"], one["version"]): {digest["content"] for digest in place["hashes"]}
         for one in packages
         for place in one["externalReferences"]
-    } == locked(python)
+    } == locked(python, machine)
+    there = [one["name"] for one in packages]
+    assert ("desilofhe" in there) == (machine == "x86_64")  # it has no files for the other
     assert {one["name"]: one["hashes"][0]["content"] for one in files} == {
         f"atlasc/{one}": hashlib.sha256((ROOT / one).read_bytes()).hexdigest() for one in SOURCES
     }

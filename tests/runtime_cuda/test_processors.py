@@ -22,8 +22,10 @@ from tiny_model import Tiny, simulated
 import atlasc
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.split import copy_part
+from atlasc.emit.parameter_set import parameter_set
 from atlasc.emit.project import save_inputs
 
+from .ckks.test_bootstraps import require_refreshed
 from .ckks.test_secrets import DIGESTS
 
 HERE = Path(__file__).parent
@@ -113,6 +115,15 @@ def test_aarch64_computes_what_the_conformance_suite_wants(aarch64: Aarch64) -> 
     aarch64.program("conformance", "conformance/conformance.cpp", "conformance/programs.cpp")
     lines = aarch64.run("conformance", "leveled", "13", "2", "1").splitlines()
     assert sum(line.startswith("ok    ") for line in lines) == len(lines) > 20
+
+
+@pytest.mark.deep("engines")
+def test_aarch64_bootstraps(aarch64: Aarch64, tmp_path: Path) -> None:
+    sources = ("ckks/programs/small_bootstrap.cpp", "conformance/programs.cpp")
+    aarch64.program("small-bootstrap", *sources)
+    path = tmp_path / "set"
+    path.write_bytes(parameter_set("fifteen_levels_40", 11, (1, 32)))
+    require_refreshed(aarch64.run("small-bootstrap", path, "9"), 18, (9,))
 
 
 @pytest.mark.deep("engines")

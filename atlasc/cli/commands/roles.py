@@ -70,7 +70,7 @@ def keygen(
 
     require_new(keys)
     loaded = load_bundle(bundle, "client")
-    chosen, interface = roles.check_target(loaded, target), loaded.client.interface
+    chosen, interface = roles.check_target(loaded, "client", target), loaded.client.interface
     roles.make_keys(loaded, keys, target, steps=progress)
     roles.note_simulation(chosen, warn)
     show("note", told(interface), told_sizes(loaded))
@@ -112,7 +112,7 @@ def encrypt(
 
     require_new(query)
     loaded = load_bundle(bundle, "client")
-    chosen = roles.check_target(loaded, target)
+    chosen = roles.check_target(loaded, "client", target)
     roles.note_simulation(chosen, warn)
     if strict:
         require_polynomials(loaded)
@@ -150,7 +150,7 @@ def execute(
 
     require_new(answer)
     loaded = load_bundle(bundle, "server")
-    chosen = roles.check_target(loaded, target)
+    chosen = roles.check_target(loaded, "server", target)
     message = Message.read(query, "query", loaded)
     with progress("loading keys"):
         server = roles.Server(loaded, keys, target)
@@ -209,7 +209,7 @@ def decrypt(
     if output is not None:
         require_file_place(output, ".npz", new=True)
     loaded = load_bundle(bundle, "client")
-    roles.check_target(loaded, target)
+    roles.check_target(loaded, "client", target)
     message = Message.read(answer, "answer", loaded)
     asked = None if inputs.data is None else _asked(inputs.load(loaded), message)
     if share and unchecked:

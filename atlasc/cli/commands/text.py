@@ -84,7 +84,7 @@ def ask(
     loaded = load_bundle(bundle, "client")
     draws = TextBundles.of(loaded).step.generation.do_sample
     sampling = sampling_of(temperature, top_k, seed, top_p, draws=draws)
-    note_simulation(check_target(loaded, target), warn)
+    note_simulation(check_target(loaded, "client", target), warn)
     given = said(prompt, chat, messages)
     if next_turn and (given is None or not session.exists()):
         raise AtlasError("--next needs a prompt and a session that was begun", remedy="give both")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -81,7 +81,6 @@ class Decoder:
         prefix: the public prefix, whose keys and values the step's state begins with, or None.
         options: options of the target.
         steps: progress.
-        fastest: see :func:`atlasc.compilation.lowering.lower_module`.
     """
 
     module: Module
@@ -90,7 +89,6 @@ class Decoder:
     prefix: Prefix | None = None
     options: TargetOptions = field(default_factory=TargetOptions)
     steps: Steps = silent
-    fastest: bool = False
 
     @classmethod
     def of(
@@ -102,7 +100,6 @@ class Decoder:
         prefix: Prefix | None = None,
         options: TargetOptions | None = None,
         steps: Steps = silent,
-        **more: Any,
     ) -> Decoder:
         """The decoder of a window.
 
@@ -112,7 +109,7 @@ class Decoder:
             inputs: see :func:`atlasc.compilation.lowering.lower_module`.
             head: who computes the head over the vocabulary. For the client the programs end before
                 it, and what folds into the head is folded into its input.
-            prefix, options, steps, more: attributes.
+            prefix, options, steps: attributes.
 
         Raises:
             AtlasError: the model is no causal decoder, or has no head for the client.
@@ -122,7 +119,7 @@ class Decoder:
             own = head_of(run_passes(module, [_step_after(prefix)]))
             with steps("taking the head off"), blas_threads(1):
                 _, window = to_poly(run_passes(module, [CutHead()]), inputs)
-        return cls(module, window, own, prefix, options or TargetOptions(), steps, **more)
+        return cls(module, window, own, prefix, options or TargetOptions(), steps)
 
     def step(self, parameters: ParameterSet | None = None) -> Lowered:
         """The lowered step of a token. No bound on the errors of its answers is known, because
@@ -156,7 +153,7 @@ class Decoder:
         with self.steps(what, len(STEPS)) as step, blas_threads(1):
 
             def lower(packings: Sequence[bool]) -> Lowered:
-                goal = (choose, each_pass(step), latency.costs, not self.fastest, packings)
+                goal = (choose, each_pass(step), latency.costs, packings)
                 folded, program, chosen = lower_poly(poly, *goal)
                 return Lowered(client, folded, fit_to_begin(program), chosen, self.head)
 

@@ -23,7 +23,7 @@ from atlasc.runtime.native import load_library, translated
 from atlasc.targets.base import Progress, SentBytes, Target
 from atlasc.targets.ckks.parameters import CkksParameters
 from atlasc.targets.key_folders import Role, read_index, require_digest, write_index
-from atlasc.targets.machine import require_disk
+from atlasc.targets.machine import require_disk, require_memory
 from atlasc.targets.parameters import ParameterSet, require_set
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from atlasc.runtime.interface import Interface
 
 SECRET, EVALUATION = "secret.key", "evaluation.key"
+HOST = "cpu"
+"""The library's engine on the processors; it makes the files of a client for all devices."""
 
 
 class KeyedEngine(NativeEngine):
@@ -63,6 +65,13 @@ class KeyedEngine(NativeEngine):
         return cls.built_on or cls.target
 
     @classmethod
+    def of_client(cls, parameters: CkksParameters) -> str:
+        """The library's engine that makes keys, encrypts and decrypts: for a GPU that of the
+        processors, unless atlasc was installed without it.
+        """
+        return HOST if parameters.device and HOST in load_library().engines else cls.known_as()
+
+    @classmethod
     def fresh(cls, parameters: CkksParameters, plan: KeyPlan, progress: Progress) -> Self:
         """Client and server in one, with new keys that stay in memory."""
         cls.require_room(parameters, plan)
@@ -81,7 +90,8 @@ class KeyedEngine(NativeEngine):
         facts = _facts(parameters, plan)
         with translated():
             if role == "client":
-                native = library.Engine.client(cls.known_as(), facts, str(folder / SECRET))
+                name = cls.of_client(parameters)
+                native = library.Engine.client(name, facts, str(folder / SECRET))
             else:
                 cls.require_room(parameters, plan)
                 require_digest(folder / EVALUATION, index.files.get(EVALUATION, ""))
@@ -118,10 +128,13 @@ class KeyedEngine(NativeEngine):
         """
         require_disk(key_bytes(parameters, plan) // 2, folder, "the evaluation keys")
         library, facts = load_library(), _facts(parameters, plan)
+        maker = cls.of_client(parameters)
+        if maker == HOST:
+            require_memory(generation_bytes(parameters, plan), "generating the keys")
         secret, evaluation = folder / "client" / SECRET, folder / "server" / EVALUATION
         with translated():
-            library.write_keys(cls.known_as(), facts, str(secret), str(evaluation), _told(progress))
-            identity = library.Engine.client(cls.known_as(), facts, str(secret)).identity
+            library.write_keys(maker, facts, str(secret), str(evaluation), _told(progress))
+            identity = library.Engine.client(maker, facts, str(secret)).identity
         told: dict[str, Any] = {
             "parameters": parameters, "identity": identity, "target": cls.target, "note": cls.note,
         }  # fmt: skip
@@ -150,6 +163,7 @@ def _facts(parameters: CkksParameters, plan: KeyPlan) -> Any:
         rotations=keys.rotations,
         relinearisation_level=relinearisation,
         conjugation_level=conjugation,
+        engine=parameters.device,
     )
 
 
@@ -200,12 +214,12 @@ class KeyedTarget(Target):
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        self.keyed.generate_to(self._required(parameters), plan, folder, progress)
+        self.keyed.generate_to(self._required(parameters, "client"), plan, folder, progress)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> KeyedEngine:
-        return self.keyed.load(role, folder, self._required(parameters), plan)
+        return self.keyed.load(role, folder, self._required(parameters, role), plan)
 
     def server_engine(
         self, evaluation: Buffer, parameters: ParameterSet, plan: KeyPlan
@@ -225,7 +239,7 @@ class KeyedTarget(Target):
             found = load_library().sent_bytes(*names, facts, interface, count or interface.batch)
         return SentBytes(*found)
 
-    def _required(self, parameters: ParameterSet) -> CkksParameters:
-        self.check()
+    def _required(self, parameters: ParameterSet, role: Role = "server") -> CkksParameters:
+        self.check_role(role)
         assert issubclass(self.parameters, CkksParameters)
         return require_set(parameters, self.parameters)

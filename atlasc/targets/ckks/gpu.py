@@ -7,7 +7,8 @@ from typing import ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.runtime.native import load_library, translated
 from atlasc.targets.base import Calibration, Gpu
-from atlasc.targets.ckks.engine import KeyedTarget
+from atlasc.targets.ckks.engine import HOST, KeyedTarget
+from atlasc.targets.key_folders import Role
 
 
 class GpuTarget(KeyedTarget):
@@ -24,6 +25,11 @@ class GpuTarget(KeyedTarget):
     def check(self) -> None:
         """See the base class: the engine is here, and a GPU with its driver."""
         self.gpus()
+
+    def check_role(self, role: Role) -> None:
+        """See the base class: a client computes on the processors, if their engine is here."""
+        if role == "server" or HOST not in load_library().engines:
+            self.check()
 
     def gpus(self) -> list[Gpu]:
         super().check()

@@ -22,7 +22,7 @@ class CudaParameters(CkksParameters):
     family = "cuda"
     prime_bits = 50
     named = "fifteen_levels_40"
-    device = True
+    device = "cuda"
     library_bytes = 2**29
     """Greatest bytes of the CUDA context, the tables of the transforms, and a key switch's
     digits.

@@ -14,6 +14,7 @@ from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 
@@ -46,7 +47,7 @@ class Pieces:
         self._scale, self._modulus = scale, modulus
 
     @classmethod
-    def of(cls, graph: LevelGraph, chain: LevelChain) -> Pieces:
+    def of(cls, graph: LevelGraph, chain: LevelChain) -> Self:
         """Tables with keys that are as fine as the costs of a graph allow.
 
         Raises:

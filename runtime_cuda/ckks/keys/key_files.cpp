@@ -66,7 +66,7 @@ const char* format_of(const std::string& kind) {
 Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
                const std::string& key) {
     return {{"kind", kind},
-            {"engine", ckks_backend.name},
+            {"engine", name_in_files(ckks_backend, interface)},
             {"format", format_of(kind)},
             {"parameters", interface.parameters.text()},
             {"primes", primes_text(chain)},
@@ -76,9 +76,10 @@ Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
 TensorFile open(const Interface& interface, const Chain& chain, PlainFile plain,
                 const std::string& kind) {
     TensorFile file(std::move(plain));
-    if (file.fact("kind") != kind || file.fact("engine") != ckks_backend.name ||
+    const std::string engine = name_in_files(ckks_backend, interface);
+    if (file.fact("kind") != kind || file.fact("engine") != engine ||
         !is_hexadecimal(file.fact("key"), identity_size)) {
-        throw Error(file.name() + " holds no " + kind + " of the " + ckks_backend.name + " engine",
+        throw Error(file.name() + " holds no " + kind + " of the " + engine + " engine",
                     "", "give what client keygen wrote");
     }
     file.require_format({format_of(kind)});
@@ -212,10 +213,8 @@ void write_keys(const Interface& interface, Ground& ground, const KeyPaths& path
     }
 }
 
-std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain,
-                               const std::string& engine) {
+std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain) {
     Metadata known = facts(interface, chain, evaluation_kind, std::string(identity_size, '0'));
-    known["engine"] = engine;
     known["seed"] = text_of(Seed{});
     TensorWriter writer(known);
     for (const KeyEntry& entry : entries_of(needs_of(interface), chain)) {

@@ -19,9 +19,8 @@ std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t devi
 void write_keys(const Interface& interface, Ground& ground, const KeyPaths& paths,
                 const KeyProgress& progress = {});
 
-/// Bytes of the file of evaluation keys that `write_keys` makes for an engine of this name.
-std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain,
-                               const std::string& engine);
+/// Bytes of the file of evaluation keys that `write_keys` makes.
+std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain);
 
 /// Client and server in one, with new keys that nothing is written of.
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress = {});

@@ -17,6 +17,19 @@ bool have_runs(const std::vector<std::vector<PlainValues>>& rows, int log_run) {
     });
 }
 
+/// Of the largest prime.
+int prime_bits(const Chain& chain) {
+    int bits = 0;
+    for (const std::vector<Prime>* primes : {&chain.q, &chain.special}) {
+        for (const Prime& q : *primes) {
+            while (q.value >> bits != 0) {
+                ++bits;
+            }
+        }
+    }
+    return bits;
+}
+
 bool is_fused(const Ring& ring, const std::vector<std::vector<PlainValues>>& rows) {
     const auto fuses = [](const Prime& q) { return fuses_rotations(q.value); };
     const Chain& chain = ring.chain();
@@ -51,7 +64,8 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Switched>
         const RotatedProducts kernel{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
                                      ring.primes(), of_products.get(), babies.size(),
                                      of_plains.get(), rows.size(), of_out.get(),
-                                     have_runs(rows, RotatedProducts::log_tile)};
+                                     have_runs(rows, RotatedProducts::log_tile),
+                                     prime_bits(ring.chain())};
         launch(kernel.calls(), kernel, "products of rotated ciphertexts");
         return sums;
     }

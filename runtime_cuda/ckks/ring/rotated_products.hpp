@@ -23,6 +23,7 @@ struct RotatedProducts {
     std::size_t sums;            ///< at most `most_sums`
     Word* const* out;            ///< of each sum [part][limb][N]
     bool runs;                   ///< every plaintext's values have runs of a tile or more
+    int prime_bits;              ///< every prime is below 2^prime_bits
 
     std::size_t extended() const { return limbs + size_p; }
     std::size_t calls() const {

@@ -38,7 +38,6 @@ struct Device {
 
 /// A kind of engine.
 struct Backend {
-    /// Name in files; another backend refuses these files.
     const char* name;
 
     /// False if ciphertexts hide nothing; the executables then say so.
@@ -64,8 +63,8 @@ struct Backend {
     std::unique_ptr<Engine> (*fresh_engine)(const Interface& interface,
                                             const KeyProgress& progress);
 
-    /// Sizes of the files of an engine of this kind, which name it `engine`; nothing is made.
-    Sizes (*sizes)(const Interface& interface, const std::string& engine);
+    /// Sizes of the files of an engine of this kind; nothing is made.
+    Sizes (*sizes)(const Interface& interface);
 
     /// The GPUs that this process may use, none of which is touched. Empty for an engine on the
     /// processors. Throws Error: the engine needs a GPU, and there is none or no driver.
@@ -81,6 +80,10 @@ extern const Backend sim_backend;
 
 /// CKKS, in builds for a device.
 extern const Backend ckks_backend;
+
+/// Name of the engine in files of keys and messages; files of another name are refused. Devices encrypt
+/// alike, so a client on processors makes the files of an engine of GPUs. The simulation makes its own.
+std::string name_in_files(const Backend& backend, const Interface& interface);
 
 /// The backends of this build: those that ATLASC_ENGINE named, in its order, and the simulation.
 const std::vector<const Backend*>& built_backends();

@@ -91,6 +91,8 @@ struct Interface {
     std::size_t ops = 0;           ///< number of functions that an execution calls
     std::uint64_t memory = 0;      ///< predicted bytes of an execution without keys
     KeyPlan plan{};                ///< the keys of the program alone
+    /// Name of the engine in files of keys and messages; empty: that of the engine that makes them.
+    std::string engine{};
 
     /// The same for clients: without state.
     Interface of_messages() const;

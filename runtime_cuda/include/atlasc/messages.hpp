@@ -70,7 +70,8 @@ void load_ciphertexts(SerializedMessage& message, const Interface& interface,
                       const std::string& engine, const LoadCiphertext& load);
 
 /// A message as bytes, and back. The latter throws Error as `load_ciphertexts`.
-SerializedMessage serialized(const Message& message, const std::string& kind, const Engine& engine);
+SerializedMessage serialized(const Message& message, const std::string& kind,
+                             const Interface& interface, const Engine& engine);
 Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine);
 
 /// Read a message for an engine: `read_message` and `deserialized`.

@@ -100,7 +100,7 @@ Client::Query Client::encrypt(const Tensors& inputs, bool unchecked, const std::
     const Message query = encrypted(std::move(ready), interface_, *engine_);
     Ledger(folder_).add({query.query, interface_.identity, query.count},
                         doubt.empty() ? seen : doubt);
-    return {message_writer(interface_, serialized(query, "query", *engine_)).sealed(), seen};
+    return {message_writer(interface_, serialized(query, "query", interface_, *engine_)).sealed(), seen};
 }
 
 Client::Received Client::received(PlainFile answer) {

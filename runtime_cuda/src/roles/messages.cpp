@@ -210,8 +210,9 @@ TensorWriter message_writer(const Interface& interface, const SerializedMessage&
 }
 
 SerializedMessage serialized(const Message& message, const std::string& kind,
-                             const Engine& engine) {
-    SerializedMessage result{kind, engine.backend().name, message.query, message.count};
+                             const Interface& interface, const Engine& engine) {
+    SerializedMessage result{kind, name_in_files(engine.backend(), interface), message.query,
+                             message.count};
     for (const auto& [name, parts] : message.values) {
         for (const Ciphertext& part : parts) {
             result.values[name].push_back(engine.save(part));
@@ -247,7 +248,7 @@ void load_ciphertexts(SerializedMessage& message, const Interface& interface,
 
 Message deserialized(SerializedMessage message, const Interface& interface, const Engine& engine) {
     Message result{{}, {}, message.count, message.query};
-    load_ciphertexts(message, interface, engine.backend().name,
+    load_ciphertexts(message, interface, name_in_files(engine.backend(), interface),
                      [&](const std::string& name, Bytes& bytes) {
                          Ciphertexts& parts = result.values[name];
                          parts.push_back(engine.load(std::exchange(bytes, {})));
@@ -264,7 +265,7 @@ Message read_message(const TensorFile& file, const std::string& kind, const Inte
 
 void write_message(const std::string& path, const std::string& kind, const Interface& interface,
                    const Engine& engine, const Message& message) {
-    message_writer(interface, serialized(message, kind, engine)).write_sealed(path);
+    message_writer(interface, serialized(message, kind, interface, engine)).write_sealed(path);
 }
 
 }  // namespace atlasc

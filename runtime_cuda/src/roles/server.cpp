@@ -88,7 +88,7 @@ Bytes Server::execute(PlainFile query) {
     query.hold(message_bytes(interface_, saved_bytes(*engine_)));
     const Message answer = execute(
         read_message(TensorFile(std::move(query)), "query", interface_, *engine_), nullptr);
-    return message_writer(interface_, serialized(answer, "answer", *engine_)).sealed();
+    return message_writer(interface_, serialized(answer, "answer", interface_, *engine_)).sealed();
 }
 
 Message Server::execute(Message query, Clock* clock) {

@@ -234,6 +234,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "no calls": (other_text(lambda t: t.pop("calls")), "its text lacks calls"),
     "another member": (other_text(lambda t: t.update(run="rm")), "has the member 'run'"),
     "another member of a call": (_first(run="rm"), "has the member 'run'"),
+    "another engine": (other_text(lambda t: t.update(engine="sim")), "the engine 'sim', which is"),
     "no slots": (other_text(lambda t: t["parameters"].pop("slots")), "its text lacks slots"),
     "no state": (
         other_text(lambda t: t["inputs"][0].update(prefix="gone")),

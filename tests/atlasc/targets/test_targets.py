@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conformance import EngineConformance, rotations
 
+from atlasc.bundle.sealed import facts_of
 from atlasc.emit.project import ENGINES
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -22,6 +24,7 @@ from atlasc.program.rotation_plan import RotationPlan
 from atlasc.runtime.native import load_library
 from atlasc.targets import find_target, target_names
 from atlasc.targets.base import Gpu, no_progress
+from atlasc.targets.ckks.engine import KeyedTarget
 from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import parameters_of, with_matching_parameters, with_parameters
@@ -113,16 +116,18 @@ def test_hostile_parameters_in_a_text_are_refused(facts: str, why: str) -> None:
     assert why in found
 
 
-@pytest.mark.parametrize("name", sorted({"cpu", "cuda", "phantom"} - {*load_library().engines}))
+@pytest.mark.parametrize("name", ["cpu", "cuda", "phantom"])
 def test_an_engine_that_was_not_installed_is_said_with_the_remedy(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(load_library(), "engines", ("sim",))
     target = find_target(name)
     parameters, plan = target.parameters.choose(3), KeyPlan({})
     for call in (
         target.check,
         lambda: target.make_engine(placed(parameters), parameters, no_progress),
         lambda: target.generate_keys(parameters, plan, tmp_path, no_progress),
+        lambda: target.role_engine("client", tmp_path, parameters),
         lambda: target.role_engine("server", tmp_path, parameters, plan),
         lambda: target.server_engine(b"", parameters, plan),
     ):
@@ -152,7 +157,6 @@ def test_a_missing_gpu_is_said_before_anything_is_made(
         target.check,
         target.gpus,
         lambda: target.make_engine(placed(parameters), parameters, no_progress),
-        lambda: target.generate_keys(parameters, plan, tmp_path, no_progress),
         lambda: target.role_engine("server", tmp_path, parameters, plan),
         lambda: target.server_engine(b"", parameters, plan),
     ):
@@ -163,6 +167,35 @@ def test_a_missing_gpu_is_said_before_anything_is_made(
     assert find_target("cpu").gpus() == []
     monkeypatch.setattr(library, "devices", lambda engine: [("a card", 80)])
     assert target.here and target.gpus() == [Gpu("a card", 80)]
+
+
+@pytest.mark.parametrize("name", ["cuda", "phantom"])
+def test_a_client_of_a_gpu_has_the_engine_of_the_processors(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files name the engine of the server, and an installation for processors suffices."""
+    target = find_target(name)
+    assert isinstance(target, KeyedTarget)
+    parameters = target.parameters.choose(1)
+    plan = KeyPlan({1: 1}, relinearization_level=1)
+    for role in ("client", "server"):
+        (tmp_path / role).mkdir()
+    target.generate_keys(parameters, plan, tmp_path, no_progress)
+    client = target.role_engine("client", tmp_path / "client", parameters)
+    slots = np.linspace(-1, 1, parameters.slots)
+    for file in ("client/secret.key", "server/evaluation.key"):
+        assert facts_of(tmp_path / file)["engine"] == name
+    with pytest.raises(AtlasError, match=f"no engine for {name} here"):
+        target.role_engine("server", tmp_path / "server", parameters, plan)
+    monkeypatch.setattr(target.keyed, "built_on", "cpu")  # a server that has the device
+    server = target.role_engine("server", tmp_path / "server", parameters, plan)
+    x = server.deserialize(client.serialize(client.encrypt(slots, 1)))
+    product = client.deserialize(server.serialize(server.mul(x, server.rotate(x, 1))))
+    np.testing.assert_allclose(client.decrypt(product), slots * np.roll(slots, -1), atol=1e-4)
+    other = {"cuda": "phantom", "phantom": "cuda"}[name]
+    monkeypatch.setattr(type(parameters), "device", other)
+    with pytest.raises(AtlasError, match=f"holds no evaluation keys of the {other} engine"):
+        target.role_engine("server", tmp_path / "server", parameters, plan)
 
 
 class TestSim(EngineConformance):

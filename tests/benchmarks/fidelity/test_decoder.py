@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,15 @@ from short_text import poly
 
 from atlasc.bundle.folder import Bundle
 from atlasc.targets.noise import NoiseModel
-from benchmarks.fidelity.decoder import PROMPT, Steps, continued, perplexity, written_by
+from benchmarks.fidelity.decoder import (
+    PROMPT,
+    Journal,
+    Steps,
+    continued,
+    first_flip,
+    perplexity,
+    written_by,
+)
 from benchmarks.fidelity.noisy import NoisyProgram
 from benchmarks.fidelity.passages import KINDS, passages
 from benchmarks.fidelity.steps import NoisySteps, model_steps
@@ -82,6 +91,39 @@ def test_logits_of_the_model_keep_nothing_else_in_memory() -> None:
 def test_perplexity_is_of_the_tokens_after_the_prompt() -> None:
     ids = RANDOM.integers(0, 4, (2, PROMPT + 3))
     assert perplexity(ids, lambda ids, count: np.zeros((len(ids), 4))) == pytest.approx(4.0)
+
+
+def test_a_journal_keeps_what_was_written(tmp_path: Path) -> None:
+    """Texts after other prompts, and of other programs, are written anew."""
+    calls: list[int] = []
+
+    def write() -> tuple[np.ndarray, Steps]:
+        calls.append(len(calls))
+        return np.array([[3, len(calls)]]), Steps(CLEAR, CLEAR + len(calls))
+
+    for what, start, expected in (("a", 3, 1), ("a", 3, 1), ("a", 4, 2), ("b", 3, 3), ("a", 3, 1)):
+        ids, steps = Journal(tmp_path / "kept", what).once(np.array([[start]]), write)
+        assert ids.tolist() == [[3, expected]]
+        assert (steps.program == CLEAR).all() and (steps.model == CLEAR + expected).all()
+    assert len(calls) == 3
+    Journal(None, "a").once(np.array([[3]]), write)
+    assert len(calls) == 4
+
+
+def test_the_first_flip_has_a_cause(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its step, its text, and whether the polynomials alone prefer the model's token."""
+    monkeypatch.setattr("benchmarks.fidelity.decoder.PROMPT", 3)
+    ids = np.random.default_rng(0).integers(1, VOCABULARY, (2, TOKENS))
+    model, tokens = model_steps(made()), range(3, TOKENS)
+    clear = np.stack([model(ids, count) for count in tokens])
+    assert first_flip(bundle, ids, Steps(clear, clear)) == "none"
+    order = clear[1, 0].argsort()
+    swapped = clear.copy()
+    swapped[1, 0, order[-2:]] = clear[1, 0, order[[-1, -2]]]
+    found = first_flip(bundle, ids, Steps(swapped, clear))
+    assert found.startswith(f"token 2 of text 1: {order[-2]} instead of {order[-1]}")
+    assert found.endswith("so bootstraps decide")
+    assert first_flip(bundle, ids, Steps(clear, swapped)).endswith("so polynomials decide")
 
 
 def test_padding_of_a_prompt_is_that_of_the_bundle(bundle: Bundle) -> None:

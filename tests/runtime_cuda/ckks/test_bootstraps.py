@@ -39,9 +39,14 @@ def test_bootstrap(
     place.write_bytes(parameter_set(name, 11, (1, 32)))
     done = run(program, str(place), *map(str, landings))
     assert done.returncode == 0, done.stdout + done.stderr
-    texts = [line for line in done.stdout.splitlines() if not line.startswith("to ")]
+    require_refreshed(done.stdout, level, landings)
+
+
+def require_refreshed(told: str, level: int, landings: tuple[int, ...]) -> None:
+    """What ``small_bootstrap`` tells of its levels and errors is what a bootstrap promises."""
+    texts = [line for line in told.splitlines() if not line.startswith("to ")]
     *refreshed, product, _ = ([float(number) for number in line.split()] for line in texts)
-    landed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("to ")]
+    landed = [line.split()[1:] for line in told.splitlines() if line.startswith("to ")]
     assert tuple(int(wanted) for wanted, *_ in landed) == landings
     for wanted, *levels in landed:
         low = int(wanted)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 import shlex
 import shutil
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from atlasc.compilation.fronts import with_predictions
+from atlasc.compilation.options import TargetOptions
+from atlasc.ir.errors import AtlasError
 from atlasc.search.front import Front
 from atlasc.simulation.agreement import LEAST_AGREEMENT
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
@@ -66,6 +73,29 @@ def test_a_search_by_levels_predicts_seconds_memory_and_bootstraps(front: Front)
     assert all(point.memory_bytes for point in front.every_point)
     found = [point.bootstraps for point in front.every_point]
     assert found[0] == 0 and (found[-1] or 0) > 0, "the cheapest needs none, and the recipe some"
+
+
+def _keep(notes: list[tuple[str, str]], headline: str, details: str) -> None:
+    notes.append((headline, details))
+
+
+def test_points_that_cannot_be_predicted_are_counted(front: Front) -> None:
+    def refuse(_: Any) -> Any:
+        raise AtlasError("no parameters", why="too many levels")
+
+    objective = SimpleNamespace(approximations=lambda _: frozenset())
+    for fastest, why in (
+        (refuse, "no parameters: too many levels"),
+        (lambda _: (math.inf, None), "cannot be placed"),
+    ):
+        notes: list[tuple[str, str]] = []
+        model = SimpleNamespace(fastest=fastest)
+        problem: Any = SimpleNamespace(objective=lambda: objective, target="", latency_model=model)
+        found = with_predictions(front, problem, TargetOptions(), note=partial(_keep, notes))
+        assert found is front
+        [(count, reason)] = notes
+        assert f" {len(front.every_point)} points are not predicted" in count
+        assert why in reason
 
 
 def test_fronts_of_several_searches_share_a_chart(

@@ -2,6 +2,7 @@
 // and products of rotated ciphertexts against the definition. Prints what differs, nothing where all
 // is right.
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <random>
 #include <string>
@@ -79,6 +80,57 @@ void repeating_plaintexts(const Chain& chain, int log_step) {
     }
 }
 
+/// Bits of the largest prime.
+int prime_bits(const std::vector<Prime>& primes) {
+    int bits = 0;
+    for (const Prime& q : primes) {
+        bits = std::max(bits, static_cast<int>(std::log2(static_cast<double>(q.value))) + 1);
+    }
+    return bits;
+}
+
+/// All numbers are q - 1, so a sum of products is their number modulo q.
+void largest_products(const Chain& chain, std::size_t count_of_babies, int log_run) {
+    std::vector<Prime> primes = chain.q;
+    primes.insert(primes.end(), chain.special.begin(), chain.special.end());
+    const auto log_degree = static_cast<int>(std::log2(static_cast<double>(chain.degree)));
+    const std::size_t extended = primes.size() * chain.degree;
+    Row largest(extended);
+    for (std::size_t at = 0; at < extended; ++at) {
+        largest[at] = primes[at / chain.degree].value - 1;
+    }
+    Row values(extended >> log_run);
+    for (std::size_t at = 0; at < values.size(); ++at) {
+        values[at] = largest[at << log_run];
+    }
+    const std::size_t limbs = chain.q.size();
+    const std::size_t size_p = chain.special.size();
+    const Addends addends{largest.data(), largest.data(), primes.size(), nullptr};
+    const InnerProduct baby{log_degree, limbs, limbs, size_p, 0, primes.data(), nullptr,
+                            Packing(chain, limbs, size_p), {}, nullptr, addends, 1, 1, false,
+                            nullptr};
+    const std::vector<InnerProduct> babies(count_of_babies, baby);
+    constexpr std::size_t sums = 5;
+    const std::vector<PlainValues> plains(sums * babies.size(), {values.data(), log_run});
+    Row found(sums * 2 * extended);
+    std::vector<Word*> out;
+    for (std::size_t sum = 0; sum < sums; ++sum) {
+        out.push_back(&found[sum * 2 * extended]);
+    }
+    const RotatedProducts kernel{log_degree, limbs, limbs, size_p, primes.data(), babies.data(),
+                                 babies.size(), plains.data(), sums, out.data(),
+                                 log_run >= RotatedProducts::log_tile, prime_bits(primes)};
+    launch(kernel.calls(), kernel, "");
+    for (std::size_t at = 0; at < found.size(); ++at) {
+        const Prime& q = primes[at / chain.degree % primes.size()];
+        if (fuses_rotations(q.value) && found[at] != count_of_babies) {
+            expect(false, std::to_string(count_of_babies) + " largest products modulo " +
+                              std::to_string(q.value));
+            return;
+        }
+    }
+}
+
 /// Babies of one key, rotated and not, times plaintexts for more sums than a call computes.
 void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_run) {
     auto memory = std::make_shared<Memory>(0);
@@ -138,7 +190,7 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
     }
     RotatedProducts kernel{ring.log_degree(), count, ring.size_q(), size_p, primes.data(),
                            babies.data(), babies.size(), plains.data(), sums, out[0].data(),
-                           log_run >= RotatedProducts::log_tile};
+                           log_run >= RotatedProducts::log_tile, prime_bits(primes)};
     launch(kernel.calls(), kernel, "");
     kernel.out = out[1].data();
     for (std::size_t call = 0; call < kernel.calls(); ++call) {
@@ -179,6 +231,14 @@ void all() {
         }
         if (log_degree == 11) {
             rotated_products(mixed, 130, 5);  // more than a block's memory holds twice
+            parameters.moduli->primes.assign(19, 50);  // as many as a set with bootstraps has
+            const Chain many = chain_of(parameters);
+            for (const std::size_t babies : {std::size_t{64}, std::size_t{65}}) {
+                largest_products(many, babies, 5);
+                largest_products(mixed, babies, 5);
+            }
+            largest_products(fast, 64, least_log_run());
+            largest_products(mixed, 64, least_log_run());
         }
     }
 }

@@ -95,7 +95,8 @@ inline double traffic(const InnerProducts& kernel, std::size_t count) {
 }
 
 /// Babies and plaintexts are read once, and sums are written once in each turn.
-inline double traffic(const RotatedTiles& tiles, std::size_t blocks) {
+template <int bits>
+double traffic(const RotatedTiles<bits>& tiles, std::size_t blocks) {
     const RotatedProducts& kernel = tiles.kernel;
     const std::size_t count = blocks * tiles.tile;
     double bytes = words(2 * static_cast<double>(kernel.sums * (2 * tiles.turns() - 1)), count);
