@@ -91,6 +91,11 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             why = "the ranges of the front were measured on texts without the prefix"
             raise _excluding("--public-prefix", "--front", why, "leave --front out")
         read_public_prefix(options.public_prefix)
+    if options.generate and options.upload_at_most is not None:
+        raise _excluding(
+            "--generate", "--upload-at-most", "the keys of a text are those of two programs",
+            "leave one of them out",
+        )  # fmt: skip
     if options.generate and options.batch > 1:
         raise _excluding(
             "--generate", f"--batch {options.batch}", "text is generated one at a time",

@@ -26,9 +26,11 @@ from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
+from atlasc.program.key_plan import key_plan
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.progress import Step, Steps, silent
 from atlasc.report.summary import memory_parts
+from atlasc.runtime.interface import interface_of
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
 from atlasc.targets.machine import machine_bytes
@@ -63,7 +65,29 @@ def lower_module(
         steps: progress.
     """
     options = options or TargetOptions()
-    latency = LatencyTarget.of(find_target(options.target), options.costs)
+    if options.upload_at_most is None:
+        return _lowered(module, inputs, options, steps)
+    found: list[Lowered] = []
+    refused: list[AtlasError] = []
+    for fewer_keys in range(find_target(options.target).parameters.key_steps):
+        try:
+            found.append(_lowered(module, inputs, options, steps, fewer_keys))
+        except AtlasError as error:
+            refused.append(error)
+    if not found:
+        raise refused[-1]
+    return min(found, key=_seconds)
+
+
+def _lowered(
+    module: Module,
+    inputs: Mapping[str, np.ndarray] | None,
+    options: TargetOptions,
+    steps: Steps,
+    fewer_keys: int = 0,
+) -> Lowered:
+    """See `lower_module`. ``fewer_keys``: a step of `ParameterSet.with_fewer_keys`."""
+    latency = LatencyTarget.of(find_target(options.target), options.costs, fewer_keys)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:
@@ -78,6 +102,12 @@ def lower_module(
         return replace(lowered, program=program)
 
 
+def _seconds(lowered: Lowered) -> float:
+    """Predicted seconds, or what stands for them without a cost table."""
+    costs = costs_of(cast(ParameterSet, lowered.parameters))
+    return program_costs(lowered.program).total.seconds(costs)
+
+
 def planned_in_memory(
     lower: Callable[[Sequence[bool]], Lowered], options: TargetOptions
 ) -> Lowered:
@@ -86,7 +116,10 @@ def planned_in_memory(
     def planned(lowered: Lowered) -> Lowered:
         parameters = cast(ParameterSet, lowered.parameters)
         budget = options.key_memory, options.device_memory
-        return replace(lowered, program=plan_keys(lowered.program, parameters, *budget))
+        program = plan_keys(lowered.program, parameters, *budget)
+        if options.upload_at_most is not None:
+            program = _sendable(program, parameters, options.target, options.upload_at_most)
+        return replace(lowered, program=program)
 
     lowered, target = _in_memory(lower, planned), find_target(options.target)
     parameters = cast(ParameterSet, lowered.parameters)
@@ -224,6 +257,45 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
         f"the program does not fit a device of {size_text(room)}",
         why=f"with the fewest rotation keys it needs {size_text(needed)}: {listed}",
         remedy=f"use a device memory of {-(-needed // 2**20)}M or more, or a shorter sequence",
+    )
+
+
+def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int) -> Module:
+    """The planned program, with fewer rotation keys if a client would send more bytes of keys.
+
+    Raises:
+        AtlasError: even the smallest plan of keys has more bytes, or the target cannot tell them.
+    """
+
+    def sent(planned: Module) -> int:
+        interface = interface_of(planned)
+        found = find_target(target).sent_bytes(parameters, key_plan(planned), interface)
+        if found is None:
+            raise AtlasError(
+                f"the target {target} cannot tell the bytes of keys",
+                remedy="leave --upload-at-most out, or use --target cpu",
+            )
+        return found.keys
+
+    planned, model = program, key_model(parameters)
+    for _ in range(ROUNDS):
+        over = sent(planned) - limit
+        if over <= 0:
+            return planned
+        # A client sends half of what a key takes in memory: the other half follows from a seed.
+        budget = model.size(dict(key_plan(planned).rotations)) - 2 * over
+        try:
+            planned = _planned(program, parameters, max(budget, 0))
+        except AtlasError:
+            break
+    planned = _smallest(program, parameters)
+    least = sent(planned)
+    if least <= limit:
+        return planned
+    raise AtlasError(
+        f"the evaluation keys do not fit into an upload of {limit / 1e6:.0f} MB",
+        why=f"with the fewest rotation keys a client sends {least / 1e6:.0f} MB",
+        remedy=f"use --upload-at-most {math.ceil(least / 1e6)}M or more",
     )
 
 

@@ -34,7 +34,7 @@ from atlasc.compilation.declared import (
 )
 from atlasc.compilation.oracle.options import KeptOptions
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.keys.sizes import parse_size
+from atlasc.passes.lowering.keys.sizes import parse_bytes, parse_size
 from atlasc.targets import DEFAULT, find_target, target_names
 
 if TYPE_CHECKING:
@@ -351,6 +351,11 @@ class TargetOptions(DeviceOptions, CostOptions):
         "and take longer.",
         metavar="SIZE", parse=parse_memory, of="target", names=(DEFAULT,),
         unset="as much as fits this machine",
+    )  # fmt: skip
+    upload_at_most: int | None = option(
+        "Most bytes of evaluation keys that a client sends, in powers of 1000: 1.9G or 450M. "
+        "Rotations are composed of others, and bootstraps rotate more, for the least time.",
+        metavar="SIZE", parse=parse_bytes, unset="any number",
     )  # fmt: skip
 
 

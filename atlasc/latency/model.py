@@ -75,11 +75,18 @@ class LatencyTarget:
     costs: CostsOf
 
     @classmethod
-    def of(cls, target: Target, costs: Path | None = None) -> LatencyTarget:
-        """Parameter sets and costs of a target, with a cost table; None for the table in use."""
+    def of(cls, target: Target, costs: Path | None = None, fewer_keys: int = 0) -> LatencyTarget:
+        """Parameter sets and costs of a target.
+
+        Args:
+            target: the target.
+            costs: a cost table; None for the table in use.
+            fewer_keys: a step of `ParameterSet.with_fewer_keys`.
+        """
 
         def choose(levels: int, slots: int = 1) -> ParameterSet:
-            return target.parameters.choose(levels, slots).costed_by(costs)
+            found = target.parameters.choose(levels, slots).costed_by(costs)
+            return found.with_fewer_keys(fewer_keys)
 
         return cls(choose, costs_of)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from atlasc.program.engine import Engine, Vector, results_of
+from atlasc.program.engine import Engine, Vector
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
-from atlasc.program.transform_work import TransformTerm, TransformWork
+from atlasc.program.transform_work import TRANSFORMS, TransformTerm, TransformWork, results_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,18 @@ class Recorder(Engine[Register]):
         return [rotated[amount] for amount in used]
 
     def transform(
-        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+        self,
+        ciphertexts: Sequence[Register],
+        terms: Sequence[TransformTerm],
+        chained: bool = False,
     ) -> list[Register]:
         """Record products with a matrix of blocks."""
         level = self._require_level("transform", *ciphertexts)
         values = [term.value for term in terms]
         numbers = [place for term in terms for place in term.places(self.slots)]
         count = results_of(terms)
-        return self._write("transform", ciphertexts, level - 1, values, numbers, count)
+        name = TRANSFORMS[chained]
+        return self._write(name, ciphertexts, level - 1, values, numbers, count)
 
     def rotate_sum(self, ciphertext: Register, amounts: Sequence[int]) -> Register:
         """Record a sum of rotations."""
@@ -156,11 +160,14 @@ class CostRecorder(Recorder):
     """A recorder of functions for costs only. Of a ``transform`` it records the work."""
 
     def transform(
-        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+        self,
+        ciphertexts: Sequence[Register],
+        terms: Sequence[TransformTerm],
+        chained: bool = False,
     ) -> list[Register]:
         """Record the work of products with a matrix of blocks."""
         level = self._require_level("transform", *ciphertexts)
-        return self._work(ciphertexts, TransformWork.of(level, terms, self.slots))
+        return self._work(ciphertexts, TransformWork.of(level, terms, self.slots, chained))
 
     def transform_at(
         self, ciphertexts: Sequence[Register], places: NDArray[Any], repeats: int

@@ -158,7 +158,8 @@ Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
                 x.scale);
 }
 
-Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
+Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps,
+                                  bool chained) {
     // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
     // division at the end is by the level's primes too. A giant step divides just the part that it
     // decomposes. The key of a giant step reaches the operands' level.
@@ -190,8 +191,9 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         count = std::max(count, step.result + 1);
     }
     std::vector<std::optional<Extended>> totals(count);
-    for (std::size_t first = 0; first < steps.size(); first += most_steps) {
-        const std::size_t end = std::min(first + most_steps, steps.size());
+    // A chain begins with the last steps.
+    for (std::size_t end = steps.size(); end > 0;) {
+        const std::size_t first = (end - 1) / most_steps * most_steps;
         std::vector<const Plaintext*> values;
         for (std::size_t at = first; at < end; ++at) {
             for (const auto& [baby, value] : steps[at].terms) {
@@ -210,7 +212,17 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
                 rows.back().push_back(used ? plains[next++] : PlainValues{nullptr, 0});
             }
         }
-        add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);
+        std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
+        if (chained) {
+            std::vector<std::size_t> amounts;
+            for (std::size_t at = first; at < end; ++at) {
+                amounts.push_back(chain_amount(steps, at, slots()));
+            }
+            add_chained(std::move(sums), &steps[first], amounts, level, totals);
+        } else {
+            add_turned(std::move(sums), &steps[first], level, totals);
+        }
+        end = first;
     }
     Ciphertexts results;
     for (std::size_t first = 0; first < count; first = results.size()) {
@@ -258,6 +270,29 @@ void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, 
                 totals[result].emplace(ring_, limbs_of(level));
             }
             add_switched(ring_, own, *totals[result], !none);
+        }
+    }
+}
+
+void CkksEngine::add_chained(std::vector<Extended> sums, const GiantStep* steps,
+                             const std::vector<std::size_t>& amounts, int level,
+                             std::vector<std::optional<Extended>>& totals) const {
+    for (std::size_t left = sums.size(); left > 0; --left) {
+        std::optional<Extended>& total = totals[steps[left - 1].result];
+        if (total) {
+            add_switched(ring_, {{{}, nullptr, 1, both_parts(ring_, sums[left - 1])}}, *total, true);
+        } else {
+            total = std::move(sums[left - 1]);
+        }
+        const std::size_t amount = amounts[left - 1];
+        if (amount != 0) {
+            const Digits digits = decomposed(ring_, {&*total});
+            Extended turned(ring_, limbs_of(level));
+            add_switched(ring_,
+                         {{digits.of(0), &key_for(amount, level), galois_of(ring_, amount),
+                           first_part(ring_, *total)}},
+                         turned, false);
+            total = std::move(turned);
         }
     }
 }

@@ -29,6 +29,7 @@ def facts(needs: BootstrapNeeds) -> dict[str, object]:
         "memory": dict(needs.memory),
         "key_switches": [needs.key_switches, one, narrow],
         "landings": {kind: list(shares) for kind, shares in needs.landings.items()},
+        "work": dict(needs.work),
     }
 
 

@@ -28,6 +28,7 @@ from atlasc.program.transform_work import (
     LEAST_REPEATS,
     MOST_STEPS,
     SHORT_REPEATS,
+    TRANSFORMS,
     TransformTerm,
     TransformWork,
     repeats_of,
@@ -170,7 +171,7 @@ def test_terms_of_one_sum_are_neighbours(case: Case) -> None:
     module = case.module()
     for _, function in Functions(module, shape_of(module)).calls():
         for one in function.code:
-            if one.primitive == "transform":
+            if one.primitive in TRANSFORMS:
                 sums = [key for key, _ in groupby(one.numbers[1::2])]
                 assert len(sums) == len(set(sums))
 
