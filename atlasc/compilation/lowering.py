@@ -74,6 +74,9 @@ def lower_module(
             found.append(_lowered(module, inputs, options, steps, fewer_keys))
         except AtlasError as error:
             refused.append(error)
+        else:
+            if not cast(ParameterSet, found[-1].parameters).bootstrap:
+                break
     if not found:
         raise refused[-1]
     return min(found, key=_seconds)

@@ -8,6 +8,7 @@ import pytest
 from tiny_model import BATCH, Tiny, approximate
 
 from atlasc.bundle.folder import load_bundle
+from atlasc.bundle.sent import sent_by
 from atlasc.compilation import lowering
 from atlasc.compilation.declared import ALL_MEMORY, options_of, parse_memory
 from atlasc.compilation.lowering import SHARE, key_model, plan_keys
@@ -16,6 +17,7 @@ from atlasc.compilation.prepare import calibrate_source, trace_model
 from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.passes.lowering.keys.sizes import parse_bytes
 from atlasc.program.costs import program_costs
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.key_plan import MEMORY, key_plan
@@ -94,6 +96,41 @@ def test_what_is_no_size_is_refused_before_any_work(tmp_path: Path) -> None:
     arguments = ("compile", MODEL, "--data", data, "-o", tmp_path / "x")
     arguments += ("--target", "cpu{key-memory=lots}")
     assert "is not a size of memory" in refused(*arguments)
+
+
+def test_bytes_of_a_network_are_decimal() -> None:
+    assert parse_bytes("1.9G") == parse_bytes("1900 MB") == 1_900_000_000
+    for text in ("lots", "1.9GiB", "-1M"):
+        with pytest.raises(AtlasError, match="is not a number of bytes"):
+            parse_bytes(text)
+
+
+def test_a_client_sends_no_more_than_it_may(tiny: Tiny) -> None:
+    """In the faster one of both packings; the least is named where it is more."""
+    source = load_source(str(tiny.archive), tiny.data)
+    module = trace_model(source.model, BATCH)
+    approximate(module, calibrate_source(module, source, margin=0.3))
+
+    def sent(limit: int | None) -> int:
+        options = TargetOptions(target="cpu", upload_at_most=limit)
+        lowered = lowering.lower_module(module, source.inputs.arrays, options)
+        found = sent_by(lowered.program, lowered.parameters, "cpu", None)
+        assert found is not None
+        return found.bytes.keys
+
+    every = sent(None)
+    assert sent(every) == every
+    assert sent(every - 1) < every
+    with pytest.raises(AtlasError, match="do not fit into an upload of 1 MB") as refusal:
+        sent(1_000_000)
+    least = parse_bytes(str(refusal.value.remedy).split()[2])
+    assert every > sent(least) > least - 1_000_000
+
+
+def test_a_target_that_cannot_tell_is_refused(tiny: Tiny) -> None:
+    program, parameters = load_bundle(tiny.bundle).program, load_bundle(tiny.bundle).parameters
+    with pytest.raises(AtlasError, match="the target desilo cannot tell the bytes of keys"):
+        lowering._sendable(program, parameters, "desilo", 10**9)
 
 
 def test_opt_knows_the_sizes_of_keys(tiny: Tiny) -> None:
