@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
 from atlasc.program.key_plan import KeyPlan
+from atlasc.program.transform_work import MOST_SUMS, TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from atlasc.program.function import Function
     from atlasc.program.live_engine import Peaks
-    from atlasc.program.transform_work import TransformWork
 
 
 NARROWER = 5
@@ -243,6 +243,11 @@ class ParameterSet(_Fields):
     def lanes(self) -> int:
         """``lanes`` of `PlaceBootstraps`."""
         return 1
+
+    @property
+    def most_sums(self) -> int:
+        """``most_sums`` of `Pack`."""
+        return MOST_SUMS
 
     @property
     def log_scales(self) -> tuple[float, ...]:

@@ -6,14 +6,21 @@
 
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/rotated_sums.hpp"
-#include "ckks/ring/rotated_products.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
-/// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
-constexpr std::size_t most_steps = RotatedProducts::most_sums;
+/// Sums of a transform that are in memory at once, of `bytes` each: rotated operands are made for all
+/// of them. Where the device's own number would fill half of what is left, they are fewer.
+std::size_t sums_at_once(const Memory& memory, std::uint64_t bytes) {
+    constexpr std::size_t least = 32;
+    std::size_t sums = most_sums();
+    while (sums > least && sums * bytes > memory.left() / 2) {
+        sums /= 2;
+    }
+    return sums;
+}
 
 /// A ciphertext as it is, times P.
 Switched unturned(const Ring& ring, const Polys& x, std::size_t limbs) {
@@ -190,8 +197,10 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         count = std::max(count, step.result + 1);
     }
     std::vector<std::optional<Extended>> totals(count);
-    for (std::size_t first = 0; first < steps.size(); first += most_steps) {
-        const std::size_t end = std::min(first + most_steps, steps.size());
+    const std::size_t words = 2 * (limbs + ring_.size_p()) * ring_.degree();
+    const std::size_t most = sums_at_once(*ground_->memory, words * sizeof(Word));
+    for (std::size_t first = 0; first < steps.size(); first += most) {
+        const std::size_t end = std::min(first + most, steps.size());
         std::vector<const Plaintext*> values;
         for (std::size_t at = first; at < end; ++at) {
             for (const auto& [baby, value] : steps[at].terms) {

@@ -15,7 +15,7 @@ from atlasc.program.function import EngineParameters
 from atlasc.program.plaintexts import Argument, Literal, Lookup, Slots, Table, Term
 from atlasc.program.record import CostRecorder, Recorder, Register
 from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
-from atlasc.program.transform_work import TransformTerm
+from atlasc.program.transform_work import MOST_SUMS, TransformTerm
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -58,11 +58,14 @@ class Context:
     def __init__(self, shape: EngineParameters, module: Module, costs_only: bool = False) -> None:
         self.shape, self.symbols, self.costs_only = shape, module.symbols, costs_only
         self._plan, self._tables = RotationPlan.of(module), dict[tuple[Any, ...], Any]()
+        self._most_sums = module.attributes.get("most_sums", MOST_SUMS)
         self.begin()
 
     def begin(self) -> None:
         """Begin a new function."""
-        self.recorder = (CostRecorder if self.costs_only else Recorder)(self.shape)
+        self.recorder = (
+            CostRecorder(self.shape, self._most_sums) if self.costs_only else Recorder(self.shape)
+        )
         plan = self._plan
         self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 

@@ -26,7 +26,7 @@ from atlasc.program.live_engine import LiveEngine, Peaks
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.program.transform_work import (
     LEAST_REPEATS,
-    MOST_STEPS,
+    MOST_SUMS,
     SHORT_REPEATS,
     TransformTerm,
     TransformWork,
@@ -206,6 +206,6 @@ def test_work_of_terms_is_that_of_one_after_the_other(terms: list[TransformTerm]
         results=1 + max(term.result for term in terms),
         products=len(terms) - dense if dense else len(used) * len(sums),
         dense=dense,
-        plaintexts=max(sum(sizes[at : at + MOST_STEPS]) for at in range(0, len(sizes), MOST_STEPS)),
+        plaintexts=max(sum(sizes[at : at + MOST_SUMS]) for at in range(0, len(sizes), MOST_SUMS)),
         amounts=frozenset({*giants, *(baby for _, baby in used)} - {0}),
     )

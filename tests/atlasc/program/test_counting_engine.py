@@ -11,7 +11,7 @@ from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.program.engine import Engine
 from atlasc.program.kernels.context import nothing
 from atlasc.program.live_engine import LiveEngine
-from atlasc.program.transform_work import LEAST_REPEATS, MOST_STEPS, TransformTerm, TransformWork
+from atlasc.program.transform_work import LEAST_REPEATS, MOST_SUMS, TransformTerm, TransformWork
 
 
 def test_is_an_engine() -> None:
@@ -148,21 +148,21 @@ def test_products_by_zero_are_counted_where_operands_are_multiplied_as_they_are_
 
 
 def test_more_giant_steps_than_are_held_repeat_the_baby_steps() -> None:
-    for steps, passes in ((MOST_STEPS, 1), (MOST_STEPS + 1, 2)):
+    for steps, passes in ((MOST_SUMS, 1), (MOST_SUMS + 1, 2)):
         terms = [
             TransformTerm(baby, giant, nothing(16)) for giant in range(steps) for baby in (1, 2)
         ]
         found = work(*terms)
         assert found.calls["transform_baby"] == 2 * passes
         assert found.calls["transform_giant"] == steps - 1
-        assert found.sums == MOST_STEPS + 1
-        assert found.plaintexts == 2 * MOST_STEPS / 16
+        assert found.sums == MOST_SUMS + 1
+        assert found.plaintexts == 2 * MOST_SUMS / 16
 
 
 def test_steps_and_repetitions_are_those_of_the_engine() -> None:
     runtime = Path(__file__).resolve().parents[3] / "runtime_cuda"
     steps = (runtime / "ckks" / "ring" / "rotated_products.hpp").read_text()
-    assert f"most_sums = {MOST_STEPS};" in steps
+    assert f"most_sums = {MOST_SUMS};" in steps
     runs = (runtime / "devices" / "host" / "transforms.cpp").read_text()
     assert f"int least_log_run() {{ return {LEAST_REPEATS.bit_length() - 1}; }}" in runs
 
