@@ -263,9 +263,7 @@ class PackedLatency:
     def packing(self, parameters: Parameters) -> PackingChoice:
         """The packing for a parameter set."""
         gathered = parameters.bootstrap_level is not None
-        return PackingChoice(
-            parameters.slots, gathered, self._features_low, parameters.most_sums
-        )
+        return PackingChoice(parameters.slots, gathered, self._features_low, parameters.most_sums)
 
     def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""

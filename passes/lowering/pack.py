@@ -39,7 +39,8 @@ class Pack(Pass):
             of weights then repeat, which makes linear layers cheap; sums over features take a
             level. The step of a decoder has one packing.
         most_sums: sums, one for each giant step of each result, that the device holds at once in a
-            linear transform. Baby steps are made anew for so many (:mod:`atlasc.program.transform_work`).
+            linear transform. Baby steps are made anew for the next ones
+            (:mod:`atlasc.program.transform_work`).
     """
 
     name = "pack"

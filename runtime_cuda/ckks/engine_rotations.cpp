@@ -11,12 +11,41 @@
 namespace atlasc::ckks {
 namespace {
 
-/// Sums of a transform that are in memory at once, of `bytes` each: rotated operands are made for all
-/// of them. Where the device's own number would fill half of what is left, they are fewer.
-std::size_t sums_at_once(const Memory& memory, std::uint64_t bytes) {
+/// Part of a polynomial that an encoded plaintext takes.
+double size_of(const Plaintext& value) {
+    constexpr std::size_t short_repeats = 8;
+    const Deferred* deferred = std::get_if<Deferred>(&value);
+    const bool repeats = deferred != nullptr && deferred->repeats >= short_repeats;
+    return repeats ? 1.0 / static_cast<double>(deferred->repeats) : 1.0;
+}
+
+/// Most bytes that so many sums of a transform at once take, with their plaintexts, the results, and
+/// the digits of sums.
+double bytes_of_sums(const Ring& ring, const std::vector<GiantStep>& steps, std::size_t most,
+                     std::size_t results, std::size_t limbs) {
+    double greatest = 0;
+    double polynomials = 0;
+    for (std::size_t at = 0; at < steps.size(); ++at) {
+        polynomials = at % most == 0 ? 0 : polynomials;
+        polynomials += 2;
+        for (const auto& [baby, value] : steps[at].terms) {
+            polynomials += size_of(value);
+        }
+        greatest = std::max(greatest, polynomials);
+    }
+    greatest += static_cast<double>(2 * results + together() * (ring.digits(limbs) + 2));
+    return greatest * static_cast<double>((limbs + ring.size_p()) * ring.degree() * sizeof(Word));
+}
+
+/// Sums of a transform that are in memory at once; rotated operands are made for all of them. Where
+/// the device's own number does not fit, they are fewer.
+std::size_t sums_at_once(const Ring& ring, const std::vector<GiantStep>& steps,
+                         std::size_t results, std::size_t limbs) {
     constexpr std::size_t least = 32;
     std::size_t sums = most_sums();
-    while (sums > least && sums * bytes > memory.left() / 2) {
+    const auto left = [&] { return static_cast<double>(ring.memory().left()); };
+    while (sums > least && steps.size() > least &&
+           bytes_of_sums(ring, steps, sums, results, limbs) > left()) {
         sums /= 2;
     }
     return sums;
@@ -197,8 +226,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         count = std::max(count, step.result + 1);
     }
     std::vector<std::optional<Extended>> totals(count);
-    const std::size_t words = 2 * (limbs + ring_.size_p()) * ring_.degree();
-    const std::size_t most = sums_at_once(*ground_->memory, words * sizeof(Word));
+    const std::size_t most = sums_at_once(ring_, steps, count, limbs);
     for (std::size_t first = 0; first < steps.size(); first += most) {
         const std::size_t end = std::min(first + most, steps.size());
         std::vector<const Plaintext*> values;
