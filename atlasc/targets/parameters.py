@@ -83,6 +83,7 @@ class ParameterSet(_Fields):
         in_runtime: whether the C++ runtime can make engines with these moduli.
         library_bytes: working memory of the library at ring degree 2^16, in bytes.
         base_primes: number of primes of a ciphertext at level 0.
+        lanes, most_sums: options of `PlaceBootstraps` and of `Pack`.
         more_work: work of key switches that smaller keys may cost, as a multiple of the least.
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         special_primes: number of special primes.
@@ -98,6 +99,8 @@ class ParameterSet(_Fields):
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
     base_primes: ClassVar[int] = 1
+    lanes: ClassVar[int] = 1
+    most_sums: ClassVar[int] = MOST_SUMS
     more_work: ClassVar[float] = 1.0
     cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -238,16 +241,6 @@ class ParameterSet(_Fields):
     def landings(self) -> int:
         """``landings`` of `PlaceBootstraps`."""
         return 0
-
-    @property
-    def lanes(self) -> int:
-        """``lanes`` of `PlaceBootstraps`."""
-        return 1
-
-    @property
-    def most_sums(self) -> int:
-        """``most_sums`` of `Pack`."""
-        return MOST_SUMS
 
     @property
     def log_scales(self) -> tuple[float, ...]:
