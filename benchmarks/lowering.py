@@ -177,7 +177,7 @@ def before_placement(
     poly = select_optional(to_poly(module)[1])
     parameters = latency.choose(*levels_and_slots(poly, features_low))
     goal = Goal(parameters, latency.costs(parameters))
-    return packed(poly, parameters.slots, True, features_low), goal
+    return packed(poly, parameters.slots, True, features_low, parameters.most_sums), goal
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.program.costs import PrimitiveCosts
+from atlasc.program.transform_work import MOST_SUMS
 
 PIPELINE: tuple[type[Pass], ...] = (
     Canonicalise,
@@ -228,17 +229,24 @@ def select_optional(poly: Module) -> Module:
     return run_passes(poly, [kind() for kind in LOWERING[: LOWERING.index(Pack)]])
 
 
-def packed(poly: Module, slots: int, optional: bool = True, features_low: bool = False) -> Module:
+def packed(
+    poly: Module,
+    slots: int,
+    optional: bool = True,
+    features_low: bool = False,
+    most_sums: int = MOST_SUMS,
+    fewer_keys: bool = False,
+) -> Module:
     """A poly module in ciphertexts of ``slots``, with all passes before levels are placed.
 
     Args:
         poly: from ``to_poly``, or after ``select_optional``.
         optional: whether to run passes that are otherwise kept only if cheaper.
-        features_low: see `Pack`.
+        features_low, most_sums, fewer_keys: see `Pack`.
     """
     kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]
     chosen = [kind() for kind in kinds if optional or kind.when == "always"]
-    return run_passes(poly, [Pack(slots, features_low), *chosen])
+    return run_passes(poly, [Pack(slots, features_low, most_sums, fewer_keys), *chosen])
 
 
 def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int]:
@@ -306,8 +314,8 @@ class _Choice:
             levels, slots = levels_and_slots(module, features_low)
             parameters = self.choose(levels, slots)
             costs = None if self.costs is None else self.costs(parameters)
-            step = Pack(parameters.slots, features_low)
             goal = Goal(parameters, costs)
+            step = replace(Pack.for_goal(goal), features_low=features_low)
             found = self.best(run_passes(module, [step]), rest, goal, levels)
             return found._replace(passes=[step, *found.passes])
 

@@ -28,6 +28,7 @@ from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.key_plan import key_plan
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.program.transform_work import MOST_SUMS
 from atlasc.progress import Step, Steps, silent
 from atlasc.report.summary import memory_parts
 from atlasc.runtime.interface import interface_of
@@ -231,13 +232,20 @@ def memory_of(program: Module, parameters: ParameterSet) -> dict[str, int]:
 
 
 def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
-    """The program with as many rotation keys as leave room for everything else.
+    """The program with as many sums of a transform at once, and then with as many rotation keys, as
+    leave room for everything else. To make baby steps anew takes less than composed rotations.
 
     Raises:
         AtlasError: even the smallest plan of keys does not fit; the error names the least memory.
     """
-    planned = _planned(program, parameters, None)
-    parts = memory_of(planned, parameters)
+    most_sums = program.attributes.get("most_sums", MOST_SUMS)
+    while True:
+        planned = _planned(program, parameters, None)
+        parts = memory_of(planned, parameters)
+        if sum(parts.values()) <= room or most_sums <= MOST_SUMS:
+            break
+        most_sums //= 2
+        program = replace(program, attributes=program.attributes | {"most_sums": most_sums})
     for _ in range(ROUNDS):
         over = sum(parts.values()) - room
         if over <= 0:

@@ -59,12 +59,14 @@ LOWERED = 32
 
 class PackingChoice(NamedTuple):
     """Slots of a ciphertext, whether sums are gathered into one ciphertext, as in a program with
-    bootstraps, and whether features lie in the low slot bits.
+    bootstraps, and options of `Pack`.
     """
 
     slots: int
     gathered: bool
     features_low: bool
+    most_sums: int
+    fewer_keys: bool
 
 
 @dataclass(frozen=True)
@@ -213,8 +215,9 @@ class PackedLatency:
         )
         self._first = self._poly(frozenset(self._reference.items()))
         levels, self._least_slots = levels_and_slots(self._first, features_low)
+        chosen = self._choose(levels, self._least_slots)
         self._without_bootstraps = PackingChoice(
-            self._choose(levels, self._least_slots).slots, False, features_low
+            chosen.slots, False, features_low, chosen.most_sums, chosen.fewer_keys
         )
 
     def seconds(self, approximations: Approximations) -> float:
@@ -268,7 +271,8 @@ class PackedLatency:
     def packing(self, parameters: Parameters) -> PackingChoice:
         """The packing for a parameter set."""
         gathered = parameters.bootstrap_level is not None
-        return PackingChoice(parameters.slots, gathered, self._features_low)
+        own = self._features_low, parameters.most_sums, parameters.fewer_keys
+        return PackingChoice(parameters.slots, gathered, *own)
 
     def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""

@@ -340,7 +340,7 @@ class CountingEngine(Engine[Counted]):
         steps reach the operands' level, too.
         """
         level = self._require_level("transform", *ciphertexts)
-        return self._transformed(TransformWork.of(level, terms, self.slots, chained))
+        return self._transformed(TransformWork.of(level, terms, self.slots, chained=chained))
 
     def _transformed(self, work: TransformWork) -> list[Counted]:
         self._execute(work)

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from atlasc.program.engine import Engine, Vector
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
-from atlasc.program.transform_work import TRANSFORMS, TransformTerm, TransformWork, results_of
+from atlasc.program.transform_work import (
+    MOST_SUMS,
+    TRANSFORMS,
+    TransformTerm,
+    TransformWork,
+    results_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,13 @@ class Recorder(Engine[Register]):
 
 
 class CostRecorder(Recorder):
-    """A recorder of functions for costs only. Of a ``transform`` it records the work."""
+    """A recorder of functions for costs only. Of a ``transform`` it records the work, of an engine
+    that holds ``most_sums`` sums at once.
+    """
+
+    def __init__(self, shape: EngineParameters, most_sums: int = MOST_SUMS) -> None:
+        super().__init__(shape)
+        self._most_sums = most_sums
 
     def transform(
         self,
@@ -167,14 +179,20 @@ class CostRecorder(Recorder):
     ) -> list[Register]:
         """Record the work of products with a matrix of blocks."""
         level = self._require_level("transform", *ciphertexts)
-        return self._work(ciphertexts, TransformWork.of(level, terms, self.slots, chained))
+        work = TransformWork.of(level, terms, self.slots, self._most_sums, chained)
+        return self._work(ciphertexts, work)
 
     def transform_at(
-        self, ciphertexts: Sequence[Register], places: NDArray[Any], repeats: int
+        self,
+        ciphertexts: Sequence[Register],
+        places: NDArray[Any],
+        repeats: int | NDArray[Any],
+        chained: bool = False,
     ) -> list[Register]:
         """The same for terms without values; see `TransformWork.at`."""
         level = self._require_level("transform", *ciphertexts)
-        return self._work(ciphertexts, TransformWork.at(level, places, repeats, self.slots))
+        work = TransformWork.at(level, places, repeats, self.slots, self._most_sums, chained)
+        return self._work(ciphertexts, work)
 
     def _work(self, ciphertexts: Sequence[Register], work: TransformWork) -> list[Register]:
         return self._write("transform", ciphertexts, work.level - 1, [work], (), work.results)

@@ -1,7 +1,7 @@
 """The terms of a ``transform``, and what an engine does, and holds in memory, for it.
 
-The engine ``cpu`` (``transform`` in ``runtime_cuda/ckks/engine_rotations.cpp``) makes all baby
-steps of its operands for up to ``MOST_STEPS`` giant steps at a time, and divides each result once.
+An engine (``transform`` in ``runtime_cuda/ckks/engine_rotations.cpp``) makes all baby steps of its
+operands for up to ``most_sums`` giant steps at a time, and divides each result once.
 Where all plaintexts repeat, the rotated operands are never in memory, and every plaintext is
 multiplied by every baby step, zeros included.
 """
@@ -28,8 +28,9 @@ TRANSFORMS: tuple[Literal["transform"], Literal["chained_transform"]] = (
     "chained_transform",
 )
 """The primitives, by ``chained``."""
-MOST_STEPS = 32
-"""Sums, one for each giant step of each result, that an engine holds at once."""
+MOST_SUMS = 32
+"""Sums, one for each giant step of each result, that an engine holds at once, where its device does
+not hold more."""
 LEAST_REPEATS = 16
 """How often plaintexts must repeat for rotated operands to be multiplied where they are made."""
 SHORT_REPEATS = 8
@@ -84,6 +85,7 @@ class TransformWork:
         dense: products with other plaintexts.
         plaintexts: size of the encoded plaintexts that are in memory at once, in dense ones.
         amounts: the amounts of all rotations, 0 < amount < slots; each takes a key of its own.
+        most_sums: sums that the engine holds at once.
     """
 
     level: int
@@ -96,15 +98,21 @@ class TransformWork:
     dense: int
     plaintexts: float
     amounts: frozenset[int]
+    most_sums: int = MOST_SUMS
 
     @classmethod
     def of(
-        cls, level: int, terms: Sequence[TransformTerm], slots: int, chained: bool = False
+        cls,
+        level: int,
+        terms: Sequence[TransformTerm],
+        slots: int,
+        most_sums: int = MOST_SUMS,
+        chained: bool = False,
     ) -> TransformWork:
         """The work for terms whose values are descriptors; other values count as dense."""
         places = np.array([(one.result, one.giant, one.operand, one.baby) for one in terms])
         repeats = np.array([repeats_of(one.value) for one in terms])
-        return cls.at(level, places, repeats, slots, chained)
+        return cls.at(level, places, repeats, slots, most_sums, chained)
 
     @classmethod
     def at(
@@ -113,6 +121,7 @@ class TransformWork:
         places: NDArray[Any],
         repeats: NDArray[Any] | int,
         slots: int,
+        most_sums: int = MOST_SUMS,
         chained: bool = False,
     ) -> TransformWork:
         """The work for terms without values.
@@ -122,6 +131,7 @@ class TransformWork:
             places: result, giant step, operand and baby step of each term, ``[terms, 4]``.
             repeats: how often the slots of each value repeat, a power of two.
             slots: slots of a ciphertext.
+            most_sums: sums that the engine holds at once.
             chained: see `Engine.transform`.
         """
         result, giant, operand, baby = places.T
@@ -133,7 +143,7 @@ class TransformWork:
         repeats = np.broadcast_to(repeats, len(places))
         dense = int((repeats < LEAST_REPEATS).sum())
         sizes = np.where(repeats >= SHORT_REPEATS, 1.0 / repeats, 1.0)
-        held = np.add.reduceat(sizes, starts[::MOST_STEPS])
+        held = np.add.reduceat(sizes, starts[::most_sums])
         turns = giant[starts]
         if chained:
             firsts = np.diff(result[starts], prepend=-1) != 0
@@ -149,13 +159,14 @@ class TransformWork:
             dense=dense,
             plaintexts=float(held.max()),
             amounts=frozenset({*turns.tolist(), *(rotated % slots).tolist()} - {0}),
+            most_sums=most_sums,
         )
 
     @property
     def calls(self) -> dict[TransformKind, int]:
-        """Number of each kind. Baby steps are made anew for every ``MOST_STEPS`` giant steps."""
+        """Number of each kind. Baby steps are made anew for every ``most_sums`` giant steps."""
         return {
-            "transform_baby": self.babies * -(-self.steps // MOST_STEPS),
+            "transform_baby": self.babies * -(-self.steps // self.most_sums),
             "transform_giant": self.giants,
             "transform_product": self.products,
             "transform_dense": self.dense,
@@ -165,7 +176,7 @@ class TransformWork:
     @property
     def sums(self) -> int:
         """Sums and results, not divided by the special primes, that are in memory at once."""
-        return max(min(self.steps, MOST_STEPS), self.results) + self.results
+        return max(min(self.steps, self.most_sums), self.results) + self.results
 
 
 def results_of(terms: Sequence[TransformTerm]) -> int:

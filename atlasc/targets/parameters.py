@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
 from atlasc.program.key_plan import KeyPlan
+from atlasc.program.transform_work import MOST_SUMS, TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.moduli import Moduli, digit_bits
 from atlasc.targets.noise import NoiseModel
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from atlasc.program.function import Function
     from atlasc.program.live_engine import Peaks
-    from atlasc.program.transform_work import TransformWork
 
 
 NARROWER = 5
@@ -50,6 +50,7 @@ class ParameterSet(_Fields):
         library_bytes: working memory of the library at ring degree 2^16, in bytes.
         base_primes: number of primes of a ciphertext at level 0.
         key_steps: for `with_fewer_keys`: from 0 up to here.
+        lanes, most_sums: options of `PlaceBootstraps` and of `Pack`.
         more_work: work of key switches that smaller keys may cost, as a multiple of the least.
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         special_primes: number of special primes.
@@ -66,6 +67,8 @@ class ParameterSet(_Fields):
     library_bytes: ClassVar[int]
     base_primes: ClassVar[int] = 1
     key_steps: ClassVar[int] = 1
+    lanes: ClassVar[int] = 1
+    most_sums: ClassVar[int] = MOST_SUMS
     more_work: ClassVar[float] = 1.0
     cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -208,11 +211,6 @@ class ParameterSet(_Fields):
         return 0
 
     @property
-    def lanes(self) -> int:
-        """``lanes`` of `PlaceBootstraps`."""
-        return 1
-
-    @property
     def log_scales(self) -> tuple[float, ...]:
         """log2 of the scale at each level, if a bootstrap is in primitives; otherwise empty."""
         return ()
@@ -296,6 +294,11 @@ class ParameterSet(_Fields):
     def costed_by(self, table: Path | None) -> Self:
         """The same set with a table that predicts its seconds; None for the table in use."""
         return replace(self, cost_table=table)
+
+    @property
+    def fewer_keys(self) -> bool:
+        """Whether bootstraps and linear transforms take fewer keys and more rotations."""
+        return self != self.measured_as
 
     @property
     def measured_as(self) -> Self:

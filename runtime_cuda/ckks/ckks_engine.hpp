@@ -96,11 +96,13 @@ private:
     /// Adds the sums of some giant steps, rotated, to those of their results.
     void add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
                     std::vector<std::optional<Extended>>& totals) const;
-    /// The same for a chained transform, whose later steps are in the totals: from the last to the first
-    /// of these steps. `amounts` of the chain.
-    void add_chained(std::vector<Extended> sums, const GiantStep* steps,
-                     const std::vector<std::size_t>& amounts, int level,
+    /// The same for the steps of a chained transform from `first` on. Those behind them are in the
+    /// totals.
+    void add_chained(std::vector<Extended> sums, const std::vector<GiantStep>& steps,
+                     std::size_t first, int level,
                      std::vector<std::optional<Extended>>& totals) const;
+    /// Rotated, with another one added if there is one.
+    Extended turned(const Extended& x, std::size_t amount, int level, const Extended* more) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
     CkksEngine& landing(int level);

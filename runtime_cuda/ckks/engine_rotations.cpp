@@ -6,14 +6,50 @@
 
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/rotated_sums.hpp"
-#include "ckks/ring/rotated_products.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
-/// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
-constexpr std::size_t most_steps = RotatedProducts::most_sums;
+/// Part of a polynomial that an encoded plaintext takes.
+double size_of(const Plaintext& value) {
+    constexpr std::size_t short_repeats = 8;
+    const Deferred* deferred = std::get_if<Deferred>(&value);
+    const bool repeats = deferred != nullptr && deferred->repeats >= short_repeats;
+    return repeats ? 1.0 / static_cast<double>(deferred->repeats) : 1.0;
+}
+
+/// Most bytes that so many sums of a transform at once take, with their plaintexts, the results, and
+/// the digits of sums.
+double bytes_of_sums(const Ring& ring, const std::vector<GiantStep>& steps, std::size_t most,
+                     std::size_t results, std::size_t limbs) {
+    double greatest = 0;
+    double polynomials = 0;
+    for (std::size_t at = 0; at < steps.size(); ++at) {
+        polynomials = at % most == 0 ? 0 : polynomials;
+        polynomials += 2;
+        for (const auto& [baby, value] : steps[at].terms) {
+            polynomials += size_of(value);
+        }
+        greatest = std::max(greatest, polynomials);
+    }
+    greatest += static_cast<double>(2 * results + together() * (ring.digits(limbs) + 2));
+    return greatest * static_cast<double>((limbs + ring.size_p()) * ring.degree() * sizeof(Word));
+}
+
+/// Sums of a transform that are in memory at once; rotated operands are made for all of them. Where
+/// the device's own number does not fit, they are fewer.
+std::size_t sums_at_once(const Ring& ring, const std::vector<GiantStep>& steps,
+                         std::size_t results, std::size_t limbs) {
+    constexpr std::size_t least = 32;
+    std::size_t sums = most_sums();
+    const auto left = [&] { return static_cast<double>(ring.memory().left()); };
+    while (sums > least && steps.size() > least &&
+           bytes_of_sums(ring, steps, sums, results, limbs) > left()) {
+        sums /= 2;
+    }
+    return sums;
+}
 
 /// A ciphertext as it is, times P.
 Switched unturned(const Ring& ring, const Polys& x, std::size_t limbs) {
@@ -191,9 +227,10 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         count = std::max(count, step.result + 1);
     }
     std::vector<std::optional<Extended>> totals(count);
+    const std::size_t most = sums_at_once(ring_, steps, count, limbs);
     // A chain begins with the last steps.
     for (std::size_t end = steps.size(); end > 0;) {
-        const std::size_t first = (end - 1) / most_steps * most_steps;
+        const std::size_t first = (end - 1) / most * most;
         std::vector<const Plaintext*> values;
         for (std::size_t at = first; at < end; ++at) {
             for (const auto& [baby, value] : steps[at].terms) {
@@ -214,11 +251,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         }
         std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
         if (chained) {
-            std::vector<std::size_t> amounts;
-            for (std::size_t at = first; at < end; ++at) {
-                amounts.push_back(chain_amount(steps, at, slots()));
-            }
-            add_chained(std::move(sums), &steps[first], amounts, level, totals);
+            add_chained(std::move(sums), steps, first, level, totals);
         } else {
             add_turned(std::move(sums), &steps[first], level, totals);
         }
@@ -274,27 +307,36 @@ void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, 
     }
 }
 
-void CkksEngine::add_chained(std::vector<Extended> sums, const GiantStep* steps,
-                             const std::vector<std::size_t>& amounts, int level,
+void CkksEngine::add_chained(std::vector<Extended> sums, const std::vector<GiantStep>& steps,
+                             std::size_t first, int level,
                              std::vector<std::optional<Extended>>& totals) const {
     for (std::size_t left = sums.size(); left > 0; --left) {
-        std::optional<Extended>& total = totals[steps[left - 1].result];
+        const std::size_t at = first + left - 1;
+        std::optional<Extended>& total = totals[steps[at].result];
         if (total) {
-            add_switched(ring_, {{{}, nullptr, 1, both_parts(ring_, sums[left - 1])}}, *total, true);
+            const std::size_t amount = chain_amount(steps, at + 1, slots());
+            total = turned(*total, amount, level, &sums[left - 1]);
         } else {
             total = std::move(sums[left - 1]);
         }
-        const std::size_t amount = amounts[left - 1];
-        if (amount != 0) {
-            const Digits digits = decomposed(ring_, {&*total});
-            Extended turned(ring_, limbs_of(level));
-            add_switched(ring_,
-                         {{digits.of(0), &key_for(amount, level), galois_of(ring_, amount),
-                           first_part(ring_, *total)}},
-                         turned, false);
-            total = std::move(turned);
+        const bool begins = at == 0 || steps[at - 1].result != steps[at].result;
+        if (begins && steps[at].rotation != 0) {
+            total = turned(*total, steps[at].rotation, level, nullptr);
         }
     }
+}
+
+Extended CkksEngine::turned(const Extended& x, std::size_t amount, int level,
+                            const Extended* more) const {
+    const Digits digits = decomposed(ring_, {&x});
+    std::vector<Switched> terms{{digits.of(0), &key_for(amount, level), galois_of(ring_, amount),
+                                 first_part(ring_, x)}};
+    if (more != nullptr) {
+        terms.push_back({{}, nullptr, 1, both_parts(ring_, *more)});
+    }
+    Extended result(ring_, limbs_of(level));
+    add_switched(ring_, terms, result, false);
+    return result;
 }
 
 }  // namespace atlasc::ckks

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from short_text import poly
 from tiny_model import BATCH, Tiny, approximate
 
 from atlasc.bundle.folder import load_bundle
@@ -17,11 +19,16 @@ from atlasc.compilation.prepare import calibrate_source, trace_model
 from atlasc.compilation.source import load_source
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.sizes import parse_bytes
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.program.costs import program_costs
 from atlasc.program.kernels.context import layout_of
 from atlasc.program.key_plan import MEMORY, key_plan
+from atlasc.program.transform_work import MOST_SUMS
 from atlasc.report.summary import costs_summary
+from atlasc.targets.cuda import CudaParameters
 from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run
 
@@ -80,6 +87,28 @@ def test_with_fewer_keys_than_transforms_need_features_lie_in_the_top_bits(
     options = TargetOptions(target="cpu", key_memory=least - 1)
     program = lowering.lower_module(module, source.inputs.arrays, options).program
     assert not features_low(program)
+
+
+def test_on_a_small_device_fewer_sums_are_held_before_there_are_fewer_keys() -> None:
+    weight = np.broadcast_to(np.float32(0.5), (40 * 64, 64))
+    wide = poly('%y = poly.linear %x {weight = @w}\npoly.output %y {name = "y"}',
+                {"w": weight}, (1, 64, 64))  # fmt: skip
+    parameters = CudaParameters.choose(1, 4096)
+    steps = [Pack(parameters.slots, True, parameters.most_sums), PlaceBootstraps(1, False)]
+    program = run_passes(wide, steps)
+    full = plan_keys(program, parameters)
+    needed = sum(lowering.memory_of(full, parameters).values())
+    assert plan_keys(program, parameters, device_memory=needed).attributes == full.attributes
+    held = parameters.most_sums
+    while held > MOST_SUMS:
+        fitted = plan_keys(program, parameters, device_memory=needed - 1)
+        smaller = sum(lowering.memory_of(fitted, parameters).values())
+        assert smaller < needed
+        assert fitted.attributes["most_sums"] < held
+        assert key_plan(fitted).rotations == key_plan(full).rotations
+        needed, held = smaller, fitted.attributes["most_sums"]
+    with pytest.raises(AtlasError, match="does not fit a device"):
+        plan_keys(program, parameters, device_memory=needed - 1)
 
 
 def features_low(program: Module) -> bool:

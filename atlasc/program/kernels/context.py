@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache, partial, reduce
+from itertools import cycle
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.program.function import EngineParameters
+from atlasc.program.kernels.fewer_keys import with_fewer_keys
 from atlasc.program.plaintexts import Argument, Literal, Lookup, Slots, Table, Term
 from atlasc.program.record import CostRecorder, Recorder, Register
 from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
-from atlasc.program.transform_work import TransformTerm
+from atlasc.program.transform_work import MOST_SUMS, TransformTerm
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -58,11 +60,15 @@ class Context:
     def __init__(self, shape: EngineParameters, module: Module, costs_only: bool = False) -> None:
         self.shape, self.symbols, self.costs_only = shape, module.symbols, costs_only
         self._plan, self._tables = RotationPlan.of(module), dict[tuple[Any, ...], Any]()
+        self._most_sums = module.attributes.get("most_sums", MOST_SUMS)
+        self._fewer_keys = module.attributes.get("fewer_keys", False)
         self.begin()
 
     def begin(self) -> None:
         """Begin a new function."""
-        self.recorder = (CostRecorder if self.costs_only else Recorder)(self.shape)
+        self.recorder = (
+            CostRecorder(self.shape, self._most_sums) if self.costs_only else Recorder(self.shape)
+        )
         plan = self._plan
         self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 
@@ -83,13 +89,21 @@ class Context:
             value: these four numbers -> plaintext of a term.
             repeats: how often the slots of each plaintext repeat.
         """
+        used, chained, after = places, False, [0]
+        if self._fewer_keys:
+            used, turns, chained, after = with_fewer_keys(places, len(x), self.shape.slots)
+            x = [*x, *(self.engine.rotate(one, turns) for one in x if turns)]
         if isinstance(self.recorder, CostRecorder):
-            return self.recorder.transform_at(x, places, repeats)
-        terms = [
-            TransformTerm(baby, giant, value(out, giant, into, baby), into, out)
-            for out, giant, into, baby in places.tolist()
-        ]
-        return self.recorder.transform(x, terms)
+            found = self.recorder.transform_at(x, used, repeats, chained)
+        else:
+            terms = [
+                TransformTerm(baby, giant, value(*place), into, out)
+                for place, (out, giant, into, baby) in zip(
+                    places.tolist(), used.tolist(), strict=True
+                )
+            ]
+            found = self.recorder.transform(x, terms, chained)
+        return [self.engine.rotate(one, turn) for one, turn in zip(found, cycle(after))]
 
     def table(
         self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1

@@ -23,6 +23,7 @@ class Set:
     bootstrap_errors = (0.0, 0.0)
     landings = 0
     lanes = 1
+    most_sums = 32
     narrow = 0
 
 
