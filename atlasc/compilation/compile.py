@@ -32,6 +32,7 @@ from atlasc.compilation.source import Source
 from atlasc.compilation.statement import measure_of, require, require_enough, tried_program
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
+from atlasc.generation.ends import Ends
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.generation.folder import settings_of
@@ -167,10 +168,11 @@ def _public(source: Source) -> Prefix | None:
 
 
 def _generation(model: LoadedModel) -> Settings:
-    """How the model's folder says that tokens are chosen, with ids that its config has."""
+    """How the model's folder says that tokens are chosen; a client can do what it says."""
     found, size = settings_of(model.directory), model.size("vocab_size")
     if size is not None:
         found.require_vocabulary(size, model.source)
+    Ends(found, model)
     return found
 
 
