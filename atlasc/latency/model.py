@@ -78,12 +78,8 @@ class LatencyTarget:
 
     @classmethod
     def of(cls, target: Target, costs: Path | None = None, fewer_keys: int = 0) -> LatencyTarget:
-        """Parameter sets and costs of a target.
-
-        Args:
-            target: the target.
-            costs: a cost table; None for the table in use.
-            fewer_keys: a step of `ParameterSet.with_fewer_keys`.
+        """Parameter sets and costs of a target, with a cost table; None for the table in use.
+        ``fewer_keys``: a step of `ParameterSet.with_fewer_keys`.
         """
 
         def choose(levels: int, slots: int = 1) -> ParameterSet:
@@ -205,6 +201,7 @@ class PackedLatency:
         self._segments: dict[PackingChoice, dict[_Key, ProgramSegment]] = {}
         self._programs: dict[PackingChoice, SegmentedProgram] = {}
         self._same: dict[tuple[Any, ...], ProgramSegment] = {}
+        self._asked: dict[tuple[Any, ...], tuple[ProgramSegment, tuple[Polynomial, ...]]] = {}
         self._depth = cache(ProgramSegment.depth)
         self.chain: Callable[[Any], TimedChain] = cache(
             lambda parameters: TimedChain(self, parameters, target)
@@ -286,6 +283,19 @@ class PackedLatency:
     ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
         """A segment under approximations, and the polynomials for its open sums."""
         names = self.program(packing).cuts[number].names
+        # A search asks for a few choices of each segment, a hundred thousand times.
+        asked = (packing, number, *map(approximations.get, names))
+        if asked not in self._asked:
+            self._asked[asked] = self._found(packing, number, names, approximations)
+        return self._asked[asked]
+
+    def _found(
+        self,
+        packing: PackingChoice,
+        number: int,
+        names: Sequence[str],
+        approximations: Approximations,
+    ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
         outlines = [self._outline(name, approximations) for name in names]
         key = (number, tuple(steps for steps, _ in outlines))
         known = self._segments[packing]

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from atlasc.calibration.measure import blas_threads
 from atlasc.compilation.oracle.attributes import (
     changed,
     is_attribute,
     remembered,
     writer,
 )
-from atlasc.compilation.oracle.running import Runner, one_thread, own_precision, runner_of
+from atlasc.compilation.oracle.running import Runner, own_precision, runner_of
 from atlasc.ir.errors import AtlasError, first_line, listed
 from atlasc.ir.final_functions import finished
 from atlasc.ir.interpreter import kept_tokens
@@ -166,7 +167,7 @@ def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked
     try:
         if (runner := runner_of(model)) is None:
             return None
-        with one_thread():
+        with blas_threads(1):
             new = remembered(runner.module)
             size, first = _first(runner, some, batch)
             used = remembered(runner.module)
@@ -208,7 +209,7 @@ def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked
             "the module keeps something of each call in an attribute, which no answer reads",
             f"  where: {listed([writer(module, *key) for key in keys])}",
         )
-    with one_thread():
+    with blas_threads(1):
         _say_of_padding(runner, some, size, wanted, found, note)
         own = _own(model, traced, some, size, wanted, note)
     return Asked(some, wanted, greatest_error(found), own)

@@ -24,6 +24,7 @@ class Set:
     landings = 0
     lanes = 1
     most_sums = 32
+    fewer_keys = False
     narrow = 0
 
 
