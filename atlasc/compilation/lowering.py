@@ -284,7 +284,7 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
         if found is None:
             raise AtlasError(
                 f"the target {target} cannot tell the bytes of keys",
-                remedy="leave --upload-at-most out, or use --target cpu",
+                remedy="leave upload-at-most of --target out, or use --target cpu",
             )
         return found.keys
 
@@ -306,7 +306,7 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
     raise AtlasError(
         f"the evaluation keys do not fit into an upload of {limit / 1e6:.0f} MB",
         why=f"with the fewest rotation keys a client sends {least / 1e6:.0f} MB",
-        remedy=f"use --upload-at-most {math.ceil(least / 1e6)}M or more",
+        remedy=f"use at least {math.ceil(least / 1e6)}M as upload-at-most of --target",
     )
 
 

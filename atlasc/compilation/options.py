@@ -353,7 +353,7 @@ class TargetOptions(DeviceOptions, CostOptions):
     )  # fmt: skip
     upload_at_most: int | None = option(
         "Most bytes of evaluation keys that a client sends, in powers of 1000: 1.9G or 450M.",
-        metavar="SIZE", parse=parse_bytes, unset="any number",
+        metavar="SIZE", parse=parse_bytes, of="target", names=(DEFAULT,), unset="any number",
     )  # fmt: skip
 
 

@@ -152,8 +152,20 @@ def test_a_client_sends_no_more_than_it_may(tiny: Tiny) -> None:
     assert sent(every - 1) < every
     with pytest.raises(AtlasError, match="do not fit into an upload of 1 MB") as refusal:
         sent(1_000_000)
-    least = parse_bytes(str(refusal.value.remedy).split()[2])
+    least = parse_bytes(str(refusal.value.remedy).split()[3])
     assert every > sent(least) > least - 1_000_000
+
+
+def test_where_the_bytes_of_keys_have_no_limit(tiny: Tiny, tmp_path: Path) -> None:
+    config = Path(MODEL).parents[1] / "configs" / "bert-base"
+    sim, cpu = (("--target", f"{name}{{upload-at-most=1G}}") for name in ("sim", "cpu"))
+    assert "no effect on the target sim" in refused("inspect", config, *sim)
+    data = Path(MODEL).parent / "calibration.npz"
+    text = ("compile", MODEL, "--data", data, "-o", tmp_path / "x", "--generate", *cpu)
+    assert "--generate and upload-at-most of --target exclude each other" in refused(*text)
+    assert "upload-at-most of --target changes nothing of @" in refused(
+        "inspect", tiny.bundle / "server" / "poly.air", *cpu
+    )
 
 
 def test_a_target_that_cannot_tell_is_refused(tiny: Tiny) -> None:

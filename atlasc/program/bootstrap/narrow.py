@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, combinations_with_replacement, pairwise, product
+from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 from atlasc.program.bootstrap.stages import (
@@ -88,10 +88,17 @@ class _Keys:
         """The fewest amounts with keys that rotate as this one does, one after another; the amount
         itself, which has no key, if more would be needed.
         """
-        for count in range(1, MOST_KEYS + 1):
-            for some in combinations_with_replacement(self.amounts, count):
-                if (sum(some) - amount) % repeats == 0:
-                    return some
+        found: dict[int, tuple[int, ...]] = {}
+        last: dict[int, tuple[int, ...]] = {0: ()}
+        for _ in range(MOST_KEYS):
+            longer: dict[int, tuple[int, ...]] = {}
+            for place, before in last.items():
+                for one in self.amounts:
+                    longer.setdefault((place + one) % repeats, (*before, one))
+            last = {place: path for place, path in longer.items() if place not in found}
+            found |= last
+            if amount % repeats in found:
+                return found[amount % repeats]
         return (amount,)
 
     def sums(self, period: int, end: int) -> list[list[tuple[int, ...]]]:
