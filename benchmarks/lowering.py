@@ -35,6 +35,7 @@ from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.framework.pass_base import Goal, Parameters, run_passes
 from atlasc.passes.frontend.trace import trace
+from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.pipeline import (
     LOWERING,
@@ -222,7 +223,7 @@ def before_placement(
     poly = select_optional(to_poly(module)[1])
     parameters = latency.choose(*levels_and_slots(poly, features_low))
     goal = Goal(parameters, latency.costs(parameters))
-    return packed(poly, parameters.slots, True, features_low, parameters.most_sums), goal
+    return packed(poly, Pack.of(parameters, features_low)), goal
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -43,7 +43,6 @@ from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.program.costs import PrimitiveCosts
-from atlasc.program.transform_work import MOST_SUMS
 
 PIPELINE: tuple[type[Pass], ...] = (
     Canonicalise,
@@ -229,24 +228,17 @@ def select_optional(poly: Module) -> Module:
     return run_passes(poly, [kind() for kind in LOWERING[: LOWERING.index(Pack)]])
 
 
-def packed(
-    poly: Module,
-    slots: int,
-    optional: bool = True,
-    features_low: bool = False,
-    most_sums: int = MOST_SUMS,
-    fewer_keys: bool = False,
-) -> Module:
-    """A poly module in ciphertexts of ``slots``, with all passes before levels are placed.
+def packed(poly: Module, pack: Pack, optional: bool = True) -> Module:
+    """A poly module in ciphertexts, with all passes before levels are placed.
 
     Args:
         poly: from ``to_poly``, or after ``select_optional``.
+        pack: how it is packed.
         optional: whether to run passes that are otherwise kept only if cheaper.
-        features_low, most_sums, fewer_keys: see `Pack`.
     """
     kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]
     chosen = [kind() for kind in kinds if optional or kind.when == "always"]
-    return run_passes(poly, [Pack(slots, features_low, most_sums, fewer_keys), *chosen])
+    return run_passes(poly, [pack, *chosen])
 
 
 def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int]:
@@ -256,7 +248,7 @@ def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int
     slots = least_slots(poly)
     # Copies of a row that do more than repeat it take levels, and only more slots bring copies.
     several = max(slots, Pack.slots) if is_step(poly) else slots
-    module = packed(poly, several, False, features_low)
+    module = packed(poly, Pack(several, features_low), False)
     depths, ends = module.depths(), module.outputs
     # What another program reads leaves at a level of its own.
     levels = max(depths[end.operands[0]] + end.attributes.get("level", 0) for end in ends)
@@ -315,7 +307,7 @@ class _Choice:
             parameters = self.choose(levels, slots)
             costs = None if self.costs is None else self.costs(parameters)
             goal = Goal(parameters, costs)
-            step = replace(Pack.for_goal(goal), features_low=features_low)
+            step = Pack.of(parameters, features_low)
             found = self.best(run_passes(module, [step]), rest, goal, levels)
             return found._replace(passes=[step, *found.passes])
 

@@ -246,17 +246,9 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
             break
         most_sums //= 2
         program = replace(program, attributes=program.attributes | {"most_sums": most_sums})
-    for _ in range(ROUNDS):
-        over = sum(parts.values()) - room
-        if over <= 0:
-            return planned
-        budget = parts["rotation_keys"] - over
-        try:
-            planned = _planned(program, parameters, max(budget, 0))
-        except AtlasError:
-            break
-        parts = memory_of(planned, parameters)
-    planned = _smallest(program, parameters)
+    planned = _with_fewer_keys(
+        planned, parameters, lambda one: sum(memory_of(one, parameters).values()) - room
+    )
     least = memory_of(planned, parameters)
     needed = sum(least.values())
     if needed <= room:
@@ -288,18 +280,8 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
             )
         return found.keys
 
-    planned, model = program, key_model(parameters)
-    for _ in range(ROUNDS):
-        over = sent(planned) - limit
-        if over <= 0:
-            return planned
-        # A client sends half of what a key takes in memory: the other half follows from a seed.
-        budget = model.size(dict(key_plan(planned).rotations)) - 2 * over
-        try:
-            planned = _planned(program, parameters, max(budget, 0))
-        except AtlasError:
-            break
-    planned = _smallest(program, parameters)
+    # A client sends half of what a key takes in memory: the other half follows from a seed.
+    planned = _with_fewer_keys(program, parameters, lambda one: 2 * (sent(one) - limit))
     least = sent(planned)
     if least <= limit:
         return planned
@@ -308,6 +290,29 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
         why=f"with the fewest rotation keys a client sends {least / 1e6:.0f} MB",
         remedy=f"use at least {math.ceil(least / 1e6)}M as upload-at-most of --target",
     )
+
+
+def _with_fewer_keys(
+    planned: Module, parameters: ParameterSet, excess: Callable[[Module], int]
+) -> Module:
+    """A planned program with as many rotation keys as leave no excess; otherwise with the fewest.
+
+    Args:
+        planned: the program.
+        parameters: its parameter set.
+        excess: bytes of keys in memory that a planned program has too many; 0 or less for none.
+    """
+    program, model = planned, key_model(parameters)
+    for _ in range(ROUNDS):
+        over = excess(planned)
+        if over <= 0:
+            return planned
+        budget = model.size(key_plan(planned).rotations) - over
+        try:
+            planned = _planned(program, parameters, max(budget, 0))
+        except AtlasError:
+            break
+    return _smallest(program, parameters)
 
 
 def _smallest(program: Module, parameters: ParameterSet) -> Module:

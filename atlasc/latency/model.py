@@ -31,6 +31,7 @@ from atlasc.latency.segments import (
 )
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.framework.pass_base import ChooseParameters, Goal, Parameters
+from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.pipeline import (
     PACKINGS,
@@ -58,15 +59,12 @@ LOWERED = 32
 
 
 class PackingChoice(NamedTuple):
-    """Slots of a ciphertext, whether sums are gathered into one ciphertext, as in a program with
-    bootstraps, and options of `Pack`.
+    """How a program is packed, and whether sums are gathered into one ciphertext, as in one with
+    bootstraps.
     """
 
-    slots: int
+    pack: Pack
     gathered: bool
-    features_low: bool
-    most_sums: int
-    fewer_keys: bool
 
 
 @dataclass(frozen=True)
@@ -213,9 +211,7 @@ class PackedLatency:
         self._first = self._poly(frozenset(self._reference.items()))
         levels, self._least_slots = levels_and_slots(self._first, features_low)
         chosen = self._choose(levels, self._least_slots)
-        self._without_bootstraps = PackingChoice(
-            chosen.slots, False, features_low, chosen.most_sums, chosen.fewer_keys
-        )
+        self._without_bootstraps = PackingChoice(Pack.of(chosen, features_low), False)
 
     def seconds(self, approximations: Approximations) -> float:
         """Predicted seconds; infinite if the program cannot be placed.
@@ -268,8 +264,7 @@ class PackedLatency:
     def packing(self, parameters: Parameters) -> PackingChoice:
         """The packing for a parameter set."""
         gathered = parameters.bootstrap_level is not None
-        own = self._features_low, parameters.most_sums, parameters.fewer_keys
-        return PackingChoice(parameters.slots, gathered, *own)
+        return PackingChoice(Pack.of(parameters, self._features_low), gathered)
 
     def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""

@@ -40,7 +40,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Argument, Slots, built
 from atlasc.program.record_arrays import Recorded
-from atlasc.program.transform_work import TransformTerm, chain_amounts, results_of
+from atlasc.program.transform_work import TRANSFORMS, TransformTerm, chain_amounts, results_of
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
@@ -317,9 +317,9 @@ class Engine(ABC, Generic[Ct]):
         numbers: Sequence[int] = (),
     ) -> list[Ct]:
         """The results of a primitive, with operands as in an instruction."""
-        if primitive in ("transform", "chained_transform"):
+        if primitive in TRANSFORMS:
             terms = TransformTerm.recorded(numbers, plaintexts, self.slots)
-            return self.transform(operands, terms, chained=primitive != "transform")
+            return self.transform(operands, terms, chained=primitive == TRANSFORMS[True])
         method = getattr(self, primitive)
         if primitive == "dot":
             half = len(operands) // 2

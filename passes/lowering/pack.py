@@ -17,7 +17,7 @@ from atlasc.ir.opdef import Symbol, number
 from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.rewriting import without_dead_ops
-from atlasc.passes.framework.pass_base import Goal, Pass, Report
+from atlasc.passes.framework.pass_base import Goal, Parameters, Pass, Report
 from atlasc.passes.lowering.packing.forms import Form
 from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 from atlasc.program.kernels.linear import choose_plan
@@ -56,9 +56,13 @@ class Pack(Pass):
 
     @classmethod
     def for_goal(cls, goal: Goal) -> Pack:
-        """The pass with the slots and the keys of the goal's set, and the sums of its device."""
-        chosen = goal.parameters
-        return cls(chosen.slots, False, chosen.most_sums, chosen.fewer_keys)
+        """The pass for a goal's parameter set."""
+        return cls.of(goal.parameters)
+
+    @classmethod
+    def of(cls, parameters: Parameters, features_low: bool = False) -> Pack:
+        """The pass with the slots and the keys of a parameter set, and the sums of its device."""
+        return cls(parameters.slots, features_low, parameters.most_sums, parameters.fewer_keys)
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to ckks module.

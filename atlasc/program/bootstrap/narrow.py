@@ -143,9 +143,10 @@ class _Keys:
 
     def _group(self, blocks: tuple[int, ...], wraps: int, repeats: int) -> tuple[int, Group]:
         """The cheapest steps of a stage whose operand repeats."""
-        found = offsets(blocks, wraps)
-        choices = self._chains(blocks, wraps, repeats) if self.chained and blocks else ()
-        choices = choices or self._choices(found, repeats)
+        if self.chained and blocks:
+            choices = self._chains(blocks, wraps, repeats)
+        else:
+            choices = self._choices(offsets(blocks, wraps), repeats)
         cost, steps = min(choices, key=lambda one: one[0])
         return STAGE + cost, Group(blocks, wraps, steps, self.chained)
 

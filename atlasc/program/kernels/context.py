@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache, partial, reduce
-from itertools import cycle
 from typing import Any, TypeVar
 
 import numpy as np
@@ -89,21 +88,30 @@ class Context:
             value: these four numbers -> plaintext of a term.
             repeats: how often the slots of each plaintext repeat.
         """
-        used, chained, after = places, False, [0]
-        if self._fewer_keys:
-            used, turns, chained, after = with_fewer_keys(places, len(x), self.shape.slots)
-            x = [*x, *(self.engine.rotate(one, turns) for one in x if turns)]
+        if not self._fewer_keys:
+            return self._transform(x, places, places, value, repeats)
+        used, turn, chained, after = with_fewer_keys(places, len(x), self.shape.slots)
+        x = [*x, *(self.engine.rotate(one, turn) for one in x if turn)]
+        found = self._transform(x, places, used, value, repeats, chained)
+        return [self.engine.rotate(one, turn) for one, turn in zip(found, after, strict=True)]
+
+    def _transform(
+        self,
+        x: list[Register],
+        places: np.ndarray,
+        used: np.ndarray,
+        value: Callable[..., Slots],
+        repeats: int,
+        chained: bool = False,
+    ) -> list[Register]:
+        """The same, with other places that are ``used`` for the values of ``places``."""
         if isinstance(self.recorder, CostRecorder):
-            found = self.recorder.transform_at(x, used, repeats, chained)
-        else:
-            terms = [
-                TransformTerm(baby, giant, value(*place), into, out)
-                for place, (out, giant, into, baby) in zip(
-                    places.tolist(), used.tolist(), strict=True
-                )
-            ]
-            found = self.recorder.transform(x, terms, chained)
-        return [self.engine.rotate(one, turn) for one, turn in zip(found, cycle(after))]
+            return self.recorder.transform_at(x, used, repeats, chained)
+        terms = [
+            TransformTerm(baby, giant, value(*place), into, out)
+            for place, (out, giant, into, baby) in zip(places.tolist(), used.tolist(), strict=True)
+        ]
+        return self.recorder.transform(x, terms, chained)
 
     def table(
         self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1
