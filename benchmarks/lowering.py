@@ -2,8 +2,11 @@
 
     python benchmarks/lowering.py [--layers 12] [--tokens 128] [--recipe is]
     python benchmarks/lowering.py --growth 6,12,24,48
+    python benchmarks/lowering.py --compile 4
 
 With `--growth` nothing but the time for models of so many layers, each in a process of its own.
+With `--compile` the processor seconds of each stage of `compile --target cuda` and its search, on
+so many random inputs, for a classifier of 256 features.
 Else first one line for each stage of the recipe and the counts of its lowered program. Then
 bootstraps and predicted hours of the recipe and of two settings of depth 845 in the paper's
 convention (with 12 layers; its setting S6 has that depth).
@@ -15,17 +18,24 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import resource
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
 from atlasc.calibration.calibrate import nominal_calibration
+from atlasc.compilation.compile import compile_model
+from atlasc.compilation.options import CompileOptions
 from atlasc.ir.module import Module
 from atlasc.latency.model import LatencyTarget
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.framework.pass_base import Goal, Parameters, run_passes
 from atlasc.passes.frontend.trace import trace
+from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.pipeline import (
     LOWERING,
@@ -37,6 +47,7 @@ from atlasc.passes.pipeline import (
     to_poly,
 )
 from atlasc.program.costs import program_costs
+from atlasc.progress import Step
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 
@@ -57,7 +68,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--recipe", default="is")
     parser.add_argument("--growth", help="numbers of layers, with commas in between")
+    parser.add_argument("--compile", type=int, help="number of inputs of a whole compile")
     arguments = parser.parse_args()
+    if arguments.compile is not None:
+        compiled(arguments)
+        return
     if arguments.growth is not None:
         growth([int(layers) for layers in arguments.growth.split(",")], arguments)
         return
@@ -114,6 +129,37 @@ def lowering_time(layers: int, tokens: int, recipe: str) -> tuple[float, float, 
     lowered = place(apply_recipe(module, recipe, nominal_calibration(module)))
     costs_summary(program_costs(lowered.program), lowered.parameters)  # type: ignore[arg-type]
     return time.perf_counter() - started, time.process_time() - processor, peak_memory()
+
+
+def compiled(arguments: argparse.Namespace) -> None:
+    """Processor seconds of each stage of a whole `compile --target cuda`."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        num_hidden_layers=arguments.layers, hidden_size=256, num_attention_heads=4,
+        intermediate_size=1024, num_labels=2,
+    )  # fmt: skip
+    shape = (arguments.compile, arguments.tokens)
+    ids = np.random.default_rng(0).integers(config.vocab_size, size=shape)
+    arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    model = transformers.BertForSequenceClassification(config).eval()
+    started = last = time.process_time()
+
+    @contextmanager
+    def steps(label: str, total: int | None = None, *, resume: str = "") -> Iterator[Step]:
+        """Prints what was spent since the stage before."""
+        nonlocal last
+        yield Step(label, total)
+        print(f"{label:60s} {time.process_time() - last:6.1f} s", flush=True)
+        last = time.process_time()
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = CompileOptions(target="cuda")
+        bundle, _, _ = compile_model(model, arrays, Path(folder) / "bundle", options, steps)
+        predicted = bundle.manifest.costs["seconds"]
+    print(f"{'all':60s} {time.process_time() - started:6.1f} s, predicted {predicted:.4f} s")
 
 
 def peak_memory() -> float:
@@ -177,7 +223,7 @@ def before_placement(
     poly = select_optional(to_poly(module)[1])
     parameters = latency.choose(*levels_and_slots(poly, features_low))
     goal = Goal(parameters, latency.costs(parameters))
-    return packed(poly, parameters.slots, True, features_low), goal
+    return packed(poly, Pack.of(parameters, features_low)), goal
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,11 +118,14 @@ def check_value(name: str, value: Any, nesting: int = 0) -> None:
     """
     if nesting > bounds.MAX_NESTING:
         raise RuleError(f"attribute {name!r} is nested too deeply")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise RuleError(f"attribute {name!r} holds {value}; only finite numbers have a text form")
-    if isinstance(value, int) and not -bounds.MAX_INTEGER - 1 <= value <= bounds.MAX_INTEGER:
-        raise RuleError(f"attribute {name!r} holds an integer of more than 64 bits")
-    if isinstance(value, list):
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            what = f"attribute {name!r} holds {value}"
+            raise RuleError(f"{what}; only finite numbers have a text form")
+    elif isinstance(value, int):
+        if not -bounds.MAX_INTEGER - 1 <= value <= bounds.MAX_INTEGER:
+            raise RuleError(f"attribute {name!r} holds an integer of more than 64 bits")
+    elif isinstance(value, list):
         for item in value:
             check_value(name, item, nesting + 1)
     elif isinstance(value, dict):
@@ -132,11 +136,13 @@ def check_value(name: str, value: Any, nesting: int = 0) -> None:
     elif isinstance(value, str):
         if not value.isprintable():
             raise RuleError(f"attribute {name!r} holds a text with control characters")
+    elif isinstance(value, (Symbol, Layout)):
+        return
     elif isinstance(value, ApproximationAttribute):
         for entry, item in value.entries().items():
             if not isinstance(item, np.ndarray):
                 check_value(f"{name}.{entry}", item, nesting + 1)
-    elif not isinstance(value, bool | int | float | Symbol | Layout):
+    else:
         raise RuleError(f"attribute {name!r} cannot hold a {type(value).__name__}")
 
 
@@ -144,9 +150,9 @@ def symbols_in(value: Any) -> Iterator[Symbol]:
     """The symbols in an attribute's value, at any depth."""
     if isinstance(value, Symbol):
         yield value
-    elif isinstance(value, list | dict):
+    elif isinstance(value, (list, dict)):
         for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, Symbol | list | dict):
+            if isinstance(item, (Symbol, list, dict)):
                 yield from symbols_in(item)
 
 
@@ -234,6 +240,11 @@ class OpDef:
         """The IR level (``nn``, ``poly`` or ``ckks``) that the op belongs to."""
         return self.name.split(".")[0]
 
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """Name of each attribute, those in ``COMMON`` too -> its kind."""
+        return {attribute.name: attribute.kind for attribute in (*self.attributes, *COMMON)}
+
     def consumed(self, site: Site) -> int:
         """Levels that the op consumes."""
         return self.levels if isinstance(self.levels, int) else self.levels(site)
@@ -246,7 +257,7 @@ class OpDef:
         low = sum(not name.endswith("?") for name in self.operands)
         takes = str(low) if low == high else f"{low} to {high}"
         require(low <= operands <= high, f"takes {takes} operands, not {operands}")
-        kinds = {attribute.name: attribute.kind for attribute in (*self.attributes, *COMMON)}
+        kinds = self.kinds
         for name, value in attributes.items():
             if name not in kinds:
                 own = sorted(attribute.name for attribute in self.attributes)
@@ -255,7 +266,7 @@ class OpDef:
             if not KINDS[kinds[name]].includes(value):
                 shown = reprlib.repr(value)
                 raise RuleError(f"attribute {name!r} must be of kind {kinds[name]}, not {shown}")
-            if isinstance(value, ApproximationAttribute):
+            if kinds[name] == "approximation":
                 what = f"{value.algorithm!r} is for the family {value.family}, not {self.family}"
                 require(value.family == self.family, what)
         for one in self.attributes:

@@ -101,6 +101,8 @@ _FACTS: dict[str, tuple[str, Any]] = {
     "bootstrap_batch": ("a positive integer", _Amount),
     "bootstrap_from": ("a level", _Level),
     "lanes": ("a positive integer", _Amount),
+    "most_sums": ("a positive integer", _Amount),
+    "fewer_keys": ("true or false", bool),
     "key_memory": ("a number of bytes", Annotated[int, Field(ge=0, le=MAX_INTEGER)]),
     "relinearization_level": ("the level of a key, or -1", _KeyLevel),
     "conjugation_level": ("the level of a key, or -1", _KeyLevel),

@@ -228,17 +228,17 @@ def select_optional(poly: Module) -> Module:
     return run_passes(poly, [kind() for kind in LOWERING[: LOWERING.index(Pack)]])
 
 
-def packed(poly: Module, slots: int, optional: bool = True, features_low: bool = False) -> Module:
-    """A poly module in ciphertexts of ``slots``, with all passes before levels are placed.
+def packed(poly: Module, pack: Pack, optional: bool = True) -> Module:
+    """A poly module in ciphertexts, with all passes before levels are placed.
 
     Args:
         poly: from ``to_poly``, or after ``select_optional``.
+        pack: how it is packed.
         optional: whether to run passes that are otherwise kept only if cheaper.
-        features_low: see `Pack`.
     """
     kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]
     chosen = [kind() for kind in kinds if optional or kind.when == "always"]
-    return run_passes(poly, [Pack(slots, features_low), *chosen])
+    return run_passes(poly, [pack, *chosen])
 
 
 def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int]:
@@ -248,7 +248,7 @@ def levels_and_slots(poly: Module, features_low: bool = False) -> tuple[int, int
     slots = least_slots(poly)
     # Copies of a row that do more than repeat it take levels, and only more slots bring copies.
     several = max(slots, Pack.slots) if is_step(poly) else slots
-    module = packed(poly, several, False, features_low)
+    module = packed(poly, Pack(several, features_low), False)
     depths, ends = module.depths(), module.outputs
     # What another program reads leaves at a level of its own.
     levels = max(depths[end.operands[0]] + end.attributes.get("level", 0) for end in ends)
@@ -306,8 +306,8 @@ class _Choice:
             levels, slots = levels_and_slots(module, features_low)
             parameters = self.choose(levels, slots)
             costs = None if self.costs is None else self.costs(parameters)
-            step = Pack(parameters.slots, features_low)
             goal = Goal(parameters, costs)
+            step = Pack.of(parameters, features_low)
             found = self.best(run_passes(module, [step]), rest, goal, levels)
             return found._replace(passes=[step, *found.passes])
 

@@ -12,8 +12,7 @@ backwards replace one run for each value with finite differences.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,8 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
 
     An independent error of variance σ² in each element of the result changes the outputs by
     noise_gain · σ. Both are root mean squares; the outputs are in units of their own. Outputs of
-    padding tokens do not count. The gain is the Frobenius norm of the Jacobian, estimated with
+    padding tokens do not count. The gain is the Frobenius norm of the Jacobian: the derivatives of
+    each element of an answer, or where an answer has more than `PROBES` elements, an estimate with
     random signs (Hutchinson 1989). Each op also gets ``mean``, the greatest mean of an input,
     because a bootstrap shifts the mean.
 
@@ -75,26 +75,22 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
     some = _few(module, inputs)
     tape = Tape(module, some, np.float32)
     read = {name: _read(module, some, array) for name, array in tape.outputs.items()}
-    size = sum(one.sum() for one in read.values())
     power = sum(
         np.square(array * read[name], dtype=np.float64).sum()
         for name, array in tape.outputs.items()
     )
-    squares: Counter[Op] = Counter()
-    by_input = np.zeros(max(len(one) for one in read.values()))
-    probes = int(np.clip(VALUES // size, 1, PROBES))
-    random = np.random.default_rng(0)
-    for _ in range(probes):
-        signs = {n: one * random.choice((-1.0, 1.0), one.shape) for n, one in read.items()}
-        weights = {name: one.astype(np.float32) for name, one in signs.items()}
+    squares: dict[Op, Array] = {}  # of the derivatives by each input's part of the result
+    for weights in _directions(read):
         for op, derivative in tape.pull_back(weights).items():
             rows = np.square(derivative, dtype=np.float64).reshape(len(derivative), -1).sum(axis=1)
-            squares[op] += rows.sum() / probes
-            if len(rows) == len(by_input) and power > 0:
-                by_input += rows / max(rows.mean(), _TINY)
+            squares[op] = squares[op] + rows if op in squares else rows
+    by_input = np.zeros(max(len(one) for one in read.values()))
+    for rows in squares.values():
+        if len(rows) == len(by_input) and power > 0:
+            by_input += rows / max(rows.mean(), _TINY)
 
     def attributes(op: Op) -> dict[str, Any]:
-        gain = np.sqrt(squares[op] / power) if power > 0 else np.inf
+        gain = np.sqrt(np.sum(squares.get(op, 0.0)) / power) if power > 0 else np.inf
         found: dict[str, float] = {}
         if op.name == "poly.output" and power > 0:
             worst = by_input.max() / by_input.mean() if by_input.any() else 1.0
@@ -106,6 +102,25 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
         return {**op.attributes, **{name: float(f"{one:.2g}") for name, one in found.items()}}
 
     return with_attributes(module, attributes)
+
+
+def _directions(read: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """Weights of the outputs, by name: the squares of the derivatives of their weighted sums add up
+    to those of the elements that are read.
+    """
+    sizes = {name: one[0].size for name, one in read.items()}
+    if sum(sizes.values()) <= PROBES:
+        zeros = {name: np.zeros(one.shape, np.float32) for name, one in read.items()}
+        for name, one in read.items():
+            for element in range(sizes[name]):
+                alone = np.arange(sizes[name]).reshape(one[0].shape) == element
+                yield {**zeros, name: (one * alone).astype(np.float32)}
+        return
+    probes = int(np.clip(VALUES // sum(one.sum() for one in read.values()), 1, PROBES))
+    random = np.random.default_rng(0)
+    for _ in range(probes):
+        signs = {n: one * random.choice((-1.0, 1.0), one.shape) for n, one in read.items()}
+        yield {n: (one / math.sqrt(probes)).astype(np.float32) for n, one in signs.items()}
 
 
 def bootstrap_change(op: Op, error: float, cubic: float) -> float:

@@ -21,6 +21,7 @@ class Changes(TypedDict, total=False):
     device_memory: int | str | None  # --target 'phantom{device-memory=SIZE}'
     target: str | None
     key_memory: float | str | None  # --target 'cpu{key-memory=SIZE}'
+    upload_at_most: int | str | None  # --target 'cpu{upload-at-most=SIZE}'
     max_error: float | None
     max_depth: int | None
     max_levels: int | None

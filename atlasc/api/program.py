@@ -26,7 +26,7 @@ from atlasc.compilation.declared import options_of, takes_options
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.files import new_folder
-from atlasc.generation.client import Generated
+from atlasc.generation.ends import Generated
 from atlasc.generation.prompt import Prompt
 from atlasc.generation.steps import TextBundles
 from atlasc.loading import LONG

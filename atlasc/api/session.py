@@ -16,7 +16,8 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import LEDGER
 from atlasc.files import new_folder, scratch_folder
 from atlasc.generation.budget import DEFAULT_STEPS
-from atlasc.generation.client import Generated, TextClient
+from atlasc.generation.client import TextClient
+from atlasc.generation.ends import Generated
 from atlasc.generation.prompt import Prompt, Prompted, prompted
 from atlasc.generation.sampling import Sampling
 from atlasc.generation.steps import TextBundles, alone

@@ -11,11 +11,10 @@ from atlasc.bundle.folder import GENERATION, HEAD, PREFIX
 from atlasc.bundle.manifest import FORMAT, INTERFACE_FILE, MANIFEST, PROGRAM_FILE
 from atlasc.bundle.program_writer import write_interface, write_program
 from atlasc.client.program import ClientProgram
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import save_modules, save_texts
-from atlasc.loading import MASK
+from atlasc.loading import IDS, MASK
 from atlasc.loading.client import OWN_MASK
 from atlasc.loading.generation.settings import Settings
 from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
@@ -62,7 +61,8 @@ def write_bundle(
         (draft / GENERATION).write_text(chosen + "\n", encoding="utf-8")
     # The client's files for reading inputs: no weights, no code.
     copied = ["config.json", *PROCESSOR_FILES]
-    if not _wrote_tokenizer(model, draft / "client" / "model"):
+    reads_texts = IDS in model.input_names and model.tokenizer is not None
+    if reads_texts and not write_tokenizer(model.tokenizer, draft / "client" / "model"):
         copied += [*TOKENIZER_FILES, *FURTHER_FILES]
     for name in copied:
         if (model.directory / name).is_file():
@@ -81,13 +81,3 @@ def write_bundle(
         "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
     }
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _wrote_tokenizer(model: LoadedModel, folder: Path) -> bool:
-    """Write the model's tokenizer for the client; False if the model has none that can be
-    written.
-    """
-    try:
-        return model.tokenizer is not None and write_tokenizer(model.tokenizer, folder)
-    except AtlasError:  # it cannot be read; ids and images need none
-        return False

@@ -78,7 +78,8 @@ def blas_threads(count: int) -> AbstractContextManager[Any]:
 
     Fits solve small systems, in which threads of BLAS mostly wait for each other: on shared
     processors a fit with two threads took ten times as long as with one. The same is true of
-    OpenMP, whose threads compute torch's functions of the calling thread.
+    OpenMP, whose threads compute torch's functions of the calling thread, and of MKL in torch: it
+    follows OpenMP until somebody calls ``torch.set_num_threads``, after which it never does again.
     """
     return cast(AbstractContextManager[Any], ThreadpoolController().limit(limits=count))
 

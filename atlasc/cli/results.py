@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
     from atlasc.calibration.calibrate import Calibration, Outlier
     from atlasc.client.checks import Answers
+    from atlasc.compilation.options import TargetOptions
     from atlasc.ir.module import Module
     from atlasc.loading.texts.spans import Span
     from atlasc.run.timing import Timing
@@ -35,7 +36,7 @@ def warn_of_costs(target: str, costs: Path | None) -> None:
         warn(warning)
 
 
-def say_of_keys(program: Module, chosen: object) -> None:
+def say_of_keys(program: Module, options: TargetOptions) -> None:
     """Say that a program has fewer rotation keys than it could use, so that it fits this machine.
 
     Says nothing if the user chose the memory.
@@ -43,6 +44,7 @@ def say_of_keys(program: Module, chosen: object) -> None:
     from atlasc.program.key_plan import MEMORY
 
     limit = program.attributes.get(MEMORY)
+    chosen = options.key_memory or options.device_memory or options.upload_at_most
     if limit is not None and chosen is None:
         print(
             f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "

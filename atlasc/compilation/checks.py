@@ -91,6 +91,12 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             why = "the ranges of the front were measured on texts without the prefix"
             raise _excluding("--public-prefix", "--front", why, "leave --front out")
         read_public_prefix(options.public_prefix)
+    if options.generate and options.upload_at_most is not None:
+        raise _excluding(
+            "--generate", title(options, "upload_at_most"),
+            "the keys of a text are those of two programs",
+            "leave one of them out",
+        )  # fmt: skip
     if options.generate and options.batch > 1:
         raise _excluding(
             "--generate", f"--batch {options.batch}", "text is generated one at a time",
@@ -99,8 +105,14 @@ def check_compile(output: Path, options: CompileOptions) -> None:
 
 
 def check_target(options: TargetOptions) -> None:
-    """Raise AtlasError for an unknown target, or a device memory for a target without a device."""
+    """Raise AtlasError for an unknown target, or for options that have no effect on it."""
     target = find_target(options.target)
+    if options.upload_at_most is not None and not target.encrypted:
+        raise AtlasError(
+            f"{title(options, 'upload_at_most')} has no effect on the target {target.name}",
+            why="it encrypts nothing, so that there are no keys to send",
+            remedy="leave it out, or use --target cpu",
+        )
     if options.device_memory is not None and not target.parameters.device:
         raise AtlasError(
             f"a device memory has no effect on the target {target.name}",

@@ -32,6 +32,7 @@ from atlasc.compilation.source import Source
 from atlasc.compilation.statement import measure_of, require, require_enough, tried_program
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
+from atlasc.generation.ends import Ends
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.generation.folder import settings_of
@@ -125,36 +126,37 @@ def compile_model(
         batch=options.batch, tokenizer=tokenizer, processor=processor, note=note,
         journal=journal, public_text=public,
     )  # fmt: skip
-    prefix = _public(prepared.source)
-    if options.generate:  # refuses other models before any work
-        head = head_side(prepared.module, options.head, prefix)
-        _generation(prepared.source.model)
-    tried = len(prepared.source.validated)
-    require_enough(tried, options.unsafe_at_most)
-    chosen = choose(
-        prepared, options, steps, None if saved is None else saved.front,
-        journal=journal, note=note,
-    )  # fmt: skip
-    inputs = prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays
-    lowered, of_text = lower_module(chosen.module, inputs, options, steps), None
-    if options.generate:
-        decoder = Decoder.of(chosen.module, lowered.poly, inputs, head, prefix, options, steps)
-        of_text = text_programs(decoder, options.prefill)
-    if prefix is not None:
-        chosen.settings["public_tokens"] = prefix.tokens
-    measure = measure_of(prepared.source.model, prepared.traced, options.measure)
-    if chosen.front is not None:
-        measure = chosen.front.measure
-    _promise(lowered, chosen.settings, measure)
-    found = tried_program(prepared, chosen.settings, lowered, steps)
-    require(found, options.unsafe_at_most)
-    chosen.settings["statements"] = [one.to_dict() for one in found]
-    _beside(prepared, chosen, lowered, steps)
-    with keeping(journal, output) as kept, steps("writing the bundle"):
-        bundle = write_program(
-            output, prepared.source, chosen, prepared.calibration, lowered,
-            options, kept, of_text, prepared.asked if options.keep_answers else None, options.name,
+    with blas_threads(1):
+        prefix = _public(prepared.source)
+        if options.generate:  # refuses other models before any work
+            head = head_side(prepared.module, options.head, prefix)
+            _generation(prepared.source.model)
+        require_enough(len(prepared.source.validated), options.unsafe_at_most)
+        chosen = choose(
+            prepared, options, steps, None if saved is None else saved.front,
+            journal=journal, note=note,
         )  # fmt: skip
+        inputs = prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays
+        lowered, of_text = lower_module(chosen.module, inputs, options, steps), None
+        if options.generate:
+            decoder = Decoder.of(chosen.module, lowered.poly, inputs, head, prefix, options, steps)
+            of_text = text_programs(decoder, options.prefill)
+        if prefix is not None:
+            chosen.settings["public_tokens"] = prefix.tokens
+        measure = measure_of(prepared.source.model, prepared.traced, options.measure)
+        if chosen.front is not None:
+            measure = chosen.front.measure
+        _promise(lowered, chosen.settings, measure)
+        found = tried_program(prepared, chosen.settings, lowered, steps)
+        require(found, options.unsafe_at_most)
+        chosen.settings["statements"] = [one.to_dict() for one in found]
+        _beside(prepared, chosen, lowered, steps)
+        with keeping(journal, output) as kept, steps("writing the bundle"):
+            bundle = write_program(
+                output, prepared.source, chosen, prepared.calibration, lowered,
+                options, kept, of_text,
+                prepared.asked if options.keep_answers else None, options.name,
+            )  # fmt: skip
     return Compiled(bundle, prepared, lowered)
 
 
@@ -167,10 +169,11 @@ def _public(source: Source) -> Prefix | None:
 
 
 def _generation(model: LoadedModel) -> Settings:
-    """How the model's folder says that tokens are chosen, with ids that its config has."""
+    """How the model's folder says that tokens are chosen; a client can do what it says."""
     found, size = settings_of(model.directory), model.size("vocab_size")
     if size is not None:
         found.require_vocabulary(size, model.source)
+    Ends(found, model)
     return found
 
 

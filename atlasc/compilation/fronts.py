@@ -243,12 +243,13 @@ def ranges_beside(journal: Path) -> Path:
     return journal.with_name(f"{journal.name}.ranges")
 
 
-def kept_ranges(journal: Path | None, of: str) -> Calibration | None:
+def kept_ranges(journal: Path | None, of: str, note: Note = quiet) -> Calibration | None:
     """The ranges that an interrupted command measured; None if there are none for this ``of``.
 
     Args:
         journal: journal of the command.
         of: digest (hex) of everything that the ranges depend on.
+        note: told of ranges that cannot be read.
     """
     if journal is None or not ranges_beside(journal).exists():
         return None
@@ -256,7 +257,12 @@ def kept_ranges(journal: Path | None, of: str) -> Calibration | None:
         kept = read_json(
             ranges_beside(journal), _KeptRanges, "the ranges", MAX_CALIBRATION, links=False
         )
-    except AtlasError:  # measured again
+    except AtlasError as error:
+        note(
+            "the ranges of an interrupted command cannot be read, and are measured again",
+            f"  where: {ranges_beside(journal)}\n  why: {error.why}\n"
+            "  what to do: nothing, if you do not know of a change; the file is written anew",
+        )
         return None
     return kept.calibration if kept.of == of else None
 

@@ -26,9 +26,12 @@ from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
+from atlasc.program.key_plan import key_plan
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.program.transform_work import MOST_SUMS
 from atlasc.progress import Step, Steps, silent
 from atlasc.report.summary import memory_parts
+from atlasc.runtime.interface import interface_of
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
 from atlasc.targets.machine import machine_bytes
@@ -63,7 +66,32 @@ def lower_module(
         steps: progress.
     """
     options = options or TargetOptions()
-    latency = LatencyTarget.of(find_target(options.target), options.costs)
+    if options.upload_at_most is None:
+        return _lowered(module, inputs, options, steps)
+    found: list[Lowered] = []
+    refused: list[AtlasError] = []
+    for fewer_keys in range(find_target(options.target).parameters.key_steps):
+        try:
+            found.append(_lowered(module, inputs, options, steps, fewer_keys))
+        except AtlasError as error:
+            refused.append(error)
+        else:
+            if not cast(ParameterSet, found[-1].parameters).bootstrap:
+                break
+    if not found:
+        raise refused[-1]
+    return min(found, key=_seconds)
+
+
+def _lowered(
+    module: Module,
+    inputs: Mapping[str, np.ndarray] | None,
+    options: TargetOptions,
+    steps: Steps,
+    fewer_keys: int = 0,
+) -> Lowered:
+    """See `lower_module`. ``fewer_keys``: a step of `ParameterSet.with_fewer_keys`."""
+    latency = LatencyTarget.of(find_target(options.target), options.costs, fewer_keys)
     with steps("lowering", len(STEPS)) as step, blas_threads(1):
 
         def lower(packings: Sequence[bool]) -> Lowered:
@@ -78,6 +106,12 @@ def lower_module(
         return replace(lowered, program=program)
 
 
+def _seconds(lowered: Lowered) -> float:
+    """Predicted seconds, or what stands for them without a cost table."""
+    costs = costs_of(cast(ParameterSet, lowered.parameters))
+    return program_costs(lowered.program).total.seconds(costs)
+
+
 def planned_in_memory(
     lower: Callable[[Sequence[bool]], Lowered], options: TargetOptions
 ) -> Lowered:
@@ -86,7 +120,10 @@ def planned_in_memory(
     def planned(lowered: Lowered) -> Lowered:
         parameters = cast(ParameterSet, lowered.parameters)
         budget = options.key_memory, options.device_memory
-        return replace(lowered, program=plan_keys(lowered.program, parameters, *budget))
+        program = plan_keys(lowered.program, parameters, *budget)
+        if options.upload_at_most is not None:
+            program = _sendable(program, parameters, options.target, options.upload_at_most)
+        return replace(lowered, program=program)
 
     lowered, target = _in_memory(lower, planned), find_target(options.target)
     parameters = cast(ParameterSet, lowered.parameters)
@@ -195,24 +232,23 @@ def memory_of(program: Module, parameters: ParameterSet) -> dict[str, int]:
 
 
 def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
-    """The program with as many rotation keys as leave room for everything else.
+    """The program with as many sums of a transform at once, and then with as many rotation keys, as
+    leave room for everything else. To make baby steps anew takes less than composed rotations.
 
     Raises:
         AtlasError: even the smallest plan of keys does not fit; the error names the least memory.
     """
-    planned = _planned(program, parameters, None)
-    parts = memory_of(planned, parameters)
-    for _ in range(ROUNDS):
-        over = sum(parts.values()) - room
-        if over <= 0:
-            return planned
-        budget = parts["rotation_keys"] - over
-        try:
-            planned = _planned(program, parameters, max(budget, 0))
-        except AtlasError:
-            break
+    most_sums = program.attributes.get("most_sums", MOST_SUMS)
+    while True:
+        planned = _planned(program, parameters, None)
         parts = memory_of(planned, parameters)
-    planned = _smallest(program, parameters)
+        if sum(parts.values()) <= room or most_sums <= MOST_SUMS:
+            break
+        most_sums //= 2
+        program = replace(program, attributes=program.attributes | {"most_sums": most_sums})
+    planned = _with_fewer_keys(
+        planned, parameters, lambda one: sum(memory_of(one, parameters).values()) - room
+    )
     least = memory_of(planned, parameters)
     needed = sum(least.values())
     if needed <= room:
@@ -225,6 +261,58 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
         why=f"with the fewest rotation keys it needs {size_text(needed)}: {listed}",
         remedy=f"use a device memory of {-(-needed // 2**20)}M or more, or a shorter sequence",
     )
+
+
+def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int) -> Module:
+    """The planned program, with fewer rotation keys if a client would send more bytes of keys.
+
+    Raises:
+        AtlasError: even the smallest plan of keys has more bytes, or the target cannot tell them.
+    """
+
+    def sent(planned: Module) -> int:
+        interface = interface_of(planned)
+        found = find_target(target).sent_bytes(parameters, key_plan(planned), interface)
+        if found is None:
+            raise AtlasError(
+                f"the target {target} cannot tell the bytes of keys",
+                remedy="leave upload-at-most of --target out, or use --target cpu",
+            )
+        return found.keys
+
+    # A client sends half of what a key takes in memory: the other half follows from a seed.
+    planned = _with_fewer_keys(program, parameters, lambda one: 2 * (sent(one) - limit))
+    least = sent(planned)
+    if least <= limit:
+        return planned
+    raise AtlasError(
+        f"the evaluation keys do not fit into an upload of {limit / 1e6:.0f} MB",
+        why=f"with the fewest rotation keys a client sends {least / 1e6:.0f} MB",
+        remedy=f"use at least {math.ceil(least / 1e6)}M as upload-at-most of --target",
+    )
+
+
+def _with_fewer_keys(
+    planned: Module, parameters: ParameterSet, excess: Callable[[Module], int]
+) -> Module:
+    """A planned program with as many rotation keys as leave no excess; otherwise with the fewest.
+
+    Args:
+        planned: the program.
+        parameters: its parameter set.
+        excess: bytes of keys in memory that a planned program has too many; 0 or less for none.
+    """
+    program, model = planned, key_model(parameters)
+    for _ in range(ROUNDS):
+        over = excess(planned)
+        if over <= 0:
+            return planned
+        budget = model.size(key_plan(planned).rotations) - over
+        try:
+            planned = _planned(program, parameters, max(budget, 0))
+        except AtlasError:
+            break
+    return _smallest(program, parameters)
 
 
 def _smallest(program: Module, parameters: ParameterSet) -> Module:

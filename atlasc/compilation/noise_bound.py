@@ -33,7 +33,7 @@ from functools import lru_cache
 import numpy as np
 
 from atlasc.analyses.observed import bootstrap_change
-from atlasc.compilation.op_noise import OpNoises
+from atlasc.compilation.op_noise import op_noise
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.rewriting import Rewriter
 from atlasc.program.execute import Functions
@@ -88,7 +88,7 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
     if not any("noise_gain" in op.attributes for op in program.ops):
         return {}
     gains: dict[Value, float] = {}
-    functions, noises = dict(Functions(program, shape).calls()), OpNoises(program, noise)
+    functions = dict(Functions(program, shape).calls())
     found: dict[Op, float] = {}
     averaged = _averaged(program)
     for op in program.ops:
@@ -107,7 +107,7 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
         if op.name not in _WITHOUT:
-            added = noises.of(op, functions[op])
+            added = op_noise(program.symbols, op, functions[op], noise)
             # A sum rescales none of its operands; a product rescales all.
             owed = noise.rescale**2 if op.levels(program.symbols) else 0.0
             total += (owed + added.before) * sum(gains[value] ** 2 for value in encrypted)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Op
 from atlasc.ir.opdef import Symbol
 from atlasc.program.engine import Engine, Vector
 from atlasc.program.function import Function
@@ -185,25 +186,23 @@ class VarianceEngine(Engine[_Variance]):
         return self._shares.of(slots)
 
 
-class OpNoises:
-    """`OpNoise` of each op of a program."""
+def op_noise(symbols: Any, op: Op, function: Function, noise: NoiseModel) -> OpNoise:
+    """The variances that an op adds; ``function`` is the op's own."""
+    size = float(f"{max(v.op.attributes.get('magnitude', 1.0) for v in op.operands) ** 2:.1g}")
+    weight = op.attributes.get("weight")
+    inputs = symbols[weight.name].shape[1] if isinstance(weight, Symbol) else 1
+    mean = float(f"{row_norm(symbols, op):.2g}") ** 2 / inputs
+    return _replayed(function, noise, mean, size)
 
-    def __init__(self, program: Module, noise: NoiseModel) -> None:
-        self._symbols, self._noise = program.symbols, noise
-        self._shares: dict[int, _Shares] = {}
-        self._found: dict[tuple[Function, float, float], OpNoise] = {}
 
-    def of(self, op: Op, function: Function) -> OpNoise:
-        """The variances that an op adds; ``function`` is the op's own."""
-        size = float(f"{max(v.op.attributes.get('magnitude', 1.0) for v in op.operands) ** 2:.1g}")
-        key = function, float(f"{row_norm(self._symbols, op):.2g}"), size
-        if key not in self._found:
-            shares = self._shares.setdefault(function.shape.slots, _Shares(function.shape.slots))
-            weight = op.attributes.get("weight")
-            inputs = self._symbols[weight.name].shape[1] if isinstance(weight, Symbol) else 1
-            mean = key[1] ** 2 / inputs
-            self._found[key] = VarianceEngine(function, self._noise, mean, shares, size).run()
-        return self._found[key]
+@lru_cache(maxsize=4096)
+def _replayed(function: Function, noise: NoiseModel, weight: float, size: float) -> OpNoise:
+    return VarianceEngine(function, noise, weight, _shares(function.shape.slots), size).run()
+
+
+@lru_cache(maxsize=4)
+def _shares(slots: int) -> _Shares:
+    return _Shares(slots)
 
 
 def row_norm(symbols: Any, op: Op) -> float:

@@ -34,7 +34,7 @@ from atlasc.compilation.declared import (
 )
 from atlasc.compilation.oracle.options import KeptOptions
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.keys.sizes import parse_size
+from atlasc.passes.lowering.keys.sizes import parse_bytes, parse_size
 from atlasc.targets import DEFAULT, find_target, target_names
 
 if TYPE_CHECKING:
@@ -347,10 +347,13 @@ class TargetOptions(DeviceOptions, CostOptions):
 
     target: str = option(f"Where it runs: {', '.join(target_names())}.", default=DEFAULT)
     key_memory: float | None = option(
-        "Memory for rotation keys: 4G, or all. With less memory, rotations are composed of others "
-        "and take longer.",
+        "Memory for rotation keys: 4G, or all. With less, rotations are composed and take longer.",
         metavar="SIZE", parse=parse_memory, of="target", names=(DEFAULT,),
         unset="as much as fits this machine",
+    )  # fmt: skip
+    upload_at_most: int | None = option(
+        "Most bytes of evaluation keys that a client sends, in powers of 1000: 1.9G or 450M.",
+        metavar="SIZE", parse=parse_bytes, of="target", names=(DEFAULT,), unset="any number",
     )  # fmt: skip
 
 
@@ -365,8 +368,7 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions, K
     front: Path | None = option("Folder that search -o wrote; pick a setting from it.")
     point: int | None = option("Number of a point of --front to take.", minimum=1)
     name: str | None = option(
-        "Name by which a service answers the program.", parse=parse_name,
-        unset="the model's folder",
+        "Name by which a service answers the program.", parse=parse_name, unset="the model's folder"
     )  # fmt: skip
     generate: bool = switch("Also compile the step and the prefill of a decoder, for generate.")
     prefill: bool = without(

@@ -132,7 +132,7 @@ def prepare(
         module = adjusted(traced, saved.calibration)
         return PreparedModel(source, traced, module, saved.calibration, asked)
     digest = "" if journal is None else _digest(traced, source, options)
-    kept = kept_ranges(journal, digest)
+    kept = kept_ranges(journal, digest, note)
     if kept is not None:
         with steps("reusing the ranges that an earlier command measured"):
             return PreparedModel(source, traced, adjusted(traced, kept), kept, asked)

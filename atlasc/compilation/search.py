@@ -93,7 +93,7 @@ def search(
     note_short_texts(prepared, tried.measure, others.get("note", quiet))
     journal = problem.journal
     resume = f"the same command continues from the evaluations in {journal}" if journal else ""
-    with ExitStack() as shown:
+    with blas_threads(1), ExitStack() as shown:
         step = shown.enter_context(steps("preparing the search", resume=resume))
         if pick is not None and isinstance(options, CompileOptions):
             varying = problem.objective().variation

@@ -19,7 +19,7 @@ from atlasc.calibration.calibrate import (
 )
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.compilation.checks import check_target
-from atlasc.compilation.declared import ALL_MEMORY
+from atlasc.compilation.declared import ALL_MEMORY, title
 from atlasc.compilation.generation.programs import Decoder, head_side
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
 from atlasc.compilation.options import BatchOptions
@@ -169,6 +169,12 @@ def inspect_module(
             lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters
     else:
+        if options.upload_at_most is not None:
+            raise AtlasError(
+                f"{title(options, 'upload_at_most')} changes nothing of @{module.name}",
+                why="the rotation keys of a poly module are not planned",
+                remedy="leave it out, or inspect the model itself",
+            )
         module = run_passes(module, [DecodeStep()]) if options.generate else module
         choose = LatencyTarget.of(find_target(options.target), options.costs).choose
         with steps("lowering", len(STEPS)) as step:

@@ -14,7 +14,7 @@ from atlasc.compilation.oracle.masks import with_its_mask
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK, padding_of
-from atlasc.loading.checks import require_finite_weights, tell_unknown
+from atlasc.loading.checks import require_finite_weights, tell_tokenizer, tell_unknown
 from atlasc.loading.data import require_data
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.loaded_model import LoadedModel
@@ -108,6 +108,7 @@ def load_source(
     room = public_prefix.room_after(prefix, loaded, options.sequence_length)
     loaded, everything = with_its_mask(loaded, data, room, options.long, note)
     everything = everything.tell(note).readable(note).require_finite()
+    tell_tokenizer(everything, loaded, note)
     tell_unknown(everything, loaded, note)
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get(IDS)

@@ -27,7 +27,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from atlasc.bundle.folder import GENERATION, Bundle
 from atlasc.bundle.ledger import Entry
 from atlasc.bundle.messages import Message
 from atlasc.generation.budget import Budget, Cost, cost_of
+from atlasc.generation.ends import Ends, Generated
 from atlasc.generation.processors import Text
 from atlasc.generation.prompt import Prompt, Prompted, prompted
 from atlasc.generation.record import Kept, Record
@@ -50,26 +50,6 @@ from atlasc.generation.turns import anew, further
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.loading import IDS
 from atlasc.loading.texts.lengths import joined
-
-
-class Generated(NamedTuple):
-    """A text that was generated.
-
-    Attributes:
-        prompt, ids: tokens of the prompt after the public prefix, those of earlier turns included,
-            and the tokens after it.
-        text: the text after the prompt; None if the program has no tokenizer.
-        ended: whether the model has ended it: its last token is one of the end tokens.
-    """
-
-    prompt: list[int]
-    ids: list[int]
-    text: str | None
-    ended: bool = False
-
-    def __repr__(self) -> str:
-        """Lengths alone: the text is private."""
-        return f"<Generated: {len(self.ids)} tokens after {len(self.prompt)} of the prompt>"
 
 
 class TextClient:
@@ -98,7 +78,7 @@ class TextClient:
         AtlasError: the prompt is empty or too long, or changes the tokens of the public prefix; the
             folder is of another program, of other keys, of another prefix, prompt, window or
             sampling, or damaged; the settings of the model's folder name a token that is none, or
-            leave no room for a token.
+            stop strings without a tokenizer, or leave no room for a token.
     """
 
     def __init__(
@@ -122,6 +102,7 @@ class TextClient:
         self.settings = self._step.generation
         if (size := self._step.model.size("vocab_size")) is not None:
             self.settings.require_vocabulary(size, self._step.folder)
+        self._ends = Ends(self.settings, self._step.model)
         given = None if prompt is None else prompted(self._step, prompt)
         room = window_of(self._step)
         self._budget = Budget(room, len(self._public), self.settings, window)
@@ -145,9 +126,7 @@ class TextClient:
         return whole or (self.record.steps is None and self.ended)
 
     def _end(self, ids: Sequence[int]) -> int | None:
-        """The place behind the token with which the model ends the text; None before that."""
-        ends, places = self.settings.eos_token_id, range(self.record.prompt, len(ids))
-        return next((place + 1 for place in places if ids[place] in ends), None)
+        return self._ends.place(ids, self.record.prompt)
 
     @property
     def way(self) -> str:

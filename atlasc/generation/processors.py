@@ -39,7 +39,7 @@ Processor = Callable[[Settings, Text, np.ndarray], np.ndarray]
 def processed(settings: Settings, text: Text, logits: np.ndarray) -> np.ndarray:
     """The scores of all tokens [vocabulary], by the settings that count without a draw too."""
     scores = logits.astype(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for process in PROCESSORS:
             scores = process(settings, text, scores)
     return scores

@@ -30,8 +30,8 @@ class _Turn(NamedTuple):
     note: str = ""
 
 
-def common(some: Sequence[int], others: Sequence[int]) -> int:
-    """The number of tokens with which both begin."""
+def common(some: Sequence[object], others: Sequence[object]) -> int:
+    """The number of tokens, or of characters, with which both begin."""
     pairs = enumerate(zip(some, others, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
 

@@ -31,6 +31,7 @@ from atlasc.latency.segments import (
 )
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.framework.pass_base import ChooseParameters, Goal, Parameters
+from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.pipeline import (
     PACKINGS,
@@ -58,13 +59,12 @@ LOWERED = 32
 
 
 class PackingChoice(NamedTuple):
-    """Slots of a ciphertext, whether sums are gathered into one ciphertext, as in a program with
-    bootstraps, and whether features lie in the low slot bits.
+    """How a program is packed, and whether sums are gathered into one ciphertext, as in one with
+    bootstraps.
     """
 
-    slots: int
+    pack: Pack
     gathered: bool
-    features_low: bool
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,14 @@ class LatencyTarget:
     costs: CostsOf
 
     @classmethod
-    def of(cls, target: Target, costs: Path | None = None) -> LatencyTarget:
-        """Parameter sets and costs of a target, with a cost table; None for the table in use."""
+    def of(cls, target: Target, costs: Path | None = None, fewer_keys: int = 0) -> LatencyTarget:
+        """Parameter sets and costs of a target, with a cost table; None for the table in use.
+        ``fewer_keys``: a step of `ParameterSet.with_fewer_keys`.
+        """
 
         def choose(levels: int, slots: int = 1) -> ParameterSet:
-            return target.parameters.choose(levels, slots).costed_by(costs)
+            found = target.parameters.choose(levels, slots).costed_by(costs)
+            return found.with_fewer_keys(fewer_keys)
 
         return cls(choose, costs_of)
 
@@ -196,6 +199,7 @@ class PackedLatency:
         self._segments: dict[PackingChoice, dict[_Key, ProgramSegment]] = {}
         self._programs: dict[PackingChoice, SegmentedProgram] = {}
         self._same: dict[tuple[Any, ...], ProgramSegment] = {}
+        self._asked: dict[tuple[Any, ...], tuple[ProgramSegment, tuple[Polynomial, ...]]] = {}
         self._depth = cache(ProgramSegment.depth)
         self.chain: Callable[[Any], TimedChain] = cache(
             lambda parameters: TimedChain(self, parameters, target)
@@ -206,9 +210,8 @@ class PackedLatency:
         )
         self._first = self._poly(frozenset(self._reference.items()))
         levels, self._least_slots = levels_and_slots(self._first, features_low)
-        self._without_bootstraps = PackingChoice(
-            self._choose(levels, self._least_slots).slots, False, features_low
-        )
+        chosen = self._choose(levels, self._least_slots)
+        self._without_bootstraps = PackingChoice(Pack.of(chosen, features_low), False)
 
     def seconds(self, approximations: Approximations) -> float:
         """Predicted seconds; infinite if the program cannot be placed.
@@ -261,7 +264,7 @@ class PackedLatency:
     def packing(self, parameters: Parameters) -> PackingChoice:
         """The packing for a parameter set."""
         gathered = parameters.bootstrap_level is not None
-        return PackingChoice(parameters.slots, gathered, self._features_low)
+        return PackingChoice(Pack.of(parameters, self._features_low), gathered)
 
     def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""
@@ -275,6 +278,19 @@ class PackedLatency:
     ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
         """A segment under approximations, and the polynomials for its open sums."""
         names = self.program(packing).cuts[number].names
+        # A search asks for a few choices of each segment, a hundred thousand times.
+        asked = (packing, number, *map(approximations.get, names))
+        if asked not in self._asked:
+            self._asked[asked] = self._found(packing, number, names, approximations)
+        return self._asked[asked]
+
+    def _found(
+        self,
+        packing: PackingChoice,
+        number: int,
+        names: Sequence[str],
+        approximations: Approximations,
+    ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
         outlines = [self._outline(name, approximations) for name in names]
         key = (number, tuple(steps for steps, _ in outlines))
         known = self._segments[packing]

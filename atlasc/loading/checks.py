@@ -9,6 +9,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError, named
 from atlasc.loading import IDS, MASK
+from atlasc.loading.texts.tokenizer import copied
 from atlasc.loading.texts.tokens import special_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,18 @@ def require_finite_weights(model: LoadedModel) -> None:
 
 def _is_number(values: Any) -> Any:
     return ~values.isnan()
+
+
+def tell_tokenizer(inputs: Inputs, model: LoadedModel, note: Callable[[str, str], object]) -> None:
+    """Say if the clients of a program need transformers for its tokenizer."""
+    if IDS not in inputs.arrays or model.tokenizer is None or copied(model.tokenizer) is not None:
+        return
+    note(
+        "clients of the program need transformers to read texts",
+        f"  why: its tokenizer, a {type(model.tokenizer).__name__}, is none of the library "
+        "tokenizers, or gives other tokens there\n"
+        "  what to do: install transformers where texts are encrypted, or give token ids there",
+    )
 
 
 def tell_unknown(inputs: Inputs, model: LoadedModel, note: Callable[[str, str], object]) -> None:

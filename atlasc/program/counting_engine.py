@@ -331,13 +331,16 @@ class CountingEngine(Engine[Counted]):
         return super().call(primitive, operands, plaintexts, numbers)
 
     def transform(
-        self, ciphertexts: Sequence[Counted], terms: Sequence[TransformTerm]
+        self,
+        ciphertexts: Sequence[Counted],
+        terms: Sequence[TransformTerm],
+        chained: bool = False,
     ) -> list[Counted]:
         """See the base class. The division by the level's primes comes last, so the keys of giant
         steps reach the operands' level, too.
         """
         level = self._require_level("transform", *ciphertexts)
-        return self._transformed(TransformWork.of(level, terms, self.slots))
+        return self._transformed(TransformWork.of(level, terms, self.slots, chained=chained))
 
     def _transformed(self, work: TransformWork) -> list[Counted]:
         self._execute(work)

@@ -40,7 +40,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.program.function import Function
 from atlasc.program.plaintexts import Argument, Slots, built
 from atlasc.program.record_arrays import Recorded
-from atlasc.program.transform_work import TransformTerm
+from atlasc.program.transform_work import TRANSFORMS, TransformTerm, chain_amounts, results_of
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
@@ -56,11 +56,6 @@ Ct = TypeVar("Ct")
 LEAST_COPIES = 16
 """How often slots must repeat for a narrow bootstrap to be worth it on atlasc's engines. With fewer
 copies its plaintexts need as much memory as a second bootstrap's, and it saves little."""
-
-
-def results_of(terms: Sequence[TransformTerm]) -> int:
-    """Ciphertexts that a ``transform`` makes."""
-    return 1 + max(term.result for term in terms)
 
 
 def is_narrow(period: int, slots: int) -> bool:
@@ -185,24 +180,35 @@ class Engine(ABC, Generic[Ct]):
         """
         return reduce(self.add, self.rotate_many(ciphertext, amounts))
 
-    def transform(self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm]) -> list[Ct]:
+    def transform(
+        self, ciphertexts: Sequence[Ct], terms: Sequence[TransformTerm], chained: bool = False
+    ) -> list[Ct]:
         """Products with a matrix of blocks, given by its diagonals, one level lower.
 
         Each result is the sum of its terms; it has at least one. Terms with the same giant step are
         rotated together. An engine may postpone divisions to the end, and need not store the
         rotated operands.
+
+        Args:
+            terms: those of one result stand together, and in them those of one giant step.
+            chained: reach each giant step of a result from the one before it (Horner's rule). That
+                takes as many rotations, but keys only for the differences (`chain_amounts`).
         """
         rotated = self._babies(ciphertexts, terms)
         sums: list[dict[int, list[tuple[Ct, Plaintext]]]] = [{} for _ in range(results_of(terms))]
         for baby, giant, value, operand, result in terms:
             sums[result].setdefault(giant, []).append((rotated[operand, baby], value))
-        return [
-            reduce(
-                self.add,
-                (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in steps.items()),
-            )
-            for steps in sums
-        ]
+        found: list[Any] = []
+        for steps in sums:
+            total: Any = None
+            amounts = chain_amounts([*steps], self.slots)
+            for (giant, some), amount in reversed([*zip(steps.items(), amounts, strict=True)]):
+                one = self.dot_plain(*zip(*some))
+                one = one if chained else self.rotate(one, giant)
+                total = one if total is None else self.add(total, one)
+                total = self.rotate(total, amount) if chained else total
+            found.append(total)
+        return found
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""
@@ -311,6 +317,9 @@ class Engine(ABC, Generic[Ct]):
         numbers: Sequence[int] = (),
     ) -> list[Ct]:
         """The results of a primitive, with operands as in an instruction."""
+        if primitive in TRANSFORMS:
+            terms = TransformTerm.recorded(numbers, plaintexts, self.slots)
+            return self.transform(operands, terms, chained=primitive == TRANSFORMS[True])
         method = getattr(self, primitive)
         if primitive == "dot":
             half = len(operands) // 2
@@ -323,10 +332,6 @@ class Engine(ABC, Generic[Ct]):
             return list(method(operands[0], numbers))
         if primitive == "rotate_sum":
             return [method(operands[0], numbers)]
-        if primitive == "transform":
-            places = zip(numbers[::2], numbers[1::2], strict=True)
-            pairs = zip(places, plaintexts, strict=True)
-            return list(method(operands, [TransformTerm.at(*pair, self.slots) for pair in pairs]))
         return [method(*operands, *plaintexts, *numbers)]
 
     def _made(self, slots: Slots, array: Callable[[Argument], NDArray[Any]]) -> Any:

@@ -78,7 +78,9 @@ class Functions:
         self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
         self._context = Context(shape, module, costs_only)
         self._lanes = module.attributes.get("lanes", 1)
-        plan = repr([self._lanes, *map(module.attributes.get, PLAN_ATTRIBUTES)])
+        plan = repr(
+            [*map(module.attributes.get, ("lanes", "most_sums", "fewer_keys", *PLAN_ATTRIBUTES))]
+        )
         self._store = _store(shape.slots, shape.bootstrap_level, shape.bootstrap_batch, plan)
 
     def of(self, op: Op, levels: Sequence[Sequence[int]]) -> Function:

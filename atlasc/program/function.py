@@ -22,9 +22,10 @@ from atlasc.program.transform_work import TransformWork
 Primitive = Literal[
     "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "dot_plain",
     "times_i", "conjugate", "rotate", "rotate_many", "drop_to", "bootstrap_many",
-    "transform", "raise_modulus", "rotate_sum",
+    "transform", "raise_modulus", "rotate_sum", "chained_transform",
 ]  # fmt: skip
-"""The primitive of an instruction: a method of :class:`Engine`."""
+"""The primitive of an instruction: a method of :class:`Engine`. A ``chained_transform`` is a
+``transform`` with ``chained``."""
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
 

@@ -8,10 +8,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from atlasc.program.engine import Engine, Vector, results_of
+from atlasc.program.engine import Engine, Vector
 from atlasc.program.function import EngineParameters, Instruction, Primitive
 from atlasc.program.plaintexts import Plaintext
-from atlasc.program.transform_work import TransformTerm, TransformWork
+from atlasc.program.transform_work import (
+    MOST_SUMS,
+    TRANSFORMS,
+    TransformTerm,
+    TransformWork,
+    results_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +130,18 @@ class Recorder(Engine[Register]):
         return [rotated[amount] for amount in used]
 
     def transform(
-        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+        self,
+        ciphertexts: Sequence[Register],
+        terms: Sequence[TransformTerm],
+        chained: bool = False,
     ) -> list[Register]:
         """Record products with a matrix of blocks."""
         level = self._require_level("transform", *ciphertexts)
         values = [term.value for term in terms]
         numbers = [place for term in terms for place in term.places(self.slots)]
         count = results_of(terms)
-        return self._write("transform", ciphertexts, level - 1, values, numbers, count)
+        name = TRANSFORMS[chained]
+        return self._write(name, ciphertexts, level - 1, values, numbers, count)
 
     def rotate_sum(self, ciphertext: Register, amounts: Sequence[int]) -> Register:
         """Record a sum of rotations."""
@@ -153,21 +163,36 @@ class Recorder(Engine[Register]):
 
 
 class CostRecorder(Recorder):
-    """A recorder of functions for costs only. Of a ``transform`` it records the work."""
+    """A recorder of functions for costs only. Of a ``transform`` it records the work, of an engine
+    that holds ``most_sums`` sums at once.
+    """
+
+    def __init__(self, shape: EngineParameters, most_sums: int = MOST_SUMS) -> None:
+        super().__init__(shape)
+        self._most_sums = most_sums
 
     def transform(
-        self, ciphertexts: Sequence[Register], terms: Sequence[TransformTerm]
+        self,
+        ciphertexts: Sequence[Register],
+        terms: Sequence[TransformTerm],
+        chained: bool = False,
     ) -> list[Register]:
         """Record the work of products with a matrix of blocks."""
         level = self._require_level("transform", *ciphertexts)
-        return self._work(ciphertexts, TransformWork.of(level, terms, self.slots))
+        work = TransformWork.of(level, terms, self.slots, self._most_sums, chained)
+        return self._work(ciphertexts, work)
 
     def transform_at(
-        self, ciphertexts: Sequence[Register], places: NDArray[Any], repeats: int
+        self,
+        ciphertexts: Sequence[Register],
+        places: NDArray[Any],
+        repeats: int | NDArray[Any],
+        chained: bool = False,
     ) -> list[Register]:
         """The same for terms without values; see `TransformWork.at`."""
         level = self._require_level("transform", *ciphertexts)
-        return self._work(ciphertexts, TransformWork.at(level, places, repeats, self.slots))
+        work = TransformWork.at(level, places, repeats, self.slots, self._most_sums, chained)
+        return self._work(ciphertexts, work)
 
     def _work(self, ciphertexts: Sequence[Register], work: TransformWork) -> list[Register]:
         return self._write("transform", ciphertexts, work.level - 1, [work], (), work.results)

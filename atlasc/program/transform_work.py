@@ -1,7 +1,7 @@
 """The terms of a ``transform``, and what an engine does, and holds in memory, for it.
 
-The engine ``cpu`` (``transform`` in ``runtime_cuda/ckks/engine_rotations.cpp``) makes all baby
-steps of its operands for up to ``MOST_STEPS`` giant steps at a time, and divides each result once.
+An engine (``transform`` in ``runtime_cuda/ckks/engine_rotations.cpp``) makes all baby steps of its
+operands for up to ``most_sums`` giant steps at a time, and divides each result once.
 Where all plaintexts repeat, the rotated operands are never in memory, and every plaintext is
 multiplied by every baby step, zeros included.
 """
@@ -23,8 +23,14 @@ TransformKind = Literal[
 """Kinds of costs: a baby step of one operand; a giant step of one result; a product with a
 plaintext that repeats, its encoding included; with another plaintext; the division of one result.
 """
-MOST_STEPS = 32
-"""Sums, one for each giant step of each result, that an engine holds at once."""
+TRANSFORMS: tuple[Literal["transform"], Literal["chained_transform"]] = (
+    "transform",
+    "chained_transform",
+)
+"""The primitives, by ``chained``."""
+MOST_SUMS = 32
+"""Sums, one for each giant step of each result, that an engine holds at once, where its device does
+not hold more."""
 LEAST_REPEATS = 16
 """How often plaintexts must repeat for rotated operands to be multiplied where they are made."""
 SHORT_REPEATS = 8
@@ -53,10 +59,15 @@ class TransformTerm(NamedTuple):
         return self.operand * slots + self.baby % slots, self.result * slots + self.giant % slots
 
     @classmethod
-    def at(cls, places: tuple[int, int], value: Any, slots: int) -> TransformTerm:
-        """The term of two places."""
-        (operand, baby), (result, giant) = (divmod(place, slots) for place in places)
-        return cls(baby, giant, value, operand, result)
+    def recorded(
+        cls, numbers: Sequence[int], values: Sequence[Any], slots: int
+    ) -> list[TransformTerm]:
+        """The terms of an instruction, whose numbers are the places of its values."""
+        terms = []
+        for source, target, value in zip(numbers[::2], numbers[1::2], values, strict=True):
+            (operand, baby), (result, giant) = divmod(source, slots), divmod(target, slots)
+            terms.append(cls(baby, giant, value, operand, result))
+        return terms
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,8 @@ class TransformWork:
         products: products with plaintexts that repeat, those by zero included.
         dense: products with other plaintexts.
         plaintexts: size of the encoded plaintexts that are in memory at once, in dense ones.
-        amounts: the amounts of all steps, 0 < amount < slots; each takes a key of its own.
+        amounts: the amounts of all rotations, 0 < amount < slots; each takes a key of its own.
+        most_sums: sums that the engine holds at once.
     """
 
     level: int
@@ -86,16 +98,31 @@ class TransformWork:
     dense: int
     plaintexts: float
     amounts: frozenset[int]
+    most_sums: int = MOST_SUMS
 
     @classmethod
-    def of(cls, level: int, terms: Sequence[TransformTerm], slots: int) -> TransformWork:
+    def of(
+        cls,
+        level: int,
+        terms: Sequence[TransformTerm],
+        slots: int,
+        most_sums: int = MOST_SUMS,
+        chained: bool = False,
+    ) -> TransformWork:
         """The work for terms whose values are descriptors; other values count as dense."""
         places = np.array([(one.result, one.giant, one.operand, one.baby) for one in terms])
-        return cls.at(level, places, np.array([repeats_of(one.value) for one in terms]), slots)
+        repeats = np.array([repeats_of(one.value) for one in terms])
+        return cls.at(level, places, repeats, slots, most_sums, chained)
 
     @classmethod
     def at(
-        cls, level: int, places: NDArray[Any], repeats: NDArray[Any] | int, slots: int
+        cls,
+        level: int,
+        places: NDArray[Any],
+        repeats: NDArray[Any] | int,
+        slots: int,
+        most_sums: int = MOST_SUMS,
+        chained: bool = False,
     ) -> TransformWork:
         """The work for terms without values.
 
@@ -104,6 +131,8 @@ class TransformWork:
             places: result, giant step, operand and baby step of each term, ``[terms, 4]``.
             repeats: how often the slots of each value repeat, a power of two.
             slots: slots of a ciphertext.
+            most_sums: sums that the engine holds at once.
+            chained: see `Engine.transform`.
         """
         result, giant, operand, baby = places.T
         giant, baby = giant % slots, baby % slots
@@ -114,25 +143,30 @@ class TransformWork:
         repeats = np.broadcast_to(repeats, len(places))
         dense = int((repeats < LEAST_REPEATS).sum())
         sizes = np.where(repeats >= SHORT_REPEATS, 1.0 / repeats, 1.0)
-        held = np.add.reduceat(sizes, starts[::MOST_STEPS])
+        held = np.add.reduceat(sizes, starts[::most_sums])
+        turns = giant[starts]
+        if chained:
+            firsts = np.diff(result[starts], prepend=-1) != 0
+            turns = (turns - np.where(firsts, 0, np.roll(turns, 1))) % slots
         return cls(
             level,
             operands=len(np.unique(rotated // slots)),
             babies=len(rotated),
             steps=len(starts),
-            giants=int((giant[starts] > 0).sum()),
+            giants=int((turns > 0).sum()),
             results=1 + int(result.max()),
             products=len(places) - dense if dense else len(used) * len(starts),
             dense=dense,
             plaintexts=float(held.max()),
-            amounts=frozenset({*giant[starts].tolist(), *(rotated % slots).tolist()} - {0}),
+            amounts=frozenset({*turns.tolist(), *(rotated % slots).tolist()} - {0}),
+            most_sums=most_sums,
         )
 
     @property
     def calls(self) -> dict[TransformKind, int]:
-        """Number of each kind. Baby steps are made anew for every ``MOST_STEPS`` giant steps."""
+        """Number of each kind. Baby steps are made anew for every ``most_sums`` giant steps."""
         return {
-            "transform_baby": self.babies * -(-self.steps // MOST_STEPS),
+            "transform_baby": self.babies * -(-self.steps // self.most_sums),
             "transform_giant": self.giants,
             "transform_product": self.products,
             "transform_dense": self.dense,
@@ -142,7 +176,19 @@ class TransformWork:
     @property
     def sums(self) -> int:
         """Sums and results, not divided by the special primes, that are in memory at once."""
-        return max(min(self.steps, MOST_STEPS), self.results) + self.results
+        return max(min(self.steps, self.most_sums), self.results) + self.results
+
+
+def results_of(terms: Sequence[TransformTerm]) -> int:
+    """Ciphertexts that a ``transform`` makes."""
+    return 1 + max(term.result for term in terms)
+
+
+def chain_amounts(giants: Sequence[int], slots: int) -> list[int]:
+    """What a chained transform rotates by, for each giant step of a result: from the step before to
+    this one, and from 0 to the first.
+    """
+    return [(one - before) % slots for one, before in zip(giants, (0, *giants))]
 
 
 def repeats_of(value: object) -> int:

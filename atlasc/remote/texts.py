@@ -11,7 +11,8 @@ from atlasc.api.roles import Client
 from atlasc.api.session import Answering, TextSession
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.messages import Message
-from atlasc.generation.client import Generated, TextClient
+from atlasc.generation.client import TextClient
+from atlasc.generation.ends import Generated
 from atlasc.generation.prompt import Prompted
 from atlasc.generation.steps import TextBundles, alone
 from atlasc.ir.errors import AtlasError

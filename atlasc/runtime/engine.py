@@ -18,7 +18,7 @@ from atlasc.program.function import EngineParameters, Function
 from atlasc.program.plaintexts import Argument, Slots, Table
 from atlasc.program.record import Recorder
 from atlasc.program.record_arrays import Recorded, Recording, record_arrays
-from atlasc.program.transform_work import TransformTerm
+from atlasc.program.transform_work import TRANSFORMS, TransformTerm
 from atlasc.runtime.native import load_library, translated
 
 _IDENTITY = 32
@@ -240,10 +240,14 @@ class NativeEngine(RoleEngine[Ciphertext]):
         return self._once("dot_plain", ciphertexts, values=values)[0]
 
     def transform(
-        self, ciphertexts: Sequence[Ciphertext], terms: Sequence[TransformTerm]
+        self,
+        ciphertexts: Sequence[Ciphertext],
+        terms: Sequence[TransformTerm],
+        chained: bool = False,
     ) -> list[Ciphertext]:
         numbers = [place for term in terms for place in term.places(self.slots)]
-        return self._once("transform", ciphertexts, numbers, [term.value for term in terms])
+        values = [term.value for term in terms]
+        return self._once(TRANSFORMS[chained], ciphertexts, numbers, values)
 
     def raise_modulus(self, ciphertext: Ciphertext, level: int, copies: int) -> Ciphertext:
         return self._once("raise_modulus", [ciphertext], [level, copies])[0]

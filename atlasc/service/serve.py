@@ -116,7 +116,19 @@ def private_files() -> Iterator[None]:
         os.umask(before)
 
 
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """A thread of the block keeps Python to itself for ``SWITCH_SECONDS``, not longer."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 @private_files()
+@short_turns()
 def serve(
     folders: Sequence[Path],
     settings: Settings,
@@ -136,7 +148,6 @@ def serve(
             cluster cannot be reached, or is too small; or, later, no worker can be started.
     """
     share_memory_of_threads()
-    sys.setswitchinterval(SWITCH_SECONDS)
     require_transport(settings)
     programs = Programs(folders, alone=settings.alone)
     require_no_secret(settings.state)  # before the database is open, see Store

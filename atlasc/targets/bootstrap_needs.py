@@ -23,6 +23,8 @@ class BootstrapNeeds:
         landings: for each kind of bootstrap (``bootstrap``, ``bootstrap_one``,
             ``bootstrap_narrow``) its work by the level after it, as a share of that of the highest
             one; empty where a bootstrap always ends at one level.
+        work: for each kind of bootstrap its work at the highest level, in residues; empty if it is
+            not known. Sets with the same moduli can be compared.
         memory: purpose -> bytes, beside these two keys.
     """
 
@@ -34,6 +36,7 @@ class BootstrapNeeds:
     key_switches_of_one: int = 0
     key_switches_narrow: int = 0
     landings: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    work: Mapping[str, float] = field(default_factory=dict)
 
     def landing(self, kind: str, level: int) -> float:
         """The work of a bootstrap that ends at a level, as such a share."""

@@ -59,7 +59,8 @@ class FittedCosts:
         except AtlasError as error:
             raise damaged(table.path, error.what) from None
         # A set with a bootstrap that was not measured is as fast as the leveled set.
-        known = (parameters, replace(parameters, bootstrap=False))  # type: ignore[call-arg]
+        measured = parameters.measured_as
+        known = (measured, replace(parameters, bootstrap=False))  # type: ignore[call-arg]
         self._sets = sets
         self._measured = next((sets[one] for one in known if one in sets), {})
         self._curves: dict[str, NDArray[np.float64]] = {}
@@ -76,17 +77,21 @@ class FittedCosts:
             AtlasError: the table lacks the primitive.
         """
         if primitive in BOOTSTRAPS:
-            found = self._bootstrap()
+            found, needs = self._bootstrap(), self.parameters.needs
             narrow = found.narrow_seconds if primitive == "bootstrap_narrow" else None
             one = found.one_seconds if primitive != "bootstrap" else None
-            return (narrow or one or found.seconds) * self.parameters.needs.landing(
-                primitive, level
-            )
+            more = self._more_work(primitive)
+            return (narrow or one or found.seconds) * more * needs.landing(primitive, level)
         if primitive in SUBSTITUTES and not any(primitive in one for one in self._sets.values()):
             return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
         if primitive not in self._curves:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
+
+    def _more_work(self, kind: str) -> float:
+        """The work of a kind of bootstrap, as a multiple of that of the measured set."""
+        work, measured = self.parameters.needs.work, self.parameters.measured_as.needs.work
+        return work[kind] / measured[kind] if work else 1.0
 
     def costs(self) -> dict[tuple[CostKind, int], float]:
         """Seconds of all primitives at all levels, for ``Counts.seconds``."""
@@ -101,7 +106,10 @@ class FittedCosts:
         """Predicted seconds to make the keys of a program. ``rotations``: amount -> level."""
         levels, total = list(rotations.values()), 0.0
         if self.parameters.bootstrap:
+            own, measured = self.parameters.needs, self.parameters.measured_as.needs
             total = self._bootstrap().key_seconds
+            if own != measured:
+                total *= own.memory["bootstrap_keys"] / measured.memory["bootstrap_keys"]
         elif relinearization_level is not None:
             levels.append(relinearization_level)
         return total + sum(self.cost(KEY, level) for level in levels)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
 from atlasc.program.key_plan import KeyPlan
+from atlasc.program.transform_work import MOST_SUMS, TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
+from atlasc.targets.moduli import Moduli, digit_bits
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 
@@ -22,30 +24,11 @@ if TYPE_CHECKING:
 
     from atlasc.program.function import Function
     from atlasc.program.live_engine import Peaks
-    from atlasc.program.transform_work import TransformWork
 
 
 NARROWER = 5
 """log2 of the number of repetitions for which a narrow bootstrap is measured; its cost stands for
 all narrow bootstraps."""
-
-
-@dataclass(frozen=True)
-class Moduli:
-    """Sizes of the primes of a set in bits.
-
-    Attributes:
-        primes: bits of the primes of Q, from level 0 upwards, then those that a bootstrap consumes.
-        special: bits of the special primes, by which a key switch divides.
-        scale: log2 of the scale of a program's ciphertexts.
-        sparse: Hamming weight of the sparse secret around the bootstrap's ModRaise, and log2 of
-            the modulus of the key that leads to it; None without bootstraps.
-    """
-
-    primes: tuple[int, ...]
-    special: tuple[int, ...]
-    scale: int
-    sparse: tuple[int, float] | None = None
 
 
 class _Fields:
@@ -54,23 +37,6 @@ class _Fields:
     log_ring_degree: int
     special_primes: int
     bootstrap: bool | str
-
-
-def digit_bits(sizes: Iterable[int], most: int) -> list[int]:
-    """Bits of each digit of a key switch: neighbouring primes form a digit as long as their bits do
-    not exceed those of the special primes.
-
-    Args:
-        sizes: bits of the primes that are divided into digits.
-        most: bits of the special primes together.
-    """
-    digits: list[int] = []
-    for bits in sizes:
-        if digits and digits[-1] + bits <= most:
-            digits[-1] += bits
-        else:
-            digits.append(bits)
-    return digits
 
 
 @dataclass(frozen=True)
@@ -83,6 +49,8 @@ class ParameterSet(_Fields):
         in_runtime: whether the C++ runtime can make engines with these moduli.
         library_bytes: working memory of the library at ring degree 2^16, in bytes.
         base_primes: number of primes of a ciphertext at level 0.
+        key_steps: for `with_fewer_keys`: from 0 up to here.
+        lanes, most_sums: options of `PlaceBootstraps` and of `Pack`.
         more_work: work of key switches that smaller keys may cost, as a multiple of the least.
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         special_primes: number of special primes.
@@ -98,6 +66,9 @@ class ParameterSet(_Fields):
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
     base_primes: ClassVar[int] = 1
+    key_steps: ClassVar[int] = 1
+    lanes: ClassVar[int] = 1
+    most_sums: ClassVar[int] = MOST_SUMS
     more_work: ClassVar[float] = 1.0
     cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -240,11 +211,6 @@ class ParameterSet(_Fields):
         return 0
 
     @property
-    def lanes(self) -> int:
-        """``lanes`` of `PlaceBootstraps`."""
-        return 1
-
-    @property
     def log_scales(self) -> tuple[float, ...]:
         """log2 of the scale at each level, if a bootstrap is in primitives; otherwise empty."""
         return ()
@@ -328,6 +294,22 @@ class ParameterSet(_Fields):
     def costed_by(self, table: Path | None) -> Self:
         """The same set with a table that predicts its seconds; None for the table in use."""
         return replace(self, cost_table=table)
+
+    @property
+    def fewer_keys(self) -> bool:
+        """Whether bootstraps and linear transforms take fewer keys and more rotations."""
+        return self != self.measured_as
+
+    @property
+    def measured_as(self) -> Self:
+        """The set whose measured seconds stand for this one's."""
+        return self
+
+    def with_fewer_keys(self, step: int) -> Self:
+        """The set whose bootstraps take fewer keys and more rotations, step by step; 0 is the set
+        with the fewest rotations.
+        """
+        return self
 
     # --- memory
 

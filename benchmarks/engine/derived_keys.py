@@ -28,8 +28,8 @@ from atlasc.program.key_plan import KeyPlan, key_plan
 from atlasc.runtime.interface import keys_of
 from atlasc.targets import find_target
 from atlasc.targets.ckks.parameters import CkksParameters
+from atlasc.targets.moduli import digit_bits
 from atlasc.targets.noise import ERROR_VARIANCE
-from atlasc.targets.parameters import digit_bits
 from atlasc.targets.security import max_log_qp
 from benchmarks.lowering import bert, in_packing
 

@@ -33,7 +33,7 @@ from atlasc.targets.machine import available_threads
 
 TOKENS, WIDTH, PERIOD = 128, 64, 256
 LOW_TOKENS = "d:6 g:2 b:0 t:7"
-LOW_FEATURES = "b:0 t:7 d:6 g:2"
+LOW_FEATURES = "t:7 b:0 d:6 g:2"
 
 
 def main() -> None:

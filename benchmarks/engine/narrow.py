@@ -21,6 +21,7 @@ import numpy as np
 from atlasc.cli.output import print_table
 from atlasc.program.function import Function
 from atlasc.program.key_plan import KeyPlan
+from atlasc.program.transform_work import TRANSFORMS
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
@@ -135,7 +136,8 @@ def steps_of(function: Function) -> list[Step]:
         named = own.get(one.primitive, stage)
         if one.primitive == "conjugate":
             stage = "EvalMod"
-        below = one.primitive in ("mul", "square", "dot", "mul_plain", "dot_plain", "transform")
+        products = ("mul", "square", "dot", "mul_plain", "dot_plain", *TRANSFORMS)
+        below = one.primitive in products
         level = min(levels[number] for number in one.operands) - below
         if one.primitive in ("drop_to", "raise_modulus"):
             level = one.numbers[0]

@@ -3,7 +3,7 @@
 python -m benchmarks.families                          traced and lowered, all families
 python -m benchmarks.families --until trace gpt2 t5    two families, only traced
 python -m benchmarks.families --until compile bert     compiled without options too: minutes
-python -m benchmarks.families --further                56 further architectures, lowered
+python -m benchmarks.families --further                59 further architectures, lowered
 python -m benchmarks.families --base gpt2              the true shape of a base model, lowered
 
 With --record, the figures go into docs/models.md.
@@ -32,7 +32,7 @@ def main() -> None:
     every = {**FAMILIES, **FURTHER}
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(every))
     parser.add_argument("--until", choices=STAGES, default="lower", help="the last stage")
-    parser.add_argument("--further", action="store_true", help="the 56 further architectures")
+    parser.add_argument("--further", action="store_true", help="the 59 further architectures")
     parser.add_argument("--base", action="store_true", help="true shapes instead of tiny models")
     parser.add_argument("--record", action="store_true", help="write the figures to docs/models.md")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")

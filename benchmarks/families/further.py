@@ -1,4 +1,4 @@
-"""Tiny models of 56 further architectures of transformers, with which no rule began.
+"""Tiny models of 59 further architectures of transformers, with which no rule began.
 
 They are compiled under the recipe `is` alone: what counts is whether a program comes out that
 answers as HuggingFace does, or a reason. Some were taken because they are hard: states, routing,
@@ -141,7 +141,16 @@ FURTHER: dict[str, Family] = {
     "gemma2": decoder("Gemma2", head_dim=4, query_pre_attn_scalar=4, sliding_window=4),
     "olmo": decoder("Olmo"),
     "nemotron": decoder("Nemotron", partial_rotary_factor=0.5),
+    "apertus": decoder(
+        "Apertus", rope_parameters={"rope_type": "default", "rope_theta": 10000.0}
+    ),
+    "diffllama": decoder("DiffLlama", num_attention_heads=4, num_key_value_heads=2),
     "biogpt": text("BioGpt", "ForCausalLM", **SPECIAL),
+    "xglm": Family(
+        "XGLMConfig", "XGLMForCausalLM",
+        {"vocab_size": VOCABULARY, "d_model": FEATURES, "num_layers": LAYERS,
+         "attention_heads": HEADS, "ffn_dim": HIDDEN, "max_position_embeddings": 16, **SPECIAL},
+    ),
     "mixtral": decoder("Mixtral", num_local_experts=2, num_experts_per_tok=1),
     "rwkv": Family(
         "RwkvConfig", "RwkvForCausalLM",

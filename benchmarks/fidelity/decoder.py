@@ -31,7 +31,6 @@ lists, and continues others (`passages.py`).
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 import tempfile
 from collections.abc import Callable
@@ -45,10 +44,9 @@ from atlasc.api.progress import progress
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
 from atlasc.client.verdict import verdicts
-from atlasc.files import write_private_arrays
-from atlasc.ir.files import read_npz
 from atlasc.simulation.output_errors import divergences
 from atlasc.targets.noise import NoiseModel
+from benchmarks.fidelity.journal import Journal
 from benchmarks.fidelity.passages import KINDS, passages
 from benchmarks.fidelity.steps import NoisySteps, model_steps
 
@@ -57,8 +55,6 @@ from corpus import MODEL, split
 
 PROMPT = 16
 """Tokens of a prompt."""
-MAX_JOURNAL = 4 << 30
-"""Bytes of a file of the journal."""
 COLLAPSED = 1.0
 """Nats: a step that is further from the model's probabilities writes another text."""
 Logits = Callable[[np.ndarray, int], np.ndarray]
@@ -178,15 +174,16 @@ def measured(bundle: Bundle, case: Case, chosen: argparse.Namespace) -> dict[str
         for first in range(0, len(start), chosen.at_once):
             some = start[first : first + chosen.at_once]
 
-            def write(some: np.ndarray = some, seed: int = first) -> tuple[np.ndarray, Steps]:
+            def write(some: np.ndarray = some, seed: int = first) -> dict[str, np.ndarray]:
                 program = NoisySteps(bundle, PROMPT, dtype=dtype, seed=seed).logits()
-                return continued(some, tokens, program, model, lambda count: step(len(some)))
+                ids, steps = continued(some, tokens, program, model, lambda count: step(len(some)))
+                return {"ids": ids, "program": steps.program, "model": steps.model}
 
             parts.append(journal.once(some, write))
-    written = np.concatenate([ids for ids, _ in parts])
-    steps = Steps(*(np.concatenate(each, axis=1) for each in zip(
-        *((one.program, one.model) for _, one in parts), strict=True
-    )))  # fmt: skip
+    written = np.concatenate([part["ids"] for part in parts])
+    steps = Steps(*(
+        np.concatenate([part[name] for part in parts], axis=1) for name in ("program", "model")
+    ))  # fmt: skip
     with progress("writing in the clear", tokens) as step:
         own = written_by(model, start, tokens, step)
     kept = {"input_ids": written, "attention_mask": np.ones_like(written)}
@@ -247,34 +244,6 @@ class Steps:
             "KL, worst": float(found.max()),
             "collapsed": int(collapsed.sum()),
         }
-
-
-class Journal:
-    """What was written after some prompts, a file each.
-
-    Args:
-        folder: of the files; None keeps nothing.
-        what: what the texts depend on beside their prompts.
-    """
-
-    def __init__(self, folder: Path | None, what: str) -> None:
-        self._folder, self._what = folder, what
-
-    def once(
-        self, start: np.ndarray, write: Callable[[], tuple[np.ndarray, Steps]]
-    ) -> tuple[np.ndarray, Steps]:
-        """What follows these prompts: from the file, or written now and kept."""
-        if self._folder is None:
-            return write()
-        name = hashlib.sha256(self._what.encode() + start.tobytes()).hexdigest()[:32]
-        place = self._folder / f"{name}.npz"
-        if not place.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            ids, steps = write()
-            arrays = {"ids": ids, "program": steps.program, "model": steps.model}
-            write_private_arrays(place, arrays)
-        kept = read_npz(place, MAX_JOURNAL, what="the journal")
-        return kept["ids"], Steps(kept["program"], kept["model"])
 
 
 def first_flip(bundle: Bundle, ids: np.ndarray, steps: Steps, dtype: Any = np.float64) -> str:

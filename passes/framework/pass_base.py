@@ -55,6 +55,14 @@ class Parameters(Protocol):
         """``lanes`` of `PlaceBootstraps`."""
 
     @property
+    def most_sums(self) -> int:
+        """``most_sums`` of `Pack`."""
+
+    @property
+    def fewer_keys(self) -> bool:
+        """``fewer_keys`` of `Pack`."""
+
+    @property
     def narrow(self) -> int:
         """``narrow`` of `PlaceBootstraps`."""
 

@@ -17,12 +17,13 @@ from atlasc.ir.opdef import Symbol, number
 from atlasc.ir.ops.names import Attributes, OpName
 from atlasc.ir.ops.rows import Cache
 from atlasc.ir.rewriting import without_dead_ops
-from atlasc.passes.framework.pass_base import Goal, Pass, Report
+from atlasc.passes.framework.pass_base import Goal, Parameters, Pass, Report
 from atlasc.passes.lowering.packing.forms import Form
 from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 from atlasc.program.kernels.linear import choose_plan
 from atlasc.program.kernels.scores import row_score_layout, score_layout
 from atlasc.program.kernels.skewed import choose_row_plan
+from atlasc.program.transform_work import MOST_SUMS
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Pack(Pass):
         features_low: whether features lie in the low slot bits, and not in the top ones. Diagonals
             of weights then repeat, which makes linear layers cheap; sums over features take a
             level. The step of a decoder has one packing.
+        most_sums: sums, one for each giant step of each result, that the device holds at once in a
+            linear transform. Baby steps are made anew for the next ones
+            (:mod:`atlasc.program.transform_work`).
+        fewer_keys: whether linear transforms take fewer rotation keys, and a few more rotations
+            (:mod:`atlasc.program.kernels.fewer_keys`).
     """
 
     name = "pack"
@@ -45,11 +51,18 @@ class Pack(Pass):
     keeps = (MAGNITUDES, NOISE_GAINS)
     slots: int = 32768
     features_low: bool = False
+    most_sums: int = MOST_SUMS
+    fewer_keys: bool = False
 
     @classmethod
-    def for_goal(cls, goal: Goal) -> Pass:
-        """The pass with the slots of the goal's ciphertexts."""
-        return cls(goal.parameters.slots)
+    def for_goal(cls, goal: Goal) -> Pack:
+        """The pass for a goal's parameter set."""
+        return cls.of(goal.parameters)
+
+    @classmethod
+    def of(cls, parameters: Parameters, features_low: bool = False) -> Pack:
+        """The pass with the slots and the keys of a parameter set, and the sums of its device."""
+        return cls(parameters.slots, features_low, parameters.most_sums, parameters.fewer_keys)
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to ckks module.
@@ -72,6 +85,10 @@ class Pack(Pass):
                 told = {"magnitude": greatest, "holds": op.result.name}
                 result.op.attributes |= cast(Attributes, {**observed(op), **told})
         packer.module.attributes |= {"slots": self.slots, "batch_capacity": 1 << packing.b}
+        if self.most_sums != MOST_SUMS:
+            packer.module.attributes["most_sums"] = self.most_sums
+        if self.fewer_keys:
+            packer.module.attributes["fewer_keys"] = True
         return without_dead_ops(packer.module)
 
 

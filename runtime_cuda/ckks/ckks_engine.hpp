@@ -54,7 +54,8 @@ public:
                             const std::vector<std::size_t>& amounts) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
-    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override;
+    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps,
+                          bool chained) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override;
@@ -95,6 +96,13 @@ private:
     /// Adds the sums of some giant steps, rotated, to those of their results.
     void add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
                     std::vector<std::optional<Extended>>& totals) const;
+    /// The same for the steps of a chained transform from `first` on. Those behind them are in the
+    /// totals.
+    void add_chained(std::vector<Extended> sums, const std::vector<GiantStep>& steps,
+                     std::size_t first, int level,
+                     std::vector<std::optional<Extended>>& totals) const;
+    /// Rotated, with another one added if there is one.
+    Extended turned(const Extended& x, std::size_t amount, int level, const Extended* more) const;
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
     CkksEngine& landing(int level);

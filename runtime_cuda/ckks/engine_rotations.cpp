@@ -6,14 +6,50 @@
 
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/rotated_sums.hpp"
-#include "ckks/ring/rotated_products.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
-/// Giant steps of a transform that are in memory at once; rotated operands are made for all of them.
-constexpr std::size_t most_steps = RotatedProducts::most_sums;
+/// Part of a polynomial that an encoded plaintext takes.
+double size_of(const Plaintext& value) {
+    constexpr std::size_t short_repeats = 8;
+    const Deferred* deferred = std::get_if<Deferred>(&value);
+    const bool repeats = deferred != nullptr && deferred->repeats >= short_repeats;
+    return repeats ? 1.0 / static_cast<double>(deferred->repeats) : 1.0;
+}
+
+/// Most bytes that so many sums of a transform at once take, with their plaintexts, the results, and
+/// the digits of sums.
+double bytes_of_sums(const Ring& ring, const std::vector<GiantStep>& steps, std::size_t most,
+                     std::size_t results, std::size_t limbs) {
+    double greatest = 0;
+    double polynomials = 0;
+    for (std::size_t at = 0; at < steps.size(); ++at) {
+        polynomials = at % most == 0 ? 0 : polynomials;
+        polynomials += 2;
+        for (const auto& [baby, value] : steps[at].terms) {
+            polynomials += size_of(value);
+        }
+        greatest = std::max(greatest, polynomials);
+    }
+    greatest += static_cast<double>(2 * results + together() * (ring.digits(limbs) + 2));
+    return greatest * static_cast<double>((limbs + ring.size_p()) * ring.degree() * sizeof(Word));
+}
+
+/// Sums of a transform that are in memory at once; rotated operands are made for all of them. Where
+/// the device's own number does not fit, they are fewer.
+std::size_t sums_at_once(const Ring& ring, const std::vector<GiantStep>& steps,
+                         std::size_t results, std::size_t limbs) {
+    constexpr std::size_t least = 32;
+    std::size_t sums = most_sums();
+    const auto left = [&] { return static_cast<double>(ring.memory().left()); };
+    while (sums > least && steps.size() > least &&
+           bytes_of_sums(ring, steps, sums, results, limbs) > left()) {
+        sums /= 2;
+    }
+    return sums;
+}
 
 /// A ciphertext as it is, times P.
 Switched unturned(const Ring& ring, const Polys& x, std::size_t limbs) {
@@ -158,7 +194,8 @@ Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
                 x.scale);
 }
 
-Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps) {
+Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<GiantStep>& steps,
+                                  bool chained) {
     // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
     // division at the end is by the level's primes too. A giant step divides just the part that it
     // decomposes. The key of a giant step reaches the operands' level.
@@ -190,8 +227,10 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
         count = std::max(count, step.result + 1);
     }
     std::vector<std::optional<Extended>> totals(count);
-    for (std::size_t first = 0; first < steps.size(); first += most_steps) {
-        const std::size_t end = std::min(first + most_steps, steps.size());
+    const std::size_t most = sums_at_once(ring_, steps, count, limbs);
+    // A chain begins with the last steps.
+    for (std::size_t end = steps.size(); end > 0;) {
+        const std::size_t first = (end - 1) / most * most;
         std::vector<const Plaintext*> values;
         for (std::size_t at = first; at < end; ++at) {
             for (const auto& [baby, value] : steps[at].terms) {
@@ -210,7 +249,13 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
                 rows.back().push_back(used ? plains[next++] : PlainValues{nullptr, 0});
             }
         }
-        add_turned(rotated_sums(ring_, babies, rows, limbs), &steps[first], level, totals);
+        std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
+        if (chained) {
+            add_chained(std::move(sums), steps, first, level, totals);
+        } else {
+            add_turned(std::move(sums), &steps[first], level, totals);
+        }
+        end = first;
     }
     Ciphertexts results;
     for (std::size_t first = 0; first < count; first = results.size()) {
@@ -260,6 +305,38 @@ void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, 
             add_switched(ring_, own, *totals[result], !none);
         }
     }
+}
+
+void CkksEngine::add_chained(std::vector<Extended> sums, const std::vector<GiantStep>& steps,
+                             std::size_t first, int level,
+                             std::vector<std::optional<Extended>>& totals) const {
+    for (std::size_t left = sums.size(); left > 0; --left) {
+        const std::size_t at = first + left - 1;
+        std::optional<Extended>& total = totals[steps[at].result];
+        if (total) {
+            const std::size_t amount = chain_amount(steps, at + 1, slots());
+            total = turned(*total, amount, level, &sums[left - 1]);
+        } else {
+            total = std::move(sums[left - 1]);
+        }
+        const bool begins = at == 0 || steps[at - 1].result != steps[at].result;
+        if (begins && steps[at].rotation != 0) {
+            total = turned(*total, steps[at].rotation, level, nullptr);
+        }
+    }
+}
+
+Extended CkksEngine::turned(const Extended& x, std::size_t amount, int level,
+                            const Extended* more) const {
+    const Digits digits = decomposed(ring_, {&x});
+    std::vector<Switched> terms{{digits.of(0), &key_for(amount, level), galois_of(ring_, amount),
+                                 first_part(ring_, x)}};
+    if (more != nullptr) {
+        terms.push_back({{}, nullptr, 1, both_parts(ring_, *more)});
+    }
+    Extended result(ring_, limbs_of(level));
+    add_switched(ring_, terms, result, false);
+    return result;
 }
 
 }  // namespace atlasc::ckks

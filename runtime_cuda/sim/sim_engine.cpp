@@ -51,10 +51,16 @@ void each_factor(const Plaintext& value, std::size_t size, const char* primitive
     std::size_t repeats = 1;
     const auto runs = [&](const auto& numbers) {
         const std::size_t run = run_of(numbers.size() * repeats, size, primitive);
-        for (std::size_t at = 0; at < numbers.size() * repeats; ++at) {
-            const auto number = numbers[at % numbers.size()];
-            for (std::size_t slot = at * run; slot < (at + 1) * run; ++slot) {
-                use(slot, number);
+        const std::size_t period = numbers.size() * run;
+        for (std::size_t first = 0; first < size; first += period) {
+            for (std::size_t at = 0; run == 1 && at < period; ++at) {  // several at once
+                use(first + at, numbers[at]);
+            }
+            for (std::size_t slot = 0; run > 1 && slot < period; slot += run) {
+                const auto number = numbers[slot / run];
+                for (std::size_t next = slot; next < slot + run; ++next) {
+                    use(first + next, number);
+                }
             }
         }
     };

@@ -51,7 +51,14 @@ Ciphertext Engine::rotate_sum(const Ciphertext& x, const std::vector<std::size_t
     return total;
 }
 
-Ciphertexts Engine::transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) {
+std::size_t chain_amount(const std::vector<GiantStep>& steps, std::size_t at, std::size_t slots) {
+    const bool first = at == 0 || steps[at - 1].result != steps[at].result;
+    const std::size_t before = first ? 0 : steps[at - 1].rotation;
+    return (steps[at].rotation + slots - before) % slots;
+}
+
+Ciphertexts Engine::transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps,
+                              bool chained) {
     std::map<std::size_t, std::vector<std::size_t>> amounts;
     for (const BabyStep& baby : baby_steps(steps)) {
         amounts[baby.operand].push_back(baby.rotation);
@@ -64,17 +71,24 @@ Ciphertexts Engine::transform(const Ciphertexts& xs, const std::vector<GiantStep
         }
     }
     Ciphertexts totals;
-    for (const GiantStep& giant : steps) {
+    for (std::size_t left = steps.size(); left > 0; --left) {
+        const GiantStep& giant = steps[left - 1];
         Ciphertexts operands;
         std::vector<Plaintext> values;
         for (const auto& [baby, factor] : giant.terms) {
             operands.push_back(babies.at(baby));
             values.push_back(factor);
         }
-        const Ciphertext turned = rotate(dot_plain(operands, values), giant.rotation);
+        const Ciphertext sum = dot_plain(operands, values);
         totals.resize(std::max(totals.size(), giant.result + 1));
         Ciphertext& total = totals[giant.result];
-        total = total == nullptr ? turned : add(total, turned);
+        if (chained) {
+            const Ciphertext all = total == nullptr ? sum : add(total, sum);
+            total = rotate(all, chain_amount(steps, left - 1, slots()));
+        } else {
+            const Ciphertext turned = rotate(sum, giant.rotation);
+            total = total == nullptr ? turned : add(total, turned);
+        }
     }
     return totals;
 }

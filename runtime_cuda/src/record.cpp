@@ -144,7 +144,8 @@ Record::Recorded plaintext_of(Reader& reader, const std::deque<Table>& tables) {
 }
 
 Function function_of(Reader& reader, const std::string& name, std::size_t plaintexts) {
-    constexpr std::size_t primitives = 18;
+    using Primitive = Instruction::Primitive;
+    constexpr auto primitives = static_cast<std::size_t>(Primitive::chained_transform) + 1;
     Function function{name, name.substr(0, name.rfind('_')), reader.counts(), 0, {}, {}, {}};
     function.registers = reader.index(reader.size());
     for (const std::size_t is_mask : reader.counts()) {
@@ -152,7 +153,7 @@ Function function_of(Reader& reader, const std::string& name, std::size_t plaint
     }
     for (std::size_t left = reader.count(); left > 0; --left) {
         Instruction one{};
-        one.primitive = static_cast<Instruction::Primitive>(reader.index(primitives));
+        one.primitive = static_cast<Primitive>(reader.index(primitives));
         one.operands = reader.indices(function.registers);
         one.plaintexts = reader.indices(plaintexts);
         one.numbers = reader.counts();

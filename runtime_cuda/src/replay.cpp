@@ -89,7 +89,9 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
             return engine.bootstrap_many(x, given(instruction.numbers, 0),
                                          static_cast<int>(given(instruction.numbers, 1)));
         case Primitive::transform:
-            return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()));
+            return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()), false);
+        case Primitive::chained_transform:
+            return engine.transform(x, steps_of(instruction, plaintexts, engine.slots()), true);
         case Primitive::raise_modulus:
             return {engine.raise_modulus(given(x, 0), static_cast<int>(given(instruction.numbers, 0)),
                                          given(instruction.numbers, 1))};

@@ -17,6 +17,7 @@ import atlasc
 from atlasc.bundle import folder, manifest
 from atlasc.cli import app
 from atlasc.client import program as client_program
+from atlasc.compilation import op_noise
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import load_model
 from atlasc.loading.texts import rows
@@ -38,9 +39,17 @@ def test_a_function_is_recorded_once(
     no_functions: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """For costs by passes, counts, keys and memory together; with plaintexts by noise, emission and
-    runs together.
+    runs together. The bound of the noise and the report replay it on variances once.
     """
     recorded: Counter[tuple[Any, ...]] = Counter()
+    replayed: Counter[tuple[Any, ...]] = Counter()
+    replay = op_noise.VarianceEngine.run
+
+    def count_replay(self: Any) -> Any:
+        replayed[self._function, self._noise, self._weight, self._size] += 1
+        return replay(self)
+
+    monkeypatch.setattr(op_noise.VarianceEngine, "run", count_replay)
     record = execute.Functions._record
 
     def counted(self: Any, op: Any, levels: Any) -> Any:
@@ -61,6 +70,8 @@ def test_a_function_is_recorded_once(
     again.inspect()
     assert len(recorded) > 200
     assert set(recorded.values()) == {1}
+    assert len(replayed) > 20
+    assert set(replayed.values()) == {1}
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole bundle", "client's part"])

@@ -203,8 +203,12 @@ def test_a_table_that_the_length_switches(tokens: int) -> None:
     assert len(said) == (tokens == 24)
 
 
-def test_padding_that_changes_answers_is_said() -> None:
-    """A text model without a mask reads its padding."""
+def test_padding_that_changes_answers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text model without a mask reads its padding. It has one thread, but not by torch's own
+    setting, after which the threads of MKL follow no limit.
+    """
+    counted = set[int]()
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: counted.add(-count))
 
     class Reads(nn.Module):
         def __init__(self) -> None:
@@ -213,6 +217,8 @@ def test_padding_that_changes_answers_is_said() -> None:
             self.table, self.head = nn.Embedding(40, 8), nn.Linear(8, 3)
 
         def forward(self, input_ids):
+            if not torch.compiler.is_exporting():
+                counted.add(torch.get_num_threads())
             return self.head(torch.tanh(self.table(input_ids)).mean(1))
 
     ids = np.random.default_rng(0).integers(1, 40, (8, 6))
@@ -221,7 +227,30 @@ def test_padding_that_changes_answers_is_said() -> None:
     loaded, told = model_of(Reads().eval()), dict[str, str]()
     asked = ask(loaded, trace_model(loaded, 1, 6, inputs), inputs, told.setdefault)
     assert asked is not None
+    assert counted == {1}
     assert [what for what in told if "otherwise when padding follows it" in what]
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_padding_of_a_module_of_fixed_length_is_said_to_be_unknown(batch: int) -> None:
+    """It cannot be asked without padding; one of several texts at once neither."""
+
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.table, self.head = nn.Embedding(40, 8), nn.Linear(48, 3)
+
+        def forward(self, input_ids):
+            return self.head(self.table(input_ids).reshape(batch, 48))
+
+    ids = np.random.default_rng(0).integers(1, 40, (8, 6))
+    mask = (np.arange(6) < np.arange(3, 11)[:, None]).astype(np.int64)
+    inputs = Inputs({"input_ids": ids * mask, "attention_mask": mask}, ("text",) * 8)
+    loaded, told = model_of(Fixed().eval()), dict[str, str]()
+    assert ask(loaded, trace_model(loaded, batch, 6, inputs), inputs, told.setdefault) is not None
+    said = told["whether padding changes the module's answers is unknown"]
+    assert "takes texts of 6 tokens, and not text without padding, of 3 tokens" in said
 
 
 def test_a_module_in_16_bits_is_also_asked_in_them() -> None:

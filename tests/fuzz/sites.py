@@ -69,7 +69,7 @@ NOT_FUZZED = {
     "atlasc/demo/local.py:_Handler.do_POST": "service-json reads what it takes, Asked",
     "atlasc/loading/mask_argument.py:read_masks read": "turns an array that was read",
     "atlasc/loading/model_files/parts.py:_arrays": "stored-ir and pt read such files",
-    "atlasc/loading/texts/tokenizer.py:_copied": _OWN,
+    "atlasc/loading/texts/tokenizer.py:copied": _OWN,
     "atlasc/loading/tokenizer_process.py:main": _APART,
     "atlasc/loading/tokenizer_process.py:_bound": HERE,
     "atlasc/ray_cluster.py:_greet": "compares one byte of nine with a constant",

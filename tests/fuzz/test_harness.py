@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -20,9 +21,9 @@ from tests.fuzz import campaign
 from tests.fuzz.content import Content, Link, Place
 from tests.fuzz.mutate import by_name, mutated
 from tests.fuzz.mutate_archives import zeros_npz
-from tests.fuzz.reader import Reader
+from tests.fuzz.reader import Reader, all_readers
 from tests.fuzz.run import Result, Task, fuzz
-from tests.fuzz.sites import File, followed, openings, unread
+from tests.fuzz.sites import ROOT, File, followed, openings, unread
 from tests.fuzz.worker import WAITED
 
 
@@ -129,6 +130,18 @@ def test_a_fault_is_found_in_every_input(
     saved = [Path(place) for place in result.found[0].saved]
     assert [place.name for place in saved] == ["1-0.json", "1-1.json"]
     assert all(place.with_suffix(".failure").exists() for place in saved)
+
+
+def test_the_page_counts_every_reader() -> None:
+    """The table has a row for each, and the last row has their sums."""
+    page = (ROOT / "docs" / "fuzzing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| ([\d |]+) \|$", page.replace(",", ""), re.MULTILINE)
+    counts = {name.strip("`"): [*map(int, cells.split(" | "))] for name, cells in rows}
+    every = counts.pop("all")
+    assert [*counts] == sorted(all_readers())
+    assert every == [sum(column) for column in zip(*counts.values(), strict=True)]
+    for inputs, accepted, refused, failed in counts.values():
+        assert inputs == accepted + refused and failed == 0
 
 
 def test_a_hang_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

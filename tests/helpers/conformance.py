@@ -276,10 +276,18 @@ class EngineConformance:
         ct = engine.rotate(engine.square(engine.encrypt(x, 1)), 64)
         self.check(engine, ct, np.roll(x * x, -64), 0, self.tolerance)
 
-    def transformed(self, engine: Engine[Any], x: Vector, y: Vector, period: int) -> None:
+    def transformed(
+        self,
+        engine: Engine[Any],
+        x: Vector,
+        y: Vector,
+        period: int,
+        giants: tuple[tuple[int, ...], tuple[int, ...]],
+        chained: bool,
+    ) -> None:
         """Two blocks of rows by two of columns, whose diagonals repeat."""
         rng = np.random.default_rng(3)
-        babies, giants = (0, 1, 5), ((64, 0, engine.slots // 2), (engine.slots // 2, 5))
+        babies = (0, 1, 5)
         expected = np.zeros((2, engine.slots), complex)
         terms = []
         for result in range(2):
@@ -292,7 +300,7 @@ class EngineConformance:
                         product = np.roll(slots, -baby) * value
                         expected[result] += np.roll(product, -giant)
         operands = [engine.encrypt(x, 2), engine.encrypt(y, 1)]
-        found = engine.transform(operands, terms)
+        found = engine.transform(operands, terms, chained)
         assert len(found) == 2
         for one, slots in zip(found, expected, strict=True):
             self.check(engine, one, slots.real, 0, self.tolerance)
@@ -301,7 +309,17 @@ class EngineConformance:
 
     @pytest.mark.parametrize("copies", [1, 16, 64])
     def test_transform(self, engine: Engine[Any], x: Vector, y: Vector, copies: int) -> None:
-        self.transformed(engine, x, y, engine.slots // copies)
+        giants = ((64, 0, engine.slots // 2), (engine.slots // 2, 5))
+        self.transformed(engine, x, y, engine.slots // copies, giants, chained=False)
+
+    @pytest.mark.parametrize("copies", [1, 16])
+    def test_chained_transform(
+        self, engine: Engine[Any], x: Vector, y: Vector, copies: int
+    ) -> None:
+        """Its giant steps, but the first of a result, have no key of their own."""
+        half = engine.slots // 2
+        giants = ((0, 64, 128), (5, half + 5, 5 + half + 64))
+        self.transformed(engine, x, y, engine.slots // copies, giants, chained=True)
 
     # --- levels
 

@@ -76,11 +76,12 @@ class Builder:
             "CMAKE_CXX_COMPILER_LAUNCHER": ";".join(self.launcher),
         }
 
-    def cmake(self, source: Path, folder: Path, flags: Sequence[str]) -> Path:
-        """The folder of a project, built."""
+    def cmake(self, source: Path, folder: Path, flags: Sequence[str], *options: str) -> Path:
+        """The folder of a project, built; ``options`` of CMake."""
         environment = os.environ | self.environment(flags)
         extensions = f"-DCMAKE_CXX_EXTENSIONS={'ON' if '-std=gnu++17' in flags else 'OFF'}"
-        _succeed(["cmake", "-S", str(source), "-B", str(folder), extensions], environment)
+        named = ["cmake", "-S", str(source), "-B", str(folder), extensions, *options]
+        _succeed(named, environment)
         _succeed(["cmake", "--build", str(folder), "--parallel", "2"], environment)
         return folder
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -17,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from cpp_build import ROOT, SECONDS, Builder, require_compiler
-from tiny_model import Tiny, simulated
+from tiny_model import Tiny
 
-import atlasc
 from atlasc.bundle.folder import load_bundle
+from tests.runtime_cuda.exchange import Here, Keys, require_answered
 
 PYTHON = "ATLASC_AARCH64_PYTHON"
 """The variable with the folder of a Python for aarch64 (docs/runtime.md)."""
@@ -95,48 +96,44 @@ def test_the_wheel_says_what_it_fits(installed: Installed) -> None:
             assert file.read(one)[18:20] == b"\xb7\x00"  # EM_AARCH64
 
 
+class Commands:
+    """The two roles by the commands of the installation on aarch64."""
+
+    def __init__(self, installed: Installed, tiny: Tiny) -> None:
+        self._atlasc, self._tiny = installed.atlasc, tiny
+
+    def keygen(self, folder: Path) -> Keys:
+        self._atlasc("keygen", self._tiny.bundle, "--keys", folder)
+        return Keys(folder / "client" / "secret.key", folder / "server" / "evaluation.key")
+
+    def encrypt(self, keys: Keys, query: Path) -> None:
+        rows = f"0-{load_bundle(self._tiny.bundle).batch - 1}"
+        given = ("--input", self._tiny.data, "--index", rows, "-o", query)
+        self._atlasc("encrypt", self._tiny.bundle, "--keys", keys.secret.parent, *given)
+
+    def execute(self, keys: Keys, query: Path, answer: Path) -> None:
+        given = ("--keys", keys.evaluation.parent, "--query", query, "-o", answer)
+        self._atlasc("execute", self._tiny.bundle, *given)
+
+    def decrypt(self, keys: Keys, answer: Path) -> Mapping[str, np.ndarray]:
+        found = answer.with_name("found.npz")
+        given = ("--keys", keys.secret.parent, "--answer", answer, "-o", found)
+        self._atlasc("decrypt", self._tiny.bundle, *given)
+        with np.load(found) as file:
+            return dict(file)
+
+
 @pytest.mark.deep("projects")
 def test_a_client_on_aarch64_and_a_server_on_x86_64(
     installed: Installed, tiny_cpu: Tiny, tmp_path: Path
 ) -> None:
-    """The server on aarch64 gives the same answer as well, byte for byte."""
-    bundle = load_bundle(tiny_cpu.bundle)
-    rows = list(range(bundle.batch))
-    keys, query, answer, again = (tmp_path / one for one in ("keys", "query", "answer", "again"))
-    given = ("--input", tiny_cpu.data, "--index", f"0-{bundle.batch - 1}", "-o", query)
-    installed.atlasc("keygen", tiny_cpu.bundle, "--keys", keys)
-    installed.atlasc("encrypt", tiny_cpu.bundle, "--keys", keys / "client", *given)
-    server = atlasc.Server(tiny_cpu.bundle, keys)
-    answer.write_bytes(server.execute(query.read_bytes()))
-    secret = ("--keys", keys / "client", "--answer", answer, "-o", tmp_path / "found.npz")
-    installed.atlasc("decrypt", tiny_cpu.bundle, *secret)
-    with np.load(tmp_path / "found.npz") as found:
-        for name, array in simulated(bundle, tiny_cpu.data, rows).items():
-            np.testing.assert_allclose(found[name], array, atol=1e-4)
-    asked = ("--keys", keys / "server", "--query", query, "-o", again)
-    installed.atlasc("execute", tiny_cpu.bundle, *asked)
-    assert again.read_bytes() == answer.read_bytes()
+    here = Here(tiny_cpu)
+    require_answered(tiny_cpu, Commands(installed, tiny_cpu), here, tmp_path, [here])
 
 
 @pytest.mark.deep("projects")
 def test_a_client_on_x86_64_and_a_server_on_aarch64(
     installed: Installed, tiny_cpu: Tiny, tmp_path: Path
 ) -> None:
-    """Either client decrypts the answer with the key that was made on x86-64."""
-    bundle = load_bundle(tiny_cpu.bundle)
-    rows = list(range(bundle.batch))
-    keys, query, answer = (tmp_path / name for name in ("keys", "query", "answer"))
-    atlasc.keygen(tiny_cpu.bundle, keys)
-    with np.load(tiny_cpu.data) as file:
-        images = file["pixel_values"][rows]
-    client = atlasc.Client(tiny_cpu.bundle, keys)
-    query.write_bytes(bytes(client.encrypt(images)))
-    asked = ("--keys", keys / "server", "--query", query, "-o", answer)
-    installed.atlasc("execute", tiny_cpu.bundle, *asked)
-    secret = ("--keys", keys / "client", "--answer", answer, "-o", tmp_path / "found.npz")
-    installed.atlasc("decrypt", tiny_cpu.bundle, *secret)
-    here = client.decrypt(answer.read_bytes()).outputs
-    with np.load(tmp_path / "found.npz") as found:
-        for name, array in simulated(bundle, tiny_cpu.data, rows).items():
-            np.testing.assert_allclose(here[name], array, atol=1e-4)
-            np.testing.assert_allclose(found[name], here[name], atol=1e-9)
+    there = Commands(installed, tiny_cpu)
+    require_answered(tiny_cpu, Here(tiny_cpu), there, tmp_path, [there])

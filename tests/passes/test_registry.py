@@ -15,6 +15,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes import registry
 from atlasc.passes.framework.pass_base import Pass, Report, parse_pipeline
+from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.pipeline import packed
 from atlasc.passes.registry import ALONE, levels_of, passes
 from atlasc.targets import find_target
@@ -42,7 +43,7 @@ class Outside(Pass):
 def program(level: str, body: str) -> Module:
     """The ops on an input of shape [1, 2, 3]; packed, where the level is ckks."""
     module = poly(body)
-    return module if level == "poly" else packed(module, 64)
+    return module if level == "poly" else packed(module, Pack(64))
 
 
 def ignore(step: Pass, module: Module, report: Report) -> None:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,9 +18,8 @@ import numpy as np
 import pytest
 from cpp_build import OPTIMISED, ROOT, RUNTIME, SECONDS, Builder, require_compiler
 from safetensors.numpy import load_file
-from tiny_model import Tiny, simulated
+from tiny_model import Tiny
 
-import atlasc
 from atlasc.bundle.folder import load_bundle
 from atlasc.bundle.split import copy_part
 from atlasc.emit.parameter_set import parameter_set
@@ -27,6 +27,7 @@ from atlasc.emit.project import save_inputs
 
 from .ckks.test_bootstraps import require_refreshed
 from .ckks.test_secrets import DIGESTS
+from .exchange import Here, Keys, require_answered
 
 HERE = Path(__file__).parent
 TOOLCHAIN = RUNTIME / "cmake" / "aarch64-linux.cmake"
@@ -144,54 +145,50 @@ def test_aarch64_reads_and_refuses_changed_files(aarch64: Aarch64) -> None:
         assert "seed 11, 40 inputs" in aarch64.run("fuzz", *given, *corpus)
 
 
+class Roles:
+    """The two roles in C++ on aarch64, each with its part of the program alone."""
+
+    def __init__(self, aarch64: Aarch64, tiny: Tiny, folder: Path) -> None:
+        self._aarch64, self._tiny, self._folder = aarch64, tiny, folder
+        for role in ("client", "server"):
+            copy_part(tiny.bundle, role, folder / role)  # type: ignore[arg-type]
+
+    def _run(self, role: str, *words: Path | str) -> None:
+        self._aarch64.run(f"atlasc-{role}", "--program", self._folder / role, *words)
+
+    def keygen(self, folder: Path) -> Keys:
+        self._run("client", "keygen", "--output", folder)
+        return Keys(folder / "secret.key", folder / "evaluation.key")
+
+    def encrypt(self, keys: Keys, query: Path) -> None:
+        bundle, inputs = load_bundle(self._tiny.bundle), self._folder / "inputs"
+        given = bundle.load_inputs(self._tiny.data).take(range(bundle.batch))
+        save_inputs(inputs, bundle.client, given.arrays)
+        self._run("client", "encrypt", "--key", keys.secret, "--input", inputs, "--output", query)
+
+    def execute(self, keys: Keys, query: Path, answer: Path) -> None:
+        given = ("--keys", keys.evaluation, "--query", query)
+        self._run("server", *given, "--output", answer)
+
+    def decrypt(self, keys: Keys, answer: Path) -> Mapping[str, np.ndarray]:
+        given, outputs = ("--key", keys.secret, "--answer", answer), self._folder / "outputs"
+        self._run("client", "decrypt", *given, "--output", outputs)
+        return load_file(outputs)
+
+
 @pytest.mark.deep("projects")
 def test_a_client_on_aarch64_and_a_server_on_x86_64(
     aarch64: Aarch64, tiny_cpu: Tiny, tmp_path: Path
 ) -> None:
-    """The server on aarch64 gives the same answer as well, byte for byte."""
-    bundle = load_bundle(tiny_cpu.bundle)
-    rows = list(range(bundle.batch))
-    inputs, query, answer, outputs = (tmp_path / name for name in ("in", "query", "answer", "out"))
-    save_inputs(inputs, bundle.client, bundle.load_inputs(tiny_cpu.data).take(rows).arrays)
-    for role in ("client", "server"):
-        copy_part(tiny_cpu.bundle, role, tmp_path / role)  # type: ignore[arg-type]
-    keys, client = tmp_path / "keys", ("atlasc-client", "--program", tmp_path / "client")
-    secret = ("--key", keys / "secret.key")
-    aarch64.run(*client, "keygen", "--output", keys)
-    aarch64.run(*client, "encrypt", *secret, "--input", inputs, "--output", query)
-    server = atlasc.Server(tmp_path / "server", (keys / "evaluation.key").read_bytes())
-    answer.write_bytes(server.execute(query.read_bytes()))
-    aarch64.run(*client, "decrypt", *secret, "--answer", answer, "--output", outputs)
-    found = load_file(outputs)
-    for name, array in simulated(bundle, tiny_cpu.data, rows).items():
-        np.testing.assert_allclose(found[name], array, atol=1e-4)
-    asked = ("--keys", keys / "evaluation.key", "--query", query, "--output", tmp_path / "again")
-    aarch64.run("atlasc-server", "--program", tmp_path / "server", *asked)
-    assert (tmp_path / "again").read_bytes() == answer.read_bytes()
+    require_answered(tiny_cpu, Roles(aarch64, tiny_cpu, tmp_path), Here(tiny_cpu), tmp_path)
 
 
 @pytest.mark.deep("projects")
 def test_a_client_on_x86_64_and_a_server_on_aarch64(
     aarch64: Aarch64, tiny_cpu: Tiny, tmp_path: Path
 ) -> None:
-    """Either client decrypts the answer with the key that was made on x86-64."""
-    bundle = load_bundle(tiny_cpu.bundle)
-    rows = list(range(bundle.batch))
-    keys, query, answer = (tmp_path / name for name in ("keys", "query", "answer"))
-    atlasc.keygen(tiny_cpu.bundle, keys)
-    with np.load(tiny_cpu.data) as file:
-        images = file["pixel_values"][rows]
-    client = atlasc.Client(tiny_cpu.bundle, keys)
-    query.write_bytes(bytes(client.encrypt(images)))
-    asked = ("--keys", keys / "server/evaluation.key", "--query", query, "--output", answer)
-    aarch64.run("atlasc-server", "--program", tiny_cpu.bundle, *asked)
-    secret = ("--key", keys / "client/secret.key", "--answer", answer)
-    told = ("--output", tmp_path / "outputs")
-    aarch64.run("atlasc-client", "--program", tiny_cpu.bundle, "decrypt", *secret, *told)
-    there, here = load_file(tmp_path / "outputs"), client.decrypt(answer.read_bytes()).outputs
-    for name, array in simulated(bundle, tiny_cpu.data, rows).items():
-        np.testing.assert_allclose(here[name], array, atol=1e-4)
-        np.testing.assert_allclose(there[name], here[name], atol=1e-9)
+    there = Roles(aarch64, tiny_cpu, tmp_path)
+    require_answered(tiny_cpu, Here(tiny_cpu), there, tmp_path, [there])
 
 
 @pytest.mark.deep("engines")

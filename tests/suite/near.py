@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 import re
 import subprocess
 import sys
@@ -91,12 +92,13 @@ def choose(changed: Iterable[str], seconds: float = SECONDS) -> Choice:
         return durations.seconds(table, file, deep=False)
 
     ordered = sorted(near, key=lambda file: (near[file], length(file), file))
-    choice, left = Choice([], []), PROCESSES * (seconds - START)
+    choice, budget = Choice([], []), PROCESSES * (seconds - START)
     for file in ordered:
+        # Exact sums: rounding must not decide about a file that just fits.
+        total = math.fsum(length(file) for file in [*choice.near, file])
         # What was changed itself runs, however long it takes.
-        fits = length(file) <= left or file in changed
+        fits = total <= budget or file in changed
         (choice.near if fits else choice.left_out).append(file)
-        left -= length(file) if fits else 0
     return choice
 
 

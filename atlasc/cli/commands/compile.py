@@ -73,7 +73,7 @@ def compile(
     if read := prepared.source.inputs.read:
         say(f"data: {read}")
     _show_program(bundle, calibration, data)
-    say_of_keys(lowered.program, options.key_memory or options.device_memory)
+    say_of_keys(lowered.program, options)
 
 
 def _warn(bundle: Bundle, calibration: Calibration) -> None:

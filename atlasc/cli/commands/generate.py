@@ -16,7 +16,7 @@ from atlasc.cli.parameters import JSON, TARGET, BundleFolder
 from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:
-    from atlasc.generation.client import Generated
+    from atlasc.generation.ends import Generated
     from atlasc.generation.prompt import Prompt as Prompted
 
 Prompt = Annotated[

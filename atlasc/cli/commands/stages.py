@@ -116,7 +116,7 @@ def lower(
         print_json({"folder": str(output), **costs})
         return
     print_summary(costs)
-    say_of_keys(lowered.program, options.key_memory or options.device_memory)
+    say_of_keys(lowered.program, options)
 
 
 def opt(

@@ -8,18 +8,19 @@ of Python, or in random numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from atlasc.calibration.measure import blas_threads
 from atlasc.compilation.oracle.attributes import (
     changed,
     is_attribute,
     remembered,
     writer,
 )
-from atlasc.compilation.oracle.running import Runner, one_thread, own_precision, runner_of
+from atlasc.compilation.oracle.running import Runner, own_precision, runner_of
 from atlasc.ir.errors import AtlasError, first_line, listed
 from atlasc.ir.final_functions import finished
 from atlasc.ir.interpreter import kept_tokens
@@ -166,7 +167,7 @@ def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked
     try:
         if (runner := runner_of(model)) is None:
             return None
-        with one_thread():
+        with blas_threads(1):
             new = remembered(runner.module)
             size, first = _first(runner, some, batch)
             used = remembered(runner.module)
@@ -208,9 +209,8 @@ def ask(model: LoadedModel, traced: Module, inputs: Inputs, note: Note) -> Asked
             "the module keeps something of each call in an attribute, which no answer reads",
             f"  where: {listed([writer(module, *key) for key in keys])}",
         )
-    with one_thread():
-        if size == 1:
-            _say_of_padding(runner, some, wanted, found, note)
+    with blas_threads(1):
+        _say_of_padding(runner, some, size, wanted, found, note)
         own = _own(model, traced, some, size, wanted, note)
     return Asked(some, wanted, greatest_error(found), own)
 
@@ -279,9 +279,9 @@ def _require_stateless(
 
 
 def _say_of_padding(
-    runner: Runner, some: Inputs, wanted: Arrays, found: Sequence[Apart], note: Note
+    runner: Runner, some: Inputs, size: int, wanted: Arrays, found: Sequence[Apart], note: Note
 ) -> None:
-    """Say if the module answers a text otherwise when padding follows it."""
+    """Say if the module answers a text otherwise when padding follows it, or if this is unknown."""
     ids, mask = (some.arrays.get(name) for name in (IDS, MASK))
     if ids is None or mask is None or mask.shape != ids.shape:
         return
@@ -290,11 +290,21 @@ def _say_of_padding(
         length = int(lengths[row])
         if not mask[row, :length].all():
             continue
-        cut = {name: array[row : row + 1] for name, array in some.arrays.items()}
-        cut = {n: y[:, :length] if y.shape[1:] == ids.shape[1:] else y for n, y in cut.items()}
+        cut = {
+            name: array[:, :length] if array.shape[1:] == ids.shape[1:] else array
+            for name, array in some.arrays.items()
+        }
         try:
-            alone = runner(cut)
-        except Exception:  # it takes texts of one length
+            alone = _answer(runner, replace(some, arrays=cut), int(row), size)
+        except Exception as error:
+            note(
+                "whether padding changes the module's answers is unknown",
+                f"  where: {forward_of(runner.module)}\n"
+                f"  why: the module takes texts of {ids.shape[1]} tokens, and not "
+                f"{some.names[row]} without padding, of {length} tokens: {first_line(error)}\n"
+                "  what to do: give a module that takes texts of any length, or make sure that it "
+                "drops padding by attention_mask",
+            )
             return
         for one in found:
             theirs, ours = alone[one.output], wanted[one.output][row : row + 1]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -145,16 +144,3 @@ def separate(module: torch.nn.Module) -> torch.nn.Module:
     parameters = list(module.parameters())
     large = sum(one.numel() * one.element_size() for one in parameters) > MOST_COPIED
     return deepcopy(module, {id(one): one for one in parameters} if large else {}).eval()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread in the block, so that its sums have the same order everywhere."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -52,7 +52,6 @@ INSTEAD: Mapping[str, str] = {
     "dola_layers": "tokens are chosen by the logits of the last layer alone",
     "guidance_scale": "the logits are taken without guidance",
     "watermarking_config": "the text has no watermark",
-    "stop_strings": "the text goes on behind them, to an end token or to its length",
     "max_time": "the text has no limit of time",
     "token_healing": "the prompt is taken as it is",
     "is_assistant": "the text is that of a model by itself",
@@ -64,8 +63,8 @@ PLAIN: Mapping[str, tuple[Any, ...]] = {
     "is_assistant": (False,),
 }  # fmt: skip
 """Setting -> values that say what happens anyway."""
-LISTS = ("eos_token_id", "forced_eos_token_id")
-"""Settings that are one id or a list of ids."""
+LISTS = ("eos_token_id", "forced_eos_token_id", "stop_strings")
+"""Settings that are one value or a list of values."""
 
 
 def folder_settings(directory: Path) -> dict[str, Any]:

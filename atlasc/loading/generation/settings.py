@@ -23,6 +23,7 @@ _MOST_IDS = 1 << 16
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 Ids = Annotated[tuple[Id, ...], Field(max_length=_MOST_IDS), FailFast()]
 Phrase = Annotated[tuple[Id, ...], Field(min_length=1, max_length=1 << 12), FailFast()]
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -33,6 +34,7 @@ class Settings(Schema):
 
     Attributes:
         eos_token_id: tokens that end the text.
+        stop_strings: texts that end it as soon as they are complete.
         max_new_tokens, max_length: greatest number of tokens after the prompt, and with it; the
             first counts if both are there.
         do_sample: draw tokens, instead of taking the likeliest.
@@ -40,6 +42,7 @@ class Settings(Schema):
     """
 
     eos_token_id: Ids = ()
+    stop_strings: Annotated[tuple[StopString, ...], Field(max_length=64), FailFast()] = ()
     max_new_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     max_length: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     min_new_tokens: Number | None = None
@@ -122,7 +125,7 @@ def _short(value: Any) -> str:
     if not isinstance(value, tuple):
         return str(value)
     several = len(value) > 4 or any(isinstance(one, tuple) for one in value)
-    return f"({counted(len(value), 'entry', 'entries')})" if several else " ".join(map(str, value))
+    return f"({counted(len(value), 'entry', 'entries')})" if several else " ".join(map(repr, value))
 
 
 def read_settings(path: Path) -> Settings:

@@ -176,7 +176,7 @@ def write_tokenizer(tokenizer: Any, folder: Path) -> bool:
     It is possible if the tokenizer wraps one of the library ``tokenizers``, and both give the same
     tokens.
     """
-    known = tokenizer if isinstance(tokenizer, ProgramTokenizer) else _copied(tokenizer)
+    known = copied(tokenizer)
     if known is not None:
         known.write(folder)
     return known is not None
@@ -188,7 +188,7 @@ def prompted(tokenizer: Any, prompt: str) -> ProgramTokenizer:
     Raises:
         AtlasError: the client of a program could not read it.
     """
-    known = _copied(tokenizer)
+    known = copied(tokenizer)
     if known is None:
         raise AtlasError(
             f"the prompt {prompt[:40]!r} cannot be written before texts by this tokenizer",
@@ -200,10 +200,12 @@ def prompted(tokenizer: Any, prompt: str) -> ProgramTokenizer:
     return known
 
 
-def _copied(tokenizer: Any) -> ProgramTokenizer | None:
-    """A tokenizer of transformers without transformers; None if it would give other tokens."""
+def copied(tokenizer: Any) -> ProgramTokenizer | None:
+    """A tokenizer without transformers; None if it would give other tokens."""
     from tokenizers import Tokenizer
 
+    if isinstance(tokenizer, ProgramTokenizer):
+        return tokenizer
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         return None

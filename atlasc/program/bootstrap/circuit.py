@@ -15,8 +15,8 @@ butterflies and so fewer stages, and a modulus is raised less far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from math import sqrt
 from typing import NamedTuple, TypeAlias
 
@@ -92,10 +92,11 @@ def reduction_of(chosen: BootstrapSet, slots: int) -> Reduction:
 def _whole(chosen: BootstrapSet, slots: int) -> Steps:
     """The steps of a bootstrap of slots that do not repeat."""
     reduction = reduction_of(chosen, slots)
-    groups = whole_groups(slots, chosen.stc_stages)[::-1]
+    groups = whole_groups(slots, chosen.stc_stages, chosen.babies)[::-1]
     out = slots_to_coeffs(slots, groups, chosen.shrink)
     # CtS takes the half of both parts, c + conj c and i (conj c - c), into its factor.
-    into = coeffs_to_slots(slots, whole_groups(slots, chosen.cts_stages), 0.5 * _unit(reduction))
+    groups_into = whole_groups(slots, chosen.cts_stages, chosen.babies)
+    into = coeffs_to_slots(slots, groups_into, 0.5 * _unit(reduction))
 
     def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
         x = engine.drop_to(_joined(engine, operands), len(out))
@@ -110,7 +111,7 @@ def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
     """The steps of a bootstrap of slots that repeat."""
     reduction = reduction_of(chosen, slots)
     copies = LEAST_COPIES if LEAST_COPIES * period <= slots else 1
-    plan = narrow(slots, period, copies, chosen.cts_stages, chosen.stc_stages)
+    plan = narrow(slots, period, copies, chosen.cts_stages, chosen.stc_stages, chosen.babies)
     level = chosen.top - chosen.cts_stages + len(plan.into)
     # Slots of a raised ciphertext are coefficients over the scale of its level, not over q0. CtS
     # makes a mean of the sums of copies. They come first: a sum of 32 results of CtS has the
@@ -122,8 +123,8 @@ def _narrow(chosen: BootstrapSet, slots: int, period: int) -> Steps:
     def steps(engine: Recorder, operands: list[Register]) -> list[Register]:
         x = engine.drop_to(_joined(engine, operands), len(out))
         x = engine.raise_modulus(_transformed(engine, x, out), level, copies)
-        for amounts in plan.sums:
-            x = engine.rotate_sum(x, amounts)
+        for paths in plan.sums:
+            x = _summed(engine, x, paths)
         x = _transformed(engine, x, into)
         return _parts_reduced(engine, x, reduction, chosen, len(operands))
 
@@ -150,8 +151,17 @@ def _joined(engine: Recorder, operands: list[Register]) -> Register:
 
 def _transformed(engine: Recorder, x: Register, stages: list[Stage]) -> Register:
     for stage in stages:
-        [x] = engine.transform([x], baby_giant(stage))
+        [x] = engine.transform([x], baby_giant(stage), stage.chained)
     return x
+
+
+def _summed(engine: Recorder, x: Register, paths: Sequence[tuple[int, ...]]) -> Register:
+    """The sum of the rotations by some paths. Those of one rotation share what they can."""
+    total = engine.rotate_sum(x, [path[0] for path in paths if len(path) == 1])
+    for path in paths:
+        if len(path) > 1:
+            total = engine.add(total, reduce(engine.rotate, path, x))
+    return total
 
 
 def _unit(reduction: Reduction) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class BootstrapSet:
             security at N = 2^16 and q0 times one special prime (``atlasc/targets/estimates``).
         log2_failure: log2 of the greatest probability that one bootstrap fails.
         double_angles: number of double angles after the sum; each consumes a level.
+        babies: baby steps of a stage of CtS and StC, whose giant steps are a chain: fewer rotation
+            keys, and more rotations. 0: the fewest rotations, each with its key.
     """
 
     base_bits: int
@@ -47,6 +49,7 @@ class BootstrapSet:
     secret_weight: int = 32
     log2_failure: float = -128.0
     double_angles: int = 0
+    babies: int = 0
 
     @property
     def cts_stages(self) -> int:
@@ -109,4 +112,19 @@ SETS = {
         double_angles=2,
     ),
 }  # fmt: skip
-"""The bootstrap sets by name."""
+"""The bootstrap sets by name. Two more of each have `FEWER_KEYS`."""
+FEWER_KEYS = {"fewer_keys": 8, "fewest_keys": 4}
+"""End of a set's name -> its baby steps. At N = 2^16 they have 25 and 13 rotation keys in place of
+38, and a bootstrap of two ciphertexts takes 1.03 and 1.21 times the work."""
+SETS |= {
+    f"{name}_{end}": replace(chosen, babies=babies)
+    for name, chosen in SETS.items()
+    for end, babies in FEWER_KEYS.items()
+}
+
+
+def most_keys(name: str) -> str:
+    """The name of the set with the same moduli and the fewest rotations."""
+    for end in FEWER_KEYS:
+        name = name.removesuffix(f"_{end}")
+    return name

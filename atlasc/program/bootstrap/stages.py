@@ -37,7 +37,7 @@ from atlasc.program.plaintexts import (
     TableRotation,
     Term,
 )
-from atlasc.program.transform_work import TransformTerm
+from atlasc.program.transform_work import TransformTerm, chain_amounts
 
 Diagonals: TypeAlias = dict[int, Slots]
 """A matrix M as offset d >= 0 -> diagonal_d ``[slots]``: (M z)_p = sum_d diagonal_d[p] z_(p +
@@ -55,15 +55,17 @@ class Stage(NamedTuple):
 
     Attributes:
         diagonals: diagonals of its matrix.
-        steps: how they are applied.
+        steps: how they are applied; of a chained stage in the order of the chain.
+        chained: see `Engine.transform`.
     """
 
     diagonals: Diagonals
     steps: Steps
+    chained: bool = False
 
     def times(self, factor: Slots) -> Stage:
         """The stage whose result is also multiplied by ``factor``, slot by slot."""
-        return Stage({at: one * factor for at, one in self.diagonals.items()}, self.steps)
+        return self._replace(diagonals={at: one * factor for at, one in self.diagonals.items()})
 
 
 class Group(NamedTuple):
@@ -73,11 +75,19 @@ class Group(NamedTuple):
         blocks: slots in a block of each butterfly, in the order of CtS: largest first.
         wraps: number of slots that offsets are counted modulo.
         steps: baby and giant steps of all offsets.
+        chained: see `Stage`.
     """
 
     blocks: tuple[int, ...]
     wraps: int
     steps: Steps
+    chained: bool = False
+
+    def amounts(self, slots: int) -> set[int]:
+        """What it rotates by, 0 < amount < slots."""
+        babies, giants = ([*dict.fromkeys(some)] for some in zip(*self.steps.values(), strict=True))
+        turns = chain_amounts(giants, slots) if self.chained else giants
+        return {amount % slots for amount in (*babies, *turns)} - {0}
 
 
 Paths: TypeAlias = list[tuple[int, tuple[TableRotation, ...]]]
@@ -110,7 +120,7 @@ def slots_to_coeffs(slots: int, groups: Sequence[Group], factor: float) -> list[
     return [_stage(slots, group, False, each) for group in groups]
 
 
-def whole_groups(slots: int, stages: int) -> list[Group]:
+def whole_groups(slots: int, stages: int, babies: int = 0) -> list[Group]:
     """The groups of CtS where slots do not repeat. The first stages have most butterflies: the
     very first butterfly wraps around the slots, so that g of them have 2^g diagonals there, and
     2^(g + 1) - 1 elsewhere.
@@ -118,13 +128,20 @@ def whole_groups(slots: int, stages: int) -> list[Group]:
     Args:
         slots: n, a power of two.
         stages: 1 to log2(slots).
+        babies: baby steps of chained stages, a power of two; 0 chains nothing, and takes as many as
+            make the fewest rotations.
     """
     numbers = np.array_split(np.arange(slots.bit_length() - 1), stages)
     groups = []
-    for some in numbers:
+    for at, some in enumerate(numbers):
         blocks = tuple(slots >> int(number) for number in some)
-        found = offsets(blocks, slots)
-        groups.append(Group(blocks, slots, steps_of(found, _babies(found, slots))))
+        if babies:
+            # A stage ends its chain by the smallest step of the stage before, the other way round.
+            steps = chained_steps(blocks, slots, babies, 1 if at % 2 else -1)
+        else:
+            found = offsets(blocks, slots)
+            steps = steps_of(found, _babies(found, slots))
+        groups.append(Group(blocks, slots, steps, babies > 0))
     return groups
 
 
@@ -162,7 +179,7 @@ def _stage(slots: int, group: Group, inverse: bool, factor: float) -> Stage:
         lookups = (Lookup(Root(4 * slots), places),) if places else ()
         entry, at = Slots((Term(factor, lookups),)), offset % group.wraps
         found[at] = found[at] + entry if at in found else entry
-    return Stage(dict(sorted(found.items())), group.steps)
+    return Stage(dict(sorted(found.items())), group.steps, group.chained)
 
 
 def offsets(blocks: Iterable[int], wraps: int) -> list[int]:
@@ -194,12 +211,29 @@ def steps_of(found: Sequence[int], babies: int) -> Steps:
     return {offset: (baby, offset - baby) for offset, baby in parts.items()}
 
 
+def chained_steps(blocks: Sequence[int], wraps: int, babies: int, sign: int) -> Steps:
+    """The steps of a chained stage, in the order of the chain. All babies and all steps of the
+    chain go one way, to the left with a ``sign`` of 1. Where offsets do not wrap around, the chain
+    begins at the outermost block.
+    """
+    if not blocks:
+        return {0: (0, 0)}
+    step, known = blocks[-1] // 2, set(offsets(blocks, wraps))
+    start = 0 if blocks[0] == wraps else -sign * blocks[0]
+    found: Steps = {}
+    for at in range((1 if start == 0 else 2) * blocks[0] // step):
+        offset, baby = (start + sign * at * step) % wraps, at % babies
+        if offset in known:
+            found[offset] = (sign * baby * step, start + sign * (at - baby) * step)
+    return found
+
+
 def baby_giant(stage: Stage) -> list[TransformTerm]:
     """A term for each diagonal: M z is the sum over giant steps of rotate(sum over baby steps of
     plaintext · rotate(z, baby), giant). The plaintexts are rotated back by the giant step.
     """
     terms = [
-        TransformTerm(*stage.steps[offset], plaintext.rolled(stage.steps[offset][1]))
-        for offset, plaintext in stage.diagonals.items()
+        TransformTerm(baby, giant, stage.diagonals[offset].rolled(giant))
+        for offset, (baby, giant) in stage.steps.items()
     ]
-    return sorted(terms, key=lambda term: (term.giant, term.baby))
+    return terms if stage.chained else sorted(terms, key=lambda term: (term.giant, term.baby))

@@ -12,10 +12,11 @@ import numpy as np
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.program.function import EngineParameters
+from atlasc.program.kernels.fewer_keys import with_fewer_keys
 from atlasc.program.plaintexts import Argument, Literal, Lookup, Slots, Table, Term
 from atlasc.program.record import CostRecorder, Recorder, Register
 from atlasc.program.rotation_plan import PlannedEngine, RotationPlan
-from atlasc.program.transform_work import TransformTerm
+from atlasc.program.transform_work import MOST_SUMS, TransformTerm
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -58,11 +59,15 @@ class Context:
     def __init__(self, shape: EngineParameters, module: Module, costs_only: bool = False) -> None:
         self.shape, self.symbols, self.costs_only = shape, module.symbols, costs_only
         self._plan, self._tables = RotationPlan.of(module), dict[tuple[Any, ...], Any]()
+        self._most_sums = module.attributes.get("most_sums", MOST_SUMS)
+        self._fewer_keys = module.attributes.get("fewer_keys", False)
         self.begin()
 
     def begin(self) -> None:
         """Begin a new function."""
-        self.recorder = (CostRecorder if self.costs_only else Recorder)(self.shape)
+        self.recorder = (
+            CostRecorder(self.shape, self._most_sums) if self.costs_only else Recorder(self.shape)
+        )
         plan = self._plan
         self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 
@@ -83,13 +88,30 @@ class Context:
             value: these four numbers -> plaintext of a term.
             repeats: how often the slots of each plaintext repeat.
         """
+        if not self._fewer_keys:
+            return self._transform(x, places, places, value, repeats)
+        used, turn, chained, after = with_fewer_keys(places, len(x), self.shape.slots)
+        x = [*x, *(self.engine.rotate(one, turn) for one in x if turn)]
+        found = self._transform(x, places, used, value, repeats, chained)
+        return [self.engine.rotate(one, turn) for one, turn in zip(found, after, strict=True)]
+
+    def _transform(
+        self,
+        x: list[Register],
+        places: np.ndarray,
+        used: np.ndarray,
+        value: Callable[..., Slots],
+        repeats: int,
+        chained: bool = False,
+    ) -> list[Register]:
+        """The same, with other places that are ``used`` for the values of ``places``."""
         if isinstance(self.recorder, CostRecorder):
-            return self.recorder.transform_at(x, places, repeats)
+            return self.recorder.transform_at(x, used, repeats, chained)
         terms = [
-            TransformTerm(baby, giant, value(out, giant, into, baby), into, out)
-            for out, giant, into, baby in places.tolist()
+            TransformTerm(baby, giant, value(*place), into, out)
+            for place, (out, giant, into, baby) in zip(places.tolist(), used.tolist(), strict=True)
         ]
-        return self.recorder.transform(x, terms)
+        return self.recorder.transform(x, terms, chained)
 
     def table(
         self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1

@@ -18,7 +18,6 @@ from atlasc.ir.module import Op
 from atlasc.program.kernels.scores import Diagonals
 from atlasc.program.plaintexts import Slots
 from atlasc.program.record import Register
-from atlasc.program.transform_work import TransformTerm
 
 
 class _Copy(NamedTuple):
@@ -61,7 +60,7 @@ class LowDiagonals(Diagonals):
         self, x: Register, direction: int, unit: complex, giants: list[int]
     ) -> list[Register]:
         """Copies of x as in `attention.HighDiagonals.skewed`, rotated by ``giants``."""
-        terms, repeats = [], self.layout.feature_repeats
+        places, repeats = dict[tuple[int, ...], tuple[int, complex]](), self.layout.feature_repeats
         for number, (copy, giant) in enumerate(zip(self._copies, giants, strict=True)):
             for feature in range(self.baby):  # modulo B
                 diagonal = feature + direction * copy.r
@@ -70,9 +69,12 @@ class LowDiagonals(Diagonals):
                 for part, offset in enumerate(self.halves):
                     factor = (unit if part else 1.0) / len(self.halves)
                     turn = (diagonal % self.baby + offset) * self.stride
-                    value = self.ctx.slots(self._features, feature, factor, repeats=repeats)
-                    terms.append(TransformTerm(turn, giant, value, result=number))
-        return list(self.ctx.engine.transform([x], terms))
+                    places[number, giant, 0, turn] = feature, factor
+
+        def value(*place: int) -> Slots:
+            return self._features(*places[place])
+
+        return self.ctx.transform([x], np.array([*places]), value, repeats)
 
     def _features(self, feature: int, factor: complex) -> Slots:
         """A factor in the slots of the features that are ``feature`` modulo B, 0 elsewhere."""

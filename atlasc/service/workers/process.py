@@ -67,7 +67,10 @@ def main() -> None:
         while True:
             order = orders.get()
             if "job" in order:
-                tell(_run(executor, order["job"]))
+                ended = _run(executor, order["job"])
+                if engine and "failed" in ended:
+                    _gpu(engine, executor)  # a GPU that was lost while keys were loaded
+                tell(ended)
             elif "forget" in order:
                 executor.forget(order["forget"])
             if engine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from atlasc.program.bootstrap.sets import SETS
+from atlasc.program.bootstrap.sets import SETS, most_keys
 from atlasc.targets import OWN, find_target
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.ckks.counted_needs import counted_needs
@@ -13,11 +13,14 @@ from atlasc.targets.ckks.parameters import STORED, CkksParameters, name_of
 
 
 def stored_sets() -> Iterator[CkksParameters]:
-    """The sets whose needs are stored: those of the targets here, in the ring that programs use."""
+    """The sets whose needs are stored: those of the targets here, in the ring that programs use. Of
+    sets with fewer keys each target has its own.
+    """
     for target in OWN:
         kind = find_target(target).parameters
         if issubclass(kind, CkksParameters):
-            yield from map(kind.bootstrapped, SETS)
+            own = [name for name in SETS if most_keys(name) in (name, kind.named)]
+            yield from map(kind.bootstrapped, own)
 
 
 def facts(needs: BootstrapNeeds) -> dict[str, object]:
@@ -29,6 +32,7 @@ def facts(needs: BootstrapNeeds) -> dict[str, object]:
         "memory": dict(needs.memory),
         "key_switches": [needs.key_switches, one, narrow],
         "landings": {kind: list(shares) for kind, shares in needs.landings.items()},
+        "work": dict(needs.work),
     }
 
 

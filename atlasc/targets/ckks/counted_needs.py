@@ -14,7 +14,7 @@ from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
 from atlasc.program.live_engine import LiveEngine
 from atlasc.program.plaintexts import Slots
-from atlasc.program.transform_work import SHORT_REPEATS
+from atlasc.program.transform_work import SHORT_REPEATS, TRANSFORMS
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.costs import BOOTSTRAPS, relative_work
 from atlasc.targets.parameters import NARROWER, ParameterSet
@@ -60,6 +60,7 @@ def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
         * (TABLES * primes * parameters.ring_degree * 8 + lowest),
     }
     key_levels = (products, counts.conjugation_level)
+    work = {kind: _work(parameters, counts_of(circuit)) for kind, circuit in kinds}
     return BootstrapNeeds(
         frozenset(rotations),
         rotations,
@@ -68,12 +69,16 @@ def counted_needs(parameters: ParameterSet) -> BootstrapNeeds:
         counts.key_switches,
         counts_of(one).key_switches,
         counts_of(narrow).key_switches,
-        {kind: _landings(parameters, counts_of(circuit)) for kind, circuit in kinds},
+        {
+            kind: tuple(round(one / levels[-1], 3) for one in levels)
+            for kind, levels in work.items()
+        },
+        {kind: levels[-1] for kind, levels in work.items()},
     )
 
 
-def _landings(parameters: ParameterSet, counts: Counts) -> tuple[float, ...]:
-    """The work of a bootstrap by the level after it, as a share of that of the highest one."""
+def _work(parameters: ParameterSet, counts: Counts) -> list[float]:
+    """The work of a bootstrap by the level after it, in residues."""
 
     def work(landing: int) -> float:
         total = 0.0
@@ -83,7 +88,7 @@ def _landings(parameters: ParameterSet, counts: Counts) -> tuple[float, ...]:
         return total
 
     least, top = parameters.bootstrap_from, parameters.max_level
-    return tuple(round(work(max(at, least)) / work(top), 3) for at in range(top + 1))
+    return [work(max(at, least)) for at in range(top + 1)]
 
 
 def _landed(parameters: ParameterSet, landing: int, level: int) -> tuple[int, int]:
@@ -113,7 +118,7 @@ def _diagonals(parameters: ParameterSet, function: Function) -> Iterator[tuple[i
     cts, stc = chosen.cts_stages, chosen.stc_stages
     levels = [chosen.top - at for at in range(cts)]
     levels = [*range(stc, 0, -1), *levels]
-    transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
+    transforms = [one.plaintexts for one in function.code if one.primitive in TRANSFORMS]
     for level, plaintexts in zip(levels, transforms, strict=True):
         repeats = min(one.repeats for one in plaintexts if isinstance(one, Slots))
         yield level, len(plaintexts), parameters.slots // repeats

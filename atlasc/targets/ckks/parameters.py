@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.program.bootstrap.circuit import circuit
-from atlasc.program.bootstrap.sets import SETS
+from atlasc.program.bootstrap.sets import FEWER_KEYS, SETS, most_keys
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
 from atlasc.program.transform_work import TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
+from atlasc.targets.moduli import Moduli, digit_bits
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import Moduli, ParameterSet, digit_bits
+from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import estimated_log_qp
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class CkksParameters(ParameterSet):
     in_runtime = True
 
     more_work: ClassVar[float] = 1.05
+    key_steps: ClassVar[int] = 1 + len(FEWER_KEYS)
     prime_bits: ClassVar[int] = 60
     named: ClassVar[str] = "fourteen_levels"
 
@@ -176,6 +178,19 @@ class CkksParameters(ParameterSet):
         return replace(super().noise_model(), bootstrap=BOOTSTRAP_ERROR)
 
     @property
+    def measured_as(self) -> Self:
+        """See the base class: with the fewest rotations."""
+        return replace(self, bootstrap=most_keys(self.bootstrap)) if self.bootstrap else self
+
+    def with_fewer_keys(self, step: int) -> Self:
+        """See the base class; a leveled set has no keys but the program's."""
+        if not self.bootstrap:
+            return self
+        base = most_keys(self.bootstrap)
+        names = [base, *(f"{base}_{end}" for end in FEWER_KEYS)]
+        return replace(self, bootstrap=names[step])
+
+    @property
     def log_scales(self) -> tuple[float, ...]:
         return SETS[self.bootstrap].log_scales if self.bootstrap else ()
 
@@ -245,7 +260,7 @@ def needs_of(parameters: CkksParameters) -> BootstrapNeeds:
         landings = {kind: tuple(shares) for kind, shares in found["landings"].items()}
         return BootstrapNeeds(
             frozenset(rotations), rotations, tuple(found["key_levels"]), found["memory"],
-            two, one, narrow, landings,
+            two, one, narrow, landings, found["work"],
         )  # fmt: skip
     from atlasc.targets.ckks.counted_needs import counted_needs
 

@@ -23,15 +23,14 @@ class CudaParameters(CkksParameters):
     prime_bits = 50
     named = "fifteen_levels_40"
     device = "cuda"
+    lanes = 4
+    """Each lane takes memory, and most ops have three ciphertexts or so."""
+    most_sums = 256
+    """With any number LLaMA3-8B would take 1 % less, and 100 GiB more (docs/large-models.md)."""
     library_bytes = 2**29
     """Greatest bytes of the CUDA context, the tables of the transforms, and a key switch's
     digits.
     """
-
-    @property
-    def lanes(self) -> int:
-        """See the base class: each lane takes memory, and most ops have three ciphertexts or so."""
-        return 4
 
     def transform_bytes(self, work: TransformWork) -> int:
         """See the base class: the digits of several sums, and what they are made of."""

@@ -1,5 +1,5 @@
 """Rules for functions of single elements that an activation of the table gives, with other
-arguments or beside linear terms: the family of relu, of elu and of softplus, and choices by sign.
+arguments or beside linear terms: the family of relu, of elu and of softplus.
 
 ``clip(x)`` is x between 0 and 1; every function that is constant on both sides is one clip.
 """
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.frontend.exported.graph import Node, is_node, packet, shape
-from atlasc.passes.frontend.importer import Emit, Importer, Refusal
+from atlasc.passes.frontend.exported.graph import Node, is_node, shape
+from atlasc.passes.frontend.importer import Importer, Refusal
 
 JUMPS = "the function jumps, and a polynomial near a jump is wrong"
 EXACT_FROM = 15.0
@@ -226,87 +226,6 @@ def _where(importer: Importer, condition: Node, a: Any, b: Any) -> Value:
     return importer.add("nn.add_constant", total, value=importer.reduced(condition, constant))
 
 
-class _Line(NamedTuple):
-    """factor · x + shift"""
-
-    factor: float
-    shift: float
-
-
-_SIGNS = {"gt": 1, "ge": 1, "lt": -1, "le": -1}
-
-
-def choice_by_sign(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
-    """where(x > c, a, b) with multiples of x, plus numbers, as both cases, which meet at c: one
-    relu. The function that emits it, and [x]; None for other nodes.
-
-    Raises Refusal later if the cases do not meet.
-    """
-    if packet(node) != "where" or len(node.args) < 3:
-        return None
-    condition, *cases = node.args
-    sign = _SIGNS.get(packet(condition))
-    if sign is None or importer.kinds.get(condition) != "data":
-        return None
-    x, at = condition.args[:2]
-    if not is_node(x) or importer.kinds.get(x) != "data":
-        return None
-    edge = _number(importer, at)
-    lines = [_line(importer, one, x) for one in cases]
-    if edge is None or None in lines:
-        return None
-    above, below = lines if sign > 0 else lines[::-1]
-    assert above is not None and below is not None
-
-    def emit() -> Value:
-        step = above.factor * edge + above.shift - below.factor * edge - below.shift
-        if not math.isclose(step, 0, abs_tol=1e-6 * (1 + abs(above.shift) + abs(below.shift))):
-            raise Refusal(JUMPS)
-        over = importer.add("nn.relu", affine(importer, x, 1.0, -edge))
-        bent = affine(importer, over, above.factor - below.factor, below.shift)
-        if below.factor == 0:
-            return bent
-        return importer.add("nn.add", affine(importer, x, below.factor), bent)
-
-    return emit, [x]
-
-
-def _number(importer: Importer, one: Any) -> float | None:
-    if not is_node(one):
-        return float(one)
-    if importer.kinds.get(one) != "constant" or importer.is_absent(one):
-        return None
-    array = importer.array(one)
-    return float(array.flat[0]) if array.size and (array == array.flat[0]).all() else None
-
-
-def _line(importer: Importer, node: Any, x: Node) -> _Line | None:
-    """A node as a multiple of x plus a number."""
-    if node is x:
-        return _Line(1.0, 0.0)
-    if (number := _number(importer, node)) is not None:
-        return _Line(0.0, number)
-    if packet(node) == "neg":
-        inner = _line(importer, node.args[0], x)
-        return inner and _Line(-inner.factor, -inner.shift)
-    if packet(node) not in ("mul", "add", "sub", "div") or len(node.args) < 2 or node.kwargs:
-        return None
-    one, other = (_line(importer, part, x) for part in node.args[:2])
-    if one is None or other is None:
-        return None
-    match packet(node):
-        case "add":
-            return _Line(one.factor + other.factor, one.shift + other.shift)
-        case "sub":
-            return _Line(one.factor - other.factor, one.shift - other.shift)
-        case "mul" if not one.factor or not other.factor:
-            line, number = (one, other.shift) if not other.factor else (other, one.shift)
-            return _Line(line.factor * number, line.shift * number)
-        case "div" if not other.factor and other.shift:
-            return _Line(one.factor / other.shift, one.shift / other.shift)
-    return None
-
-
 ELEMENT_RULES: dict[Callable[..., Value], str] = {
     _leaky: "leaky_relu.default",
     _rrelu: "rrelu.default",
@@ -315,8 +234,8 @@ ELEMENT_RULES: dict[Callable[..., Value], str] = {
     lambda importer, x, low: clamp(importer, x, low): "clamp_min.default clamp_min.Tensor",
     lambda importer, x, high: clamp(importer, x, None, high): "clamp_max.default clamp_max.Tensor",
     lambda importer, x: clamp(importer, x, 0.0, 6.0): "relu6.default",
-    partial(_extreme, sign=1.0): "maximum.default",
-    partial(_extreme, sign=-1.0): "minimum.default",
+    partial(_extreme, sign=1.0): "maximum.default max.other",
+    partial(_extreme, sign=-1.0): "minimum.default min.other",
     _abs: "abs.default",
     _threshold: "threshold.default",
     _elu: "elu.default",

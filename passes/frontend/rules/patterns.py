@@ -32,8 +32,8 @@ from atlasc.passes.frontend.exported.graph import (
     shape,
 )
 from atlasc.passes.frontend.importer import Emit, Importer
+from atlasc.passes.frontend.rules.choices import choice_by_sign
 from atlasc.passes.frontend.rules.cuts import some
-from atlasc.passes.frontend.rules.elementwise import choice_by_sign
 from atlasc.passes.frontend.rules.masks import MASKED_SCORES, drops_keys, emit_softmax
 from atlasc.passes.frontend.rules.norms import NORMS
 from atlasc.passes.frontend.rules.pooling import masked_tokens, weighted_tokens

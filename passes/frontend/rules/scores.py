@@ -14,6 +14,8 @@ from atlasc.passes.frontend.exported.positions import probe_masks
 from atlasc.passes.frontend.importer import MOVES, Emit, Importer
 from atlasc.passes.frontend.rules.masks import DROPPED, SAME, drops_keys, emit_softmax
 
+VIEWS = ("view", "reshape", "_unsafe_view")
+
 
 def add_array(importer: Importer, x: Node | Value, constant: Node, array: np.ndarray) -> Value:
     """Sum with an array; where batch and heads of scores share one axis, it is added to them
@@ -83,15 +85,18 @@ def emit_positions(importer: Importer, scores: Node, mask: Node) -> Value | None
 
 def masked_in_steps(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
     """If a node is a softmax of scores into which several masks were put, or that were divided by a
-    number after that: the function that emits it with one mask, and [the scores].
+    number or bounded below after that: the function that emits it with one mask, and [the scores].
 
     What such an expression makes of scores of 0 is the mask.
     """
     if packet(node) not in ("softmax", "_softmax"):
         return None
-    masked = scores = node.args[0]
+    masked = node.args[0]
     if node.args[1] not in (-1, len(shape(masked)) - 1):
         return None
+    if packet(masked) in VIEWS and shape(masked)[-2:] == shape(masked.args[0])[-2:]:
+        masked = masked.args[0]  # whose heads share one axis with the batch behind the mask
+    scores = masked
     factor, masks, scaled = 1.0, 0, False  # scaled: after a mask, so here before it
     while (step := _step(importer, scores)) is not None:
         inner, by = step
@@ -106,7 +111,10 @@ def masked_in_steps(importer: Importer, node: Node) -> tuple[Emit, list[Node]] |
         value = importer.value(scores)
         if factor != 1:
             value = importer.add("nn.scale", value, factor=factor)
-        return emit_softmax(importer, value, masked, zero=scores)
+        weights = emit_softmax(importer, value, masked, zero=scores)
+        if masked is node.args[0]:
+            return weights
+        return importer.add("nn.reshape", weights, shape=list(shape(node)))
 
     return emit, [scores]
 
@@ -116,6 +124,8 @@ def _step(importer: Importer, node: Node) -> tuple[Node, float | None] | None:
     number.
     """
     name, parts = packet(node), list(getattr(node, "args", ()))
+    if name in ("max", "maximum") and len(parts) == 2 and _is_floor(importer, parts[1]):
+        return parts[0], 1.0
     kinds = [importer.kinds.get(one, "") if is_node(one) else "" for one in parts]
     if name in ("mul", "div") and len(parts) == 2 and kinds[0] == "data" != kinds[1]:
         number = parts[1] if not is_node(parts[1]) else None
@@ -134,6 +144,12 @@ def _step(importer: Importer, node: Node) -> tuple[Node, float | None] | None:
     if name == "masked_fill" and kinds[0] == "data" and kinds[1] in ("mask", "constant"):
         return (parts[0], None) if drops_keys(importer, parts[1], parts[2]) else None
     return None
+
+
+def _is_floor(importer: Importer, node: Node) -> bool:
+    """Whether a node is a bound below that only dropped keys reach."""
+    known = is_node(node) and importer.kinds.get(node) == "constant"
+    return known and not importer.is_absent(node) and bool(importer.array(node).max() <= DROPPED)
 
 
 def _drops(importer: Importer, mask: Node) -> bool:

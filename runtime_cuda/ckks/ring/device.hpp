@@ -43,6 +43,8 @@ public:
 
     std::uint64_t budget() const { return budget_; }
     std::uint64_t used() const { return used_; }
+    /// Of the budget.
+    std::uint64_t left() const;
     std::uint64_t peak() const { return peak_; }
 
     /// Throws Error where `bytes` more, for `what`, cannot fit.

@@ -9,7 +9,6 @@ namespace atlasc::ckks {
 /// each. A baby is computed where it is used, for all sums at once, and lies nowhere as a whole.
 struct RotatedProducts {
     static constexpr std::size_t together = 8;  ///< sums that one call computes
-    static constexpr std::size_t most_sums = 32;
     static constexpr int log_tile = 5;  ///< a device may work on tiles of so many places
 
     int log_degree;
@@ -20,7 +19,7 @@ struct RotatedProducts {
     const InnerProduct* babies;  ///< they accumulate nothing; where there are no digits: not rotated
     std::size_t count;           ///< of babies
     const PlainValues* plains;   ///< [sum][baby]; without words: no product
-    std::size_t sums;            ///< at most `most_sums`
+    std::size_t sums;
     Word* const* out;            ///< of each sum [part][limb][N]
     bool runs;                   ///< every plaintext's values have runs of a tile or more
     int prime_bits;              ///< every prime is below 2^prime_bits

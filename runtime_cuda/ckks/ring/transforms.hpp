@@ -29,6 +29,10 @@ int most_log_run(int log_degree);
 bool fuses_rotations(Word q);
 int least_log_run();
 
+/// Sums of `RotatedProducts` that the device had best compute at once, and so holds: rotated
+/// operands are made anew for the next ones.
+std::size_t most_sums();
+
 /// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
 /// hold no more.
 std::size_t together();

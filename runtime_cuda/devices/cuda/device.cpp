@@ -190,6 +190,11 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
     used_ -= bytes;
 }
 
+std::uint64_t Memory::left() const {
+    const std::lock_guard<std::mutex> lock(pool_->mutex);
+    return budget_ - used_;
+}
+
 void Memory::require(std::uint64_t bytes, const char* what) const {
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     if (used_ + bytes > budget_) {

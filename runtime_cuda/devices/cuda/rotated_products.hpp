@@ -51,103 +51,125 @@ private:
     static ATLASC_DEVICE Word product(std::uint32_t x, std::uint32_t y) { return Word{x} * y; }
 };
 
-/// A block computes all sums at the places of one tile of a limb. Its phases take turns: both parts
-/// of some babies, then their products, which are added to those before. Of plaintexts whose values
-/// have runs, a tile has one value each, which is read once. Primes are below 2^(2 bits).
+/// A block computes all sums at the places of one tile of a limb. It makes both parts of some babies,
+/// multiplies them for all sums, adds the products to those before, and goes on with the next babies.
+/// Phases take turns: the plaintexts of a group of sums go to the block's memory, then the group's
+/// products are computed. Of plaintexts whose values have runs, a tile has one value each, which is
+/// read once. Primes are below 2^(2 bits).
 template <int bits>
 struct RotatedTiles {
     using Lazy = LazySum<bits>;
     using Number = Halves<bits>;
-    static constexpr std::size_t tile = 32;  ///< threads that run together read neighbours
-    static constexpr std::size_t most = 64;  ///< babies in a block's memory; so many products fit a Wide
+    using Count = std::uint32_t;  ///< of what a block works on; wider ones take registers
+    static constexpr Count tile = 32;  ///< threads that run together read neighbours
+    static constexpr Count most = 64;  ///< babies in a block's memory; so many products fit a Wide
+    static constexpr Count group = 32;  ///< sums whose plaintexts are in a block's memory
     static constexpr unsigned threads = 256;
     static constexpr unsigned resident = 3;
-    static constexpr std::size_t values = most * 2 * tile;  ///< after them the plaintexts'
-    static constexpr std::size_t shared = values + RotatedProducts::most_sums * most;
+    static constexpr Count values = most * 2 * tile;  ///< after them the plaintexts'
+    static constexpr Count shared = values + group * most;
     /// Products that are added without carries: all of a turn, where numbers are small enough.
-    static constexpr std::size_t lazily = Lazy::most < most ? Lazy::most : most;
+    static constexpr Count lazily = Lazy::most < most ? Lazy::most : most;
     /// Sums that a thread has at a time. Without carries they take less of its registers.
-    static constexpr std::size_t long_row = lazily == most ? 4 : 2;
-    static constexpr std::size_t short_row = 2;
-    static_assert(std::size_t{1} << RotatedProducts::log_tile == tile, "a run fills a tile");
-    static_assert(RotatedProducts::most_sums % long_row == 0, "whole rows are in memory");
+    static constexpr Count long_row = lazily == most ? 4 : 2;
+    static constexpr Count short_row = 2;
+    static_assert(Count{1} << RotatedProducts::log_tile == tile, "a run fills a tile");
+    static_assert(group % long_row == 0, "whole rows are in memory");
 
     RotatedProducts kernel;
 
-    ATLASC_DEVICE std::size_t turns() const { return (kernel.count + most - 1) / most; }
-    ATLASC_DEVICE int phases() const { return static_cast<int>(2 * turns()); }
+    ATLASC_DEVICE Count turns() const { return parts(kernel.count, most); }
+    ATLASC_DEVICE Count groups() const { return parts(kernel.sums, group); }
+    ATLASC_DEVICE int phases() const { return static_cast<int>(2 * turns() * groups()); }
     std::size_t blocks() const {
         return (kernel.extended() << kernel.log_degree) / tile;
     }
 
     template <typename Memory>
-    ATLASC_DEVICE void operator()(int phase, std::size_t block, std::size_t thread,
+    ATLASC_DEVICE void operator()(int phase, std::size_t block, Count thread,
                                   const Memory& memory) const {
-        const std::size_t first = static_cast<std::size_t>(phase / 2) * most;
-        const std::size_t own = kernel.count - first < most ? kernel.count - first : most;
+        const Part part = part_of(static_cast<Count>(phase / 2));
         const std::size_t at = block * tile;
         const std::size_t limb = at >> kernel.log_degree;
-        const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
+        const Prime q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
         if (phase % 2 == 0) {
-            make(first, own, at, limb << kernel.log_degree, thread, q, memory);
+            if (part.first_sum == 0) {
+                make(part, at, limb << kernel.log_degree, thread, q, memory);
+            }
             if (kernel.runs) {
-                stage(first, own, at, thread, memory);
+                stage(part, at, thread, memory);
             }
         } else if (kernel.runs) {
-            multiply<long_row>(first, own, at, thread, q, memory, [&](auto sum, auto baby) {
+            multiply_rows<long_row>(part, at, thread, q, memory, [&](Count sum, Count baby) {
                 return memory.get(values + sum * most + baby);
             });
         } else {
-            multiply<short_row>(first, own, at, thread, q, memory, [&](auto sum, auto baby) {
-                return plain(sum, first + baby, at + thread % tile);
+            multiply_rows<short_row>(part, at, thread, q, memory, [&](Count sum, Count baby) {
+                return plain(part, sum, baby, at + thread % tile);
             });
         }
     }
 
 private:
-    static ATLASC_DEVICE std::size_t in_memory(std::size_t baby, std::size_t part,
-                                               std::size_t place) {
-        return (baby * 2 + part) * tile + place;
+    /// Babies that are in a block's memory, and the group of sums that they are multiplied for.
+    struct Part {
+        Count first;
+        Count babies;
+        Count first_sum;
+        Count sums;
+    };
+
+    static ATLASC_DEVICE Count parts(std::size_t count, Count each) {
+        return (static_cast<Count>(count) + each - 1) / each;
     }
 
-    /// Of the plaintext of a sum and a baby; 0 where there is no product, or no sum.
-    ATLASC_DEVICE Number plain(std::size_t sum, std::size_t baby, std::size_t place) const {
-        if (sum >= kernel.sums) {
+    ATLASC_DEVICE Part part_of(Count number) const {
+        const Count first = number / groups() * most;
+        const Count first_sum = number % groups() * group;
+        const Count babies = static_cast<Count>(kernel.count) - first;
+        const Count sums = static_cast<Count>(kernel.sums) - first_sum;
+        return {first, babies < most ? babies : most, first_sum, sums < group ? sums : group};
+    }
+
+    static ATLASC_DEVICE Count in_memory(Count baby, Count half, Count place) {
+        return (baby * 2 + half) * tile + place;
+    }
+
+    /// Of the plaintext of a sum and a baby of a part; 0 where there is no product, or no sum.
+    ATLASC_DEVICE Number plain(const Part& part, Count sum, Count baby, std::size_t place) const {
+        if (sum >= part.sums) {
             return {};
         }
-        const PlainValues& found = kernel.plains[sum * kernel.count + baby];
+        const std::size_t row = part.first_sum + sum;
+        const PlainValues& found = kernel.plains[row * kernel.count + part.first + baby];
         return found.words == nullptr ? Number{} : Number::of(found[place]);
     }
 
     template <typename Memory>
-    ATLASC_DEVICE void stage(std::size_t first, std::size_t own, std::size_t at,
-                             std::size_t thread, const Memory& memory) const {
-        const std::size_t rows = (kernel.sums + long_row - 1) / long_row * long_row;
-        for (std::size_t index = thread; index < rows * most; index += threads) {
-            const std::size_t baby = index % most;
-            if (baby < own) {
-                memory.set(values + index, plain(index / most, first + baby, at));
+    ATLASC_DEVICE void stage(const Part& part, std::size_t at, Count thread,
+                             const Memory& memory) const {
+        const Count rows = (part.sums + long_row - 1) / long_row * long_row;
+        for (Count index = thread; index < rows * most; index += threads) {
+            const Count baby = index % most;
+            if (baby < part.babies) {
+                memory.set(values + index, plain(part, index / most, baby, at));
             }
         }
     }
 
     /// A value is computed where a key and its digits have it, and goes to its place in the tile.
     template <typename Memory>
-    ATLASC_DEVICE void make(std::size_t first, std::size_t own, std::size_t at,
-                            std::size_t start, std::size_t thread, const Prime& q,
-                            const Memory& memory) const {
-        const std::size_t lane = thread % tile;
-        for (std::size_t baby = thread / tile; baby < own; baby += threads / tile) {
-            const InnerProduct& one = kernel.babies[first + baby];
+    ATLASC_DEVICE void make(const Part& part, std::size_t at, std::size_t start, Count thread,
+                            const Prime& q, const Memory& memory) const {
+        const Count lane = thread % tile;
+        for (Count baby = thread / tile; baby < part.babies; baby += threads / tile) {
+            const InnerProduct& one = kernel.babies[part.first + baby];
             const bool turned = one.galois != 1;
             const auto place = static_cast<std::uint32_t>(at - start);
-            const std::size_t from =
+            const Count from =
                 turned ? permuted(place, one.galois, kernel.log_degree) / tile * tile + lane
                        : place + lane;
-            const std::size_t to =
-                turned ? permuted(static_cast<std::uint32_t>(from), one.back, kernel.log_degree) %
-                             tile
-                       : lane;
+            const Count to = turned ? permuted(from, one.back, kernel.log_degree) % tile : lane;
             Wide b;
             Wide a;
             one.products(start + from, b, a);
@@ -156,37 +178,49 @@ private:
         }
     }
 
+    /// A few sums, of which a thread has one: long rows would leave most threads without any.
+    template <std::uint32_t row, typename Memory, typename Plain>
+    ATLASC_DEVICE void multiply_rows(const Part& part, std::size_t at, Count thread,
+                                     const Prime& q, const Memory& memory,
+                                     const Plain& plain_of) const {
+        if (part.sums <= threads / tile) {
+            multiply<1>(part, at, thread, q, memory, plain_of);
+        } else {
+            multiply<row>(part, at, thread, q, memory, plain_of);
+        }
+    }
+
     /// Both parts of one place, of some sums: a plaintext is read for both.
-    template <std::size_t row, typename Memory, typename Plain>
-    ATLASC_DEVICE void multiply(std::size_t first, std::size_t own, std::size_t at,
-                                std::size_t thread, const Prime& q, const Memory& memory,
-                                const Plain& plain_of) const {
-        const std::size_t lane = thread % tile;
-        const std::size_t size = (kernel.limbs + kernel.size_p) << kernel.log_degree;
-        constexpr std::size_t step = threads / tile * row;
-        for (std::size_t sum = thread / tile * row; sum < kernel.sums; sum += step) {
+    template <std::uint32_t row, typename Memory, typename Plain>
+    ATLASC_DEVICE void multiply(const Part& part, std::size_t at, Count thread, const Prime& q,
+                                const Memory& memory, const Plain& plain_of) const {
+        const Count lane = thread % tile;
+        const auto size = static_cast<Count>((kernel.limbs + kernel.size_p) << kernel.log_degree);
+        constexpr Count step = threads / tile * row;
+        for (Count sum = thread / tile * row; sum < part.sums; sum += step) {
             Wide totals[row][2] = {};
-            for (std::size_t begin = 0; begin < most; begin += lazily) {  // constants: once, or often
-                const std::size_t end = own < begin + lazily ? own : begin + lazily;
+            for (Count begin = 0; begin < most; begin += lazily) {  // constants: once, or often
+                const Count end = part.babies < begin + lazily ? part.babies : begin + lazily;
                 Lazy sums[row][2];
-                for (std::size_t baby = begin; baby < end; ++baby) {
+                for (Count baby = begin; baby < end; ++baby) {
                     const Number b = memory.get(in_memory(baby, 0, lane));
                     const Number a = memory.get(in_memory(baby, 1, lane));
-                    for (std::size_t at_row = 0; at_row < row; ++at_row) {
+                    for (Count at_row = 0; at_row < row; ++at_row) {
                         const Number y = plain_of(sum + at_row, baby);
                         sums[at_row][0].add(b, y);
                         sums[at_row][1].add(a, y);
                     }
                 }
-                for (std::size_t at_row = 0; at_row < row; ++at_row) {
+                for (Count at_row = 0; at_row < row; ++at_row) {
                     totals[at_row][0] += sums[at_row][0].value();
                     totals[at_row][1] += sums[at_row][1].value();
                 }
             }
-            for (std::size_t at_row = 0; at_row < row; ++at_row) {
-                for (std::size_t part = 0; part < 2 && sum + at_row < kernel.sums; ++part) {
-                    Word& out = kernel.out[sum + at_row][part * size + at + lane];
-                    out = reduce(totals[at_row][part] + (first != 0 ? out : 0), q);
+            for (Count at_row = 0; at_row < row; ++at_row) {
+                for (Count half = 0; half < 2 && sum + at_row < part.sums; ++half) {
+                    const std::size_t place = half * size + at + lane;
+                    Word& out = kernel.out[part.first_sum + sum + at_row][place];
+                    out = reduce(totals[at_row][half] + (part.first != 0 ? out : 0), q);
                 }
             }
         }

@@ -214,6 +214,11 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
     pool_->give_back(pointer, bytes);
 }
 
+std::uint64_t Memory::left() const {
+    const std::lock_guard<std::mutex> lock(pool_->mutex);
+    return budget_ - used_;
+}
+
 void Memory::require(std::uint64_t bytes, const char* what) const {
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     require_more(used_, bytes, budget_, what);

@@ -78,6 +78,10 @@ struct GiantStep {
 /// All baby steps of some giant steps.
 std::set<BabyStep> baby_steps(const std::vector<GiantStep>& steps);
 
+/// What a chained transform of `slots` slots rotates the sum of a giant step by, all later steps of its
+/// result included: from the step before it to this one.
+std::size_t chain_amount(const std::vector<GiantStep>& steps, std::size_t at, std::size_t slots);
+
 class Record;
 struct Backend;
 
@@ -145,8 +149,11 @@ public:
 
     /// Each result is the sum over its steps of rotate(sum over terms of rotate(operand, baby) * value,
     /// giant): a matrix of blocks given by its diagonals, one level lower. Every result up to the
-    /// greatest number has a step. An engine may postpone divisions to the end.
-    virtual Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps);
+    /// greatest number has a step. An engine may postpone divisions to the end. The steps of a
+    /// result stand together. In a `chained` transform each giant step but the first is reached from
+    /// the one before it, which takes as many rotations, but a key only for each difference.
+    virtual Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps,
+                                  bool chained);
 
     /// The same slots at a level that is at most the operand's.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;

@@ -80,7 +80,7 @@ struct Instruction {
     enum class Primitive {
         add, sub, negate, add_plain, mul, square, dot, mul_plain, dot_plain,
         times_i, conjugate, rotate, rotate_many, drop_to, bootstrap_many,
-        transform, raise_modulus, rotate_sum,
+        transform, raise_modulus, rotate_sum, chained_transform,
     };
 
     Primitive primitive;

@@ -144,6 +144,17 @@ def test_without_gains_nothing_changes() -> None:
     assert [str(op) for op in one.ops] == [str(op) for op in other.ops]
 
 
+def test_gains_of_a_short_answer_are_exact() -> None:
+    """Derivatives of elements that share operands, which random signs would mix."""
+    weight = np.random.default_rng(0).normal(size=(4, 3))
+    body = '%a = poly.linear %x {weight = @w}\npoly.output %a {name = "y"}'
+    x = np.random.default_rng(1).normal(size=(5, 2, 3))
+    gained = with_noise_gains(poly(body, {"w": weight}, x.shape), {"x": x})
+    jacobian = np.sqrt(x[..., 0].size * np.square(weight).sum())
+    expected = jacobian / np.sqrt(np.square(x @ weight.T).sum())
+    assert gained.inputs[0].attributes["noise_gain"] == float(f"{expected:.2g}")
+
+
 def test_gains_of_nothing() -> None:
     """Outputs that are all zero have no size to compare with."""
     module = poly('%a = poly.scale %x {factor = 0.0}\npoly.output %a {name = "y"}')

@@ -18,7 +18,7 @@ import atlasc
 from atlasc.api import progress as progress_module
 from atlasc.api.progress import progress, steps_for
 from atlasc.api.words import command_line, in_python
-from atlasc.generation.client import Generated
+from atlasc.generation.ends import Generated
 from atlasc.progress import silent
 from tests.atlasc.cli.command import refused, run
 

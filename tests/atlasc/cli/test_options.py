@@ -25,6 +25,7 @@ SCREENS, MOST = 2 * 50, 36
 OLD = {
     "--key-memory 4G": "--target 'cpu{key-memory=4G}'",
     "--device-memory 40G": "--target 'phantom{device-memory=40G}'",
+    "--upload-at-most 1.9G": "--target 'cpu{upload-at-most=1.9G}'",
     "--margin 0.1": "--ranges 'measured{margin=0.1}'",
     "--tolerated 0.1": "--ranges 'measured{tolerated=0.1}'",
     "--held-back 0.3": "--ranges 'measured{held-back=0.3}'",

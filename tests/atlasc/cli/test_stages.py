@@ -158,7 +158,10 @@ def test_opt_prints_after_each_pass() -> None:
     passes = "canonicalise,expand,normalise-affine,fold-features,assign-scales,pack{slots=4}"
     outcome = run("opt", "-", "-p", passes, "--print-ir-after-all", stdin=TINY)
     assert outcome.err.count("// --- after ") == 6
-    assert "// --- after pack{slots=4,features-low=false} ---" in outcome.err
+    assert (
+        "// --- after pack{slots=4,features-low=false,most-sums=32,fewer-keys=false} ---"
+        in outcome.err
+    )
     assert "ckks.linear_transform" in outcome.out
 
 
@@ -166,7 +169,7 @@ def test_opt_lists_its_passes() -> None:
     listed = run("opt", "--list").out
     for name in (
         "canonicalise",
-        "pack{slots=32768,features-low=false}",
+        "pack{slots=32768,features-low=false,most-sums=32,fewer-keys=false}",
         "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0,narrow=0,lowest=0,"
         "landings=0,lanes=1}",
         "rotation-keys{key-memory=none}",

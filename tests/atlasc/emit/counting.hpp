@@ -105,7 +105,8 @@ public:
         }
         return engine_.rotate_many(x, amounts);
     }
-    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps) override {
+    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps,
+                          bool chained) override {
         int at = level(xs.at(0));
         for (const Ciphertext& x : xs) {
             at = std::min(at, level(x));
@@ -123,9 +124,10 @@ public:
         std::size_t terms = 0;
         std::size_t dense = 0;
         std::size_t giants = 0;
-        for (const auto& [result, rotation, factors] : steps) {
+        for (std::size_t step = 0; step < steps.size(); ++step) {
+            const auto& [result, rotation, factors] = steps[step];
             results.insert(result);
-            giants += rotation != 0 ? 1 : 0;
+            giants += (chained ? chain_amount(steps, step, slots()) : rotation) != 0 ? 1 : 0;
             terms += factors.size();
             for (const auto& [baby, value] : factors) {
                 const auto* deferred = std::get_if<Deferred>(&value);
@@ -138,7 +140,7 @@ public:
         count("transform_product", at, dense != 0 ? terms - dense : places.size() * steps.size());
         count("transform_dense", at, dense);
         count("transform_result", at, results.size());
-        return engine_.transform(xs, steps);
+        return engine_.transform(xs, steps, chained);
     }
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period, int level) override {
         const auto batch = static_cast<std::size_t>(parameters_.bootstrap_batch);

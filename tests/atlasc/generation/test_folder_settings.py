@@ -22,7 +22,6 @@ from tests.atlasc.generation.test_folders import FILE, folder_of, llama
     ("facts", "said"),
     [
         ({"num_beams": 4}, f"{FILE}: num_beams = 4: one text is written, token by token"),
-        ({"stop_strings": ["x"]}, "stop_strings = ['x']: the text goes on behind them"),
         ({"guidance_scale": 1.5}, "guidance_scale = 1.5: the logits are taken without guidance"),
         ({"watermarking_config": {"bias": 2.0}}, "the text has no watermark"),
         ({"penalty_alpha": 0.6, "top_k": 4}, "no contrastive search"),
@@ -77,6 +76,10 @@ def test_code_of_a_folder_is_said_and_never_run(tmp_path: Path) -> None:
         ({"repetition_penalty": -1.0}, "the setting repetition_penalty", "greater than 0"),
         ({"bad_words_ids": [[]]}, "the setting bad_words_ids", "at least 1 item"),
         ({"top_p": 1.5}, "the setting top_p", "less than or equal to 1"),
+        ({"stop_strings": ["end", ""]}, "the setting stop_strings", "at least 1 character"),
+        ({"stop_strings": "x" * 257}, "the setting stop_strings", "at most 256 characters"),
+        ({"stop_strings": ["x"] * 65}, "the setting stop_strings", "at most 64 items"),
+        ({"stop_strings": [7]}, "the setting stop_strings", "valid string"),
         ({"max_new_tokens": 0}, "the setting max_new_tokens", "greater than or equal to 1"),
         (
             {"exponential_decay_length_penalty": [2, 1.5]},

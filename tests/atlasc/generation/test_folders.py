@@ -77,6 +77,13 @@ def folder_of(place: Path, settings: Any, **config: object) -> Path:
     return place
 
 
+def readable() -> Any:
+    """The tokenizer with the word before which transformers decodes each token."""
+    found = tokenizer()
+    found.add_tokens("abcdef")
+    return found
+
+
 def texts_of(number: int) -> list[str]:
     ids = np.random.default_rng(0).integers(1, VOCABULARY, (number, WINDOW))
     return [words(one) for one in ids.tolist()]
@@ -149,6 +156,11 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "one end": {"eos_token_id": TOKENS[5]},
     "two ends": {"eos_token_id": [TOKENS[7], SECOND], "pad_token_id": 0},
     "an end that is padding too": {"eos_token_id": SECOND, "pad_token_id": SECOND},
+    "a stop string": {"stop_strings": f"w{SECOND}"},
+    "a stop string of several tokens": {"stop_strings": ["never", f"w{TOKENS[6]} w{TOKENS[7]}"]},
+    "a stop string that ends within a token": {"stop_strings": [f"{TOKENS[4]} w", "\n"]},
+    "a stop string that begins in the prompt": {"stop_strings": f"w{PROMPT[-1]} w{TOKENS[0]}"},
+    "a stop string before an end": {"stop_strings": f" w{TOKENS[3]}", "eos_token_id": TOKENS[5]},
     "a least number of new tokens": {"eos_token_id": SECOND, "min_new_tokens": 9},
     "a least length": {"eos_token_id": [FIRST, SECOND], "min_length": 9},
     "a greatest number of new tokens": {"max_new_tokens": 6},
@@ -190,11 +202,12 @@ def test_the_text_is_that_of_the_folder(whole: Bundle, tmp_path: Path, name: str
     folder = folder_of(tmp_path, {"eos_token_id": None, "pad_token_id": 0, **facts})
     module = AutoModelForCausalLM.from_pretrained(folder).eval()
     length = {} if facts.keys() & {"max_new_tokens", "max_length"} else {"max_new_tokens": ROOM}
-    ids = module.generate(torch.tensor([PROMPT]), **length)[0, len(PROMPT) :].tolist()
-    settings = settings_of(folder)
+    found = module.generate(torch.tensor([PROMPT]), tokenizer=readable(), **length)
+    ids, settings = found[0, len(PROMPT) :].tolist(), settings_of(folder)
     client = written(whole, module, settings, until_end=True)
     assert client.result.ids == ids
-    assert client.ended == (ids[-1] in settings.eos_token_id)
+    stops = bool(settings.stop_strings) and len(ids) < ROOM
+    assert client.ended == (ids[-1] in settings.eos_token_id or stops)
     fixed = written(whole, module, settings, **({"steps": ROOM} if length else {}))
     assert fixed.result.ids == ids  # the server sees a fixed number of queries
 
@@ -206,7 +219,9 @@ def test_folders_differ_from_the_likeliest_tokens(tmp_path: Path) -> None:
     for facts in FOLDERS.values():
         config = transformers.GenerationConfig(eos_token_id=None)
         config.update(**{"max_new_tokens": ROOM} | facts)
-        ids = module.generate(torch.tensor([PROMPT]), generation_config=config)
+        ids = module.generate(
+            torch.tensor([PROMPT]), generation_config=config, tokenizer=readable()
+        )
         changing += ids[0, len(PROMPT) :].tolist() != TOKENS
     assert changing >= len(FOLDERS) - 6
 

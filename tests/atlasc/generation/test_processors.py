@@ -146,7 +146,7 @@ def test_every_setting_is_compared() -> None:
     compared_names = {*VALUES, *DRAWN}
     functions = {one.__name__ for one in (*PROCESSORS, *WARPERS)}
     assert functions | {"min_new_tokens"} == compared_names
-    left = {"eos_token_id", "max_new_tokens", "max_length", "do_sample"}
+    left = {"eos_token_id", "stop_strings", "max_new_tokens", "max_length", "do_sample"}
     assert compared_names | left == set(Settings.model_fields)
 
 

@@ -25,7 +25,8 @@ from atlasc.bundle.ledger import LEDGER
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.files import locked
-from atlasc.generation.client import Generated, TextClient
+from atlasc.generation.client import TextClient
+from atlasc.generation.ends import Generated
 from atlasc.generation.processors import Text
 from atlasc.generation.record import RECORD, REQUEST
 from atlasc.generation.sampling import Sampling

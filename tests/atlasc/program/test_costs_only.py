@@ -26,8 +26,9 @@ from atlasc.program.live_engine import LiveEngine, Peaks
 from atlasc.program.rotation_plan import RotationPlan
 from atlasc.program.transform_work import (
     LEAST_REPEATS,
-    MOST_STEPS,
+    MOST_SUMS,
     SHORT_REPEATS,
+    TRANSFORMS,
     TransformTerm,
     TransformWork,
     repeats_of,
@@ -170,7 +171,7 @@ def test_terms_of_one_sum_are_neighbours(case: Case) -> None:
     module = case.module()
     for _, function in Functions(module, shape_of(module)).calls():
         for one in function.code:
-            if one.primitive == "transform":
+            if one.primitive in TRANSFORMS:
                 sums = [key for key, _ in groupby(one.numbers[1::2])]
                 assert len(sums) == len(set(sums))
 
@@ -186,9 +187,11 @@ NUMBERS = st.integers(0, 3)
 TERM = st.builds(TransformTerm, st.integers(-9, 70), st.integers(-2, 40), VALUES, NUMBERS, NUMBERS)
 
 
-@given(st.lists(TERM, min_size=1, max_size=99))
-def test_work_of_terms_is_that_of_one_after_the_other(terms: list[TransformTerm]) -> None:
-    slots, found = 64, TransformWork.of(3, terms, 64)
+@given(st.lists(TERM, min_size=1, max_size=99), st.sampled_from([3, MOST_SUMS]))
+def test_work_of_terms_is_that_of_one_after_the_other(
+    terms: list[TransformTerm], held: int
+) -> None:
+    slots, found = 64, TransformWork.of(3, terms, 64, held)
     sums = [
         [repeats_of(term.value) for term in some]
         for _, some in groupby(terms, lambda term: (term.result, term.giant % slots))
@@ -206,6 +209,25 @@ def test_work_of_terms_is_that_of_one_after_the_other(terms: list[TransformTerm]
         results=1 + max(term.result for term in terms),
         products=len(terms) - dense if dense else len(used) * len(sums),
         dense=dense,
-        plaintexts=max(sum(sizes[at : at + MOST_STEPS]) for at in range(0, len(sizes), MOST_STEPS)),
+        plaintexts=max(sum(sizes[at : at + held]) for at in range(0, len(sizes), held)),
         amounts=frozenset({*giants, *(baby for _, baby in used)} - {0}),
+        most_sums=held,
     )
+
+
+def test_a_module_says_how_many_sums_its_device_holds() -> None:
+    body, symbols = LAYERS, arrays(9, 40)
+    found = {}
+    for held in (2, MOST_SUMS):
+        module = run_passes(
+            poly(body, symbols, (1, 3, 9)), [Pack(64, True, held), PlaceBootstraps(9, batch=2)]
+        )
+        counts = program_costs(module).total
+        works = [work for work in live_ciphertexts(module) if work is not None]
+        found[held] = (
+            counts.count("transform_baby"), counts.count("transform_giant"),
+            max(work.sums - work.results for work in works), module.attributes.get("most_sums"),
+        )  # fmt: skip
+    few, many = found.values()
+    assert few[0] > many[0] and few[1] == many[1]
+    assert few[2] < many[2] and few[3:] + many[3:] == (2, None)

@@ -11,7 +11,8 @@ from atlasc.program.counting_engine import Counted, CountingEngine
 from atlasc.program.engine import Engine
 from atlasc.program.kernels.context import nothing
 from atlasc.program.live_engine import LiveEngine
-from atlasc.program.transform_work import LEAST_REPEATS, MOST_STEPS, TransformTerm, TransformWork
+from atlasc.program.transform_work import LEAST_REPEATS, MOST_SUMS, TransformTerm, TransformWork
+from atlasc.targets import find_target
 
 
 def test_is_an_engine() -> None:
@@ -148,22 +149,26 @@ def test_products_by_zero_are_counted_where_operands_are_multiplied_as_they_are_
 
 
 def test_more_giant_steps_than_are_held_repeat_the_baby_steps() -> None:
-    for steps, passes in ((MOST_STEPS, 1), (MOST_STEPS + 1, 2)):
+    cases = [(held, held + more, 1 + more) for held in (MOST_SUMS, 50) for more in (0, 1)]
+    for held, steps, passes in cases:
         terms = [
             TransformTerm(baby, giant, nothing(16)) for giant in range(steps) for baby in (1, 2)
         ]
-        found = work(*terms)
+        found = TransformWork.of(3, terms, 64, held)
         assert found.calls["transform_baby"] == 2 * passes
         assert found.calls["transform_giant"] == steps - 1
-        assert found.sums == MOST_STEPS + 1
-        assert found.plaintexts == 2 * MOST_STEPS / 16
+        assert found.sums == held + 1
+        assert found.plaintexts == 2 * held / 16
 
 
-def test_steps_and_repetitions_are_those_of_the_engine() -> None:
-    runtime = Path(__file__).resolve().parents[3] / "runtime_cuda"
-    steps = (runtime / "ckks" / "ring" / "rotated_products.hpp").read_text()
-    assert f"most_sums = {MOST_STEPS};" in steps
-    runs = (runtime / "devices" / "host" / "transforms.cpp").read_text()
+def test_sums_and_repetitions_are_those_of_the_engine() -> None:
+    devices = Path(__file__).resolve().parents[3] / "runtime_cuda" / "devices"
+    for target, file in (("cpu", "host/transforms.cpp"), ("cuda", "cuda/transforms.cu"),
+                         ("phantom", "phantom/transforms.cu")):  # fmt: skip
+        held = find_target(target).parameters.bootstrapped().most_sums
+        text = (devices / file).read_text()
+        assert f"std::size_t most_sums() {{ return {held}; }}" in text
+    runs = (devices / "host/transforms.cpp").read_text()
     assert f"int least_log_run() {{ return {LEAST_REPEATS.bit_length() - 1}; }}" in runs
 
 

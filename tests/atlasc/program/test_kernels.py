@@ -28,10 +28,12 @@ LEVEL = 8
 class Bench:
     """A ckks module under construction, and the slots of its inputs."""
 
-    def __init__(self, packing: Packing) -> None:
+    def __init__(self, packing: Packing, fewer_keys: bool = False) -> None:
         self.packing = packing
         self.engine = SimEngine(packing.hidden(1, 1, 1).slots, LEVEL)
         self.module = Module("kernel", "ckks")
+        if fewer_keys:
+            self.module.attributes["fewer_keys"] = True
         self.inputs: dict[str, list[Any]] = {}
         self.public: dict[str, np.ndarray] = {}
 
@@ -90,12 +92,13 @@ def linears(
     return packing, x, weight, random.normal(size=outputs), plan
 
 
-@given(linears())
+@given(linears(), st.booleans())
 def test_linear_transform(
     case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, DiagonalPlan | None],
+    fewer_keys: bool,
 ) -> None:
     packing, x, weight, bias, plan = case
-    bench = Bench(packing)
+    bench = Bench(packing, fewer_keys)
     y = bench.linear(bench.input("x", x), weight, bias=bench.constant(bias), plan=plan)
     slots, layout = bench.slots(y), layout_of(y)
     wanted = x @ weight.T + bias
@@ -219,6 +222,7 @@ def attentions(draw: st.DrawFn) -> dict[str, Any]:
         "masked": draw(st.booleans()),
         "window": draw(st.integers(0, 6)),
         "features_low": draw(st.booleans()),
+        "fewer_keys": draw(st.booleans()),
         "seed": draw(st.integers(0, 99)),
     }
 
@@ -233,12 +237,14 @@ def attention(
     masked: bool,
     window: int,
     features_low: bool,
+    fewer_keys: bool,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with fill −3 and log_keys 2, and context, packed; and both by einsum."""
     random = np.random.default_rng(seed)
     t, b = bits_for(tokens), bits_for(batch)
-    bench = Bench(Packing(width, bits_for(width), min(g, bits_for(heads)), b, t, features_low))
+    packing = Packing(width, bits_for(width), min(g, bits_for(heads)), b, t, features_low)
+    bench = Bench(packing, fewer_keys)
     tensors = random.normal(size=(3, batch, tokens, heads * width))
     q, k, v = (bench.input(name, x) for name, x in zip("qkv", tensors, strict=True))
     keep, mask = np.ones((batch, 1, tokens, tokens), bool), None
@@ -343,7 +349,7 @@ def test_diagonals_beside_features(tokens: int, width: int, low: bool) -> None:
     d, t = bits_for(width), bits_for(tokens)
     assert layout.ciphertexts == 2 << max(0, t - d)
     assert layout.fields[2 if low else 0].axis == ("*" if d > t else "s")
-    scores, plain, context, wanted = attention(1, tokens, 3, width, 1, True, False, 0, low, 5)
+    scores, plain, context, wanted = attention(1, tokens, 3, width, 1, True, False, 0, low, low, 5)
     np.testing.assert_allclose(scores, plain, atol=1e-9)
     np.testing.assert_allclose(context, wanted, atol=1e-9)
 

@@ -74,7 +74,7 @@ def test_a_tokenizer_that_nobody_can_read_hinders_no_images(tiny: Tiny, tmp_path
     (tmp_path / "tokenizer.json").write_text("no tokenizer")
     program = atlasc.compile(str(archive), tiny.data, batch=2, target="sim", recipe="is")
     client = program.folder / "client" / "model"
-    assert (client / "tokenizer.json").read_text() == "no tokenizer"
+    assert not (client / "tokenizer.json").exists()
     with np.load(tiny.data) as file:
         assert not program.run({"pixel_values": file["pixel_values"][:1]}).refused
 

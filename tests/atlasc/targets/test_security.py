@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.program.bootstrap.sets import SETS
+from atlasc.program.bootstrap.sets import SETS, most_keys
 from atlasc.targets.ckks import parameters as ckks_parameters
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.cuda import CudaParameters
@@ -137,7 +137,8 @@ def test_every_set_has_its_row_in_the_documents() -> None:
         for degree in sorted({one.ring_degree for one in dense})
     ]
     wanted = {told(largest), told([BOOTSTRAPPED.secrets[0]]), told([BOOTSTRAPPED.secrets[1]])}
-    ours = [CpuParameters.bootstrapped(name).secrets for name in SETS]
+    # Sets with fewer keys have the same moduli.
+    ours = [CpuParameters.bootstrapped(name).secrets for name in SETS if most_keys(name) == name]
     for secrets in zip(*ours, strict=True):  # all of a row have the estimate of the largest
         ordered = sorted(secrets, key=lambda one: -one.log_q)
         assert {one.estimate["log_q"] for one in ordered} == {ordered[0].log_q}

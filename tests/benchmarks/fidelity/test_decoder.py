@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +14,6 @@ from atlasc.bundle.folder import Bundle
 from atlasc.targets.noise import NoiseModel
 from benchmarks.fidelity.decoder import (
     PROMPT,
-    Journal,
     Steps,
     continued,
     first_flip,
@@ -91,23 +89,6 @@ def test_logits_of_the_model_keep_nothing_else_in_memory() -> None:
 def test_perplexity_is_of_the_tokens_after_the_prompt() -> None:
     ids = RANDOM.integers(0, 4, (2, PROMPT + 3))
     assert perplexity(ids, lambda ids, count: np.zeros((len(ids), 4))) == pytest.approx(4.0)
-
-
-def test_a_journal_keeps_what_was_written(tmp_path: Path) -> None:
-    """Texts after other prompts, and of other programs, are written anew."""
-    calls: list[int] = []
-
-    def write() -> tuple[np.ndarray, Steps]:
-        calls.append(len(calls))
-        return np.array([[3, len(calls)]]), Steps(CLEAR, CLEAR + len(calls))
-
-    for what, start, expected in (("a", 3, 1), ("a", 3, 1), ("a", 4, 2), ("b", 3, 3), ("a", 3, 1)):
-        ids, steps = Journal(tmp_path / "kept", what).once(np.array([[start]]), write)
-        assert ids.tolist() == [[3, expected]]
-        assert (steps.program == CLEAR).all() and (steps.model == CLEAR + expected).all()
-    assert len(calls) == 3
-    Journal(None, "a").once(np.array([[3]]), write)
-    assert len(calls) == 4
 
 
 def test_the_first_flip_has_a_cause(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

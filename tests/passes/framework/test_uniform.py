@@ -23,6 +23,8 @@ class Set:
     bootstrap_errors = (0.0, 0.0)
     landings = 0
     lanes = 1
+    most_sums = 32
+    fewer_keys = False
     narrow = 0
 
 

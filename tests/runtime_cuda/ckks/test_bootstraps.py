@@ -19,6 +19,9 @@ EVERY_LANDING = (3, 8, 9, 14, 16)
     ("device", "name", "level", "landings"),
     [
         ("host", "fifteen_levels_40", 18, (9,)),
+        pytest.param("host", "fifteen_levels_40_fewest_keys", 18, (9,), marks=DEEP),
+        pytest.param("host", "fourteen_levels_fewer_keys", 17, (9,), marks=DEEP),
+        pytest.param("cuda", "fifteen_levels_40_fewer_keys", 18, (9,), marks=DEEP),
         pytest.param("host", "fifteen_levels_40", 18, (*EVERY_LANDING, 17), marks=DEEP),
         pytest.param("host", "fourteen_levels", 17, EVERY_LANDING, marks=DEEP),
         pytest.param("cuda", "fifteen_levels_40", 18, (*EVERY_LANDING, 17), marks=DEEP),

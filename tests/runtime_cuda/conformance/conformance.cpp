@@ -363,16 +363,22 @@ void rotations(Suite& suite, const std::vector<std::size_t>& amounts) {
     suite.report("no rotations", engine.rotate_many(x, {}).empty(), "an empty list");
 }
 
-/// Two blocks of rows by two of columns, whose diagonals repeat so often.
-void transforms(Suite& suite, const std::vector<std::size_t>& amounts, std::size_t repeats) {
+/// Two blocks of rows by two of columns, whose diagonals repeat so often. A chained one has steps without a
+/// key.
+void transforms(Suite& suite, const std::vector<std::size_t>& amounts, std::size_t repeats,
+                bool chained) {
     Engine& engine = suite.engine();
     const Vector a = suite.random();
     const Vector b = suite.random();
     const ComplexVector columns[2] = {{a.begin(), a.end()}, {b.begin(), b.end()}};
     std::vector<GiantStep> steps;
     std::vector<ComplexVector> expected(2, ComplexVector(suite.slots()));
-    for (const auto& [result, rotation] : {std::pair<std::size_t, std::size_t>{0, amounts[0]},
-                                           {0, 0}, {1, amounts[1]}, {1, amounts[0]}}) {
+    const std::size_t both = amounts[0] + amounts[1];
+    const std::vector<std::pair<std::size_t, std::size_t>> some{
+        {0, amounts[0]}, {0, 0}, {1, amounts[1]}, {1, amounts[0]}};
+    const std::vector<std::pair<std::size_t, std::size_t>> chain{
+        {0, 0}, {0, amounts[0]}, {0, 2 * amounts[0]}, {1, amounts[1]}, {1, both}};
+    for (const auto& [result, rotation] : chained ? chain : some) {
         steps.push_back({result, rotation, {}});
         for (std::size_t operand = 0; operand < 2; ++operand) {
             for (const std::size_t baby : {std::size_t{0}, amounts[operand]}) {
@@ -389,9 +395,9 @@ void transforms(Suite& suite, const std::vector<std::size_t>& amounts, std::size
             }
         }
     }
-    const Ciphertexts found = engine.transform({suite.sent(a, 2), suite.sent(b, 1)}, steps);
+    const Ciphertexts found = engine.transform({suite.sent(a, 2), suite.sent(b, 1)}, steps, chained);
     for (std::size_t result = 0; result < 2; ++result) {
-        suite.check("transform " + std::to_string(result) + ", slots that repeat " +
+        suite.check((chained ? "chained transform " : "transform ") + std::to_string(result) + ", slots that repeat " +
                         std::to_string(repeats) + " times",
                     found.at(result), expected[result], 0);
     }
@@ -564,7 +570,8 @@ int run_leveled(const std::vector<std::string>& numbers) {
     products(suite);
     rotations(suite, {1, 5, 64, suite.slots() - 1});
     for (const std::size_t repeats : {1, 8, 16}) {
-        transforms(suite, {1, 5}, repeats);
+        transforms(suite, {1, 5}, repeats, false);
+        transforms(suite, {1, 5}, repeats, true);
     }
     refusals(suite, interface);
     suite.refuses("a rotation above the level of its key",

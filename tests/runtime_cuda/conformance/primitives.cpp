@@ -184,7 +184,7 @@ private:
             }
         }
         const Ciphertexts xs(blocks.operands, x);
-        set(name, level, [&] { server_.transform(xs, steps); });
+        set(name, level, [&] { server_.transform(xs, steps, false); });
     }
 
     Engine& client_;

@@ -15,6 +15,7 @@ import pytest
 
 from atlasc.calibration.calibrate import Calibration, calibrate
 from atlasc.compilation import prepare
+from atlasc.compilation.fronts import kept_ranges, ranges_beside
 from atlasc.search.points import Point, Settings, expert_layer
 from atlasc.search.search_problem import Objective
 from atlasc.search.validation import Validation, Validator
@@ -194,6 +195,16 @@ def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["front"] == front
     assert "ray" not in done.stderr.lower()
+
+
+@pytest.mark.parametrize("text", ["{}", "no JSON"])
+def test_ranges_that_cannot_be_read_are_said(tmp_path: Path, text: str) -> None:
+    journal, told = tmp_path / "front.journal", dict[str, str]()
+    assert kept_ranges(journal, "0" * 64, told.setdefault) is None and not told
+    ranges_beside(journal).write_text(text)
+    assert kept_ranges(journal, "0" * 64, told.setdefault) is None
+    [(what, details)] = told.items()
+    assert "are measured again" in what and str(ranges_beside(journal)) in details
 
 
 @pytest.mark.deep("search")

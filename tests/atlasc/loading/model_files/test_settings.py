@@ -127,7 +127,7 @@ def test_prompts_without_a_default_are_said(tmp_path: Path) -> None:
 def test_a_slow_tokenizer_and_a_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of(tmp_path / "m")
     write(folder / SETTINGS, {"prompts": {"query": "red "}, "default_prompt_name": "query"})
-    monkeypatch.setattr("atlasc.loading.texts.tokenizer._copied", lambda _: None)
+    monkeypatch.setattr("atlasc.loading.texts.tokenizer.copied", lambda _: None)
     with pytest.raises(AtlasError, match="cannot be written before texts by this tokenizer"):
         inputs_of(["a"], load_model(folder))
 

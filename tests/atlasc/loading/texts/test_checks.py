@@ -183,3 +183,18 @@ def test_a_length_that_nobody_gave_fits(family: str, room: int, tmp_path: Path) 
 def test_the_vocabulary_of_these_tests() -> None:
     """What the shares above count on."""
     assert len(BERT_WORDS + WORDS) == SIZES["vocab_size"]
+
+
+def test_a_tokenizer_that_only_transformers_has_is_said(tmp_path: Path) -> None:
+    place, told = tmp_path / "model", dict[str, str]()
+    classifier().save_pretrained(place)
+    (tmp_path / "vocab.txt").write_text("\n".join([*BERT_WORDS, *WORDS]))
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "eos_token"), BERT_WORDS))
+    transformers.EsmTokenizer(str(tmp_path / "vocab.txt"), **names).save_pretrained(place)
+    load_source(place, TEXTS, note=told.setdefault)
+    said = told["clients of the program need transformers to read texts"]
+    assert "an EsmTokenizer" in said or "a EsmTokenizer" in said
+    ids = {"input_ids": np.random.default_rng(0).integers(5, 11, (8, 6))}
+    told.clear()
+    load_source(classifier(), ids, note=told.setdefault)  # no tokenizer: ids alone
+    assert not [what for what in told if "transformers" in what]

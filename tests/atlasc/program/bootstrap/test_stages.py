@@ -17,6 +17,7 @@ from atlasc.program.bootstrap.stages import (
     whole_groups,
 )
 from atlasc.program.plaintexts import Slots, built
+from atlasc.program.transform_work import chain_amounts
 
 SIZES = [
     (log_slots, stages)
@@ -71,12 +72,12 @@ def applied(stages: list[Stage], x: Complexes) -> Complexes:
     return x
 
 
-def whole_to_slots(slots: int, stages: int, factor: float) -> list[Stage]:
-    return coeffs_to_slots(slots, whole_groups(slots, stages), factor)
+def whole_to_slots(slots: int, stages: int, factor: float, babies: int = 0) -> list[Stage]:
+    return coeffs_to_slots(slots, whole_groups(slots, stages, babies), factor)
 
 
-def whole_to_coeffs(slots: int, stages: int, factor: float) -> list[Stage]:
-    return slots_to_coeffs(slots, whole_groups(slots, stages)[::-1], factor)
+def whole_to_coeffs(slots: int, stages: int, factor: float, babies: int = 0) -> list[Stage]:
+    return slots_to_coeffs(slots, whole_groups(slots, stages, babies)[::-1], factor)
 
 
 def test_embedding_is_the_ring_s() -> None:
@@ -102,11 +103,29 @@ def test_product_of_the_stages_is_the_dense_transform(log_slots: int, stages: in
     assert np.allclose(to_slots, 0.375 * u.conj().T[order] / slots, atol=1e-12)
 
 
+@pytest.mark.parametrize("babies", [1, 2, 4, 8])
+@pytest.mark.parametrize(("log_slots", "stages"), [size for size in SIZES if size[0] < 9])
+def test_chained_stages_are_the_same(log_slots: int, stages: int, babies: int) -> None:
+    slots = 2**log_slots
+    x = np.eye(slots, dtype=complex)
+    for transform in (whole_to_slots, whole_to_coeffs):
+        chained = transform(slots, stages, 0.375, babies)
+        assert np.allclose(applied(chained, x), product(transform(slots, stages, 0.375), slots))
+        for stage in chained:
+            giants = [giant for _, giant in stage.steps.values()]
+            turns = {*chain_amounts([*dict.fromkeys(giants)], slots)} - {0}
+            assert len(turns) <= 2  # the steps of the chain, and its end
+            assert len({baby for baby, _ in stage.steps.values()}) <= babies
+
+
+@pytest.mark.parametrize("babies", [0, 2, 8])
 @pytest.mark.parametrize(("log_slots", "stages"), SIZES)
-def test_stages_of_slots_that_repeat_are_the_smaller_transform(log_slots: int, stages: int) -> None:
+def test_stages_of_slots_that_repeat_are_the_smaller_transform(
+    log_slots: int, stages: int, babies: int
+) -> None:
     slots = 2**log_slots
     for period in (1 << power for power in range(log_slots)):
-        plan = narrow(slots, period, 1, max(stages, 2), max(stages, 2))
+        plan = narrow(slots, period, 1, max(stages, 2), max(stages, 2), babies)
         order, u = bit_reversal(period), embedding(period)
         copies = np.tile(np.eye(period), (slots // period, 1))
         to_slots = applied(coeffs_to_slots(slots, plan.into, 0.375), copies)
@@ -127,37 +146,38 @@ def test_plaintexts_of_all_stages_are_rounded_alike() -> None:
     assert np.allclose(found, found[0])
 
 
+@pytest.mark.parametrize("babies", [0, 4])
 @pytest.mark.parametrize("log_slots", [3, 6, 9])
-def test_sums_add_all_copies(log_slots: int) -> None:
+def test_sums_add_all_copies(log_slots: int, babies: int) -> None:
     slots = 2**log_slots
     for period in (1 << power for power in range(log_slots)):
         x = np.random.default_rng(period).normal(size=slots)
         expected = np.tile(x.reshape(-1, period).sum(0), slots // period)
-        for amounts in narrow(slots, period, 1, 3, 3).sums:
-            x = sum((np.roll(x, -amount) for amount in amounts), np.zeros(slots))
+        for paths in narrow(slots, period, 1, 3, 3, babies).sums:
+            x = sum((np.roll(x, -sum(path)) for path in paths), np.zeros(slots))
         assert np.allclose(x, expected)
 
 
-def test_a_narrow_bootstrap_has_the_rotations_of_a_whole_one() -> None:
-    """And fewer of them the fewer slots there are, down to nothing but sums."""
+@pytest.mark.parametrize(("babies", "count", "more"), [(0, 38, set()), (8, 24, {4}), (4, 12, {2})])
+def test_a_narrow_bootstrap_has_the_rotations_of_a_whole_one(
+    babies: int, count: int, more: set[int]
+) -> None:
+    """Chained ones have another one. And it has fewer stages the fewer slots there are, down to
+    nothing but sums.
+    """
     slots = 2**15
-    keys = {
-        step % slots
-        for group in whole_groups(slots, 3)
-        for pair in group.steps.values()
-        for step in pair
-    }
-    assert len(keys - {0}) == 38
+    keys = set[int]().union(*(one.amounts(slots) for one in whole_groups(slots, 3, babies)))
+    assert len(keys) == count
     stages = []
     for period in (1 << power for power in range(15)):
-        plan = narrow(slots, period, 1, 3, 3)
-        groups = [*plan.into, *plan.out]
-        used = {step % slots for one in groups for pair in one.steps.values() for step in pair}
-        assert used | {amount for some in plan.sums for amount in some} <= keys
+        plan = narrow(slots, period, 1, 3, 3, babies)
+        used = set[int]().union(*(one.amounts(slots) for one in (*plan.into, *plan.out)))
+        used |= {amount for paths in plan.sums for path in paths for amount in path}
+        assert used <= keys | more | {0}
         stages.append((len(plan.into), len(plan.out)))
     assert stages == sorted(stages)
     assert stages[0] == (1, 1)
-    assert stages[6] == (2, 2)
+    assert stages[6] == (2, 1 if babies else 2)
 
 
 @pytest.mark.parametrize(("log_slots", "stages"), [(6, 3), (8, 3), (9, 2), (9, 4)])

@@ -6,6 +6,7 @@ import asyncio.sslproto
 import logging
 import secrets
 import socket
+import sys
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from atlasc.service.edge import door as doors
 from atlasc.service.edge.door import Door, Held, Place, address_of
 from atlasc.service.edge.rates import MOST, Rates
 from atlasc.service.faults import Refusal
-from atlasc.service.serve import TLS_BUFFER, small_tls_buffers
+from atlasc.service.serve import SWITCH_SECONDS, TLS_BUFFER, short_turns, small_tls_buffers
 from atlasc.service.telemetry import BUDGETS, Budgets
 
 
@@ -166,3 +167,10 @@ def test_the_size_of_buffers_lasts_as_long_as_the_service() -> None:
     with small_tls_buffers():
         assert protocol.max_size == TLS_BUFFER
     assert protocol.max_size == before != TLS_BUFFER
+
+
+def test_short_turns_last_as_long_as_the_service() -> None:
+    before = sys.getswitchinterval()
+    with short_turns():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+    assert sys.getswitchinterval() == before != SWITCH_SECONDS

@@ -14,9 +14,15 @@ from atlasc.targets.ckks.__main__ import stored_sets
 from atlasc.targets.ckks.parameters import CkksParameters
 
 SETS = {needs.name_of(one): one for one in stored_sets()}
+QUICK = [name for name, one in SETS.items() if one == one.measured_as]
+QUICK += ["CpuParameters fifteen_levels_40_fewest_keys 16"]
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.deep("examples"))
+     for name in SETS],
+)  # fmt: skip
 def test_stored_needs_are_the_counted_ones(name: str) -> None:
     """Where this fails: ``python -m atlasc.targets.ckks`` writes the file again."""
     assert needs.needs_of(SETS[name]) == counted_needs.counted_needs(SETS[name])

@@ -103,6 +103,15 @@ ELEMENTS: dict[str, Form] = {
     "where leaky": _signed(lambda h: h, lambda h: 0.1 * h),
     "where turned": _signed(lambda h: h * 2, lambda h: -h / 2, 0.0, True),
     "where shifted": _signed(lambda h: 3 * h - 1, lambda h: h, 0.5),
+    "where equal": _signed(lambda h: 2 * h + 1, lambda h: 2 * h + 1, 0.5),
+    "where two numbers": _signed(lambda h: 1.5, lambda h: 1.5),
+    "where elu": _signed(lambda h: h, torch.expm1),
+    "where a square": _signed(lambda h: h * (0.3 - h) / 2 + 1, lambda h: 1 - h, 0.0, True),
+    "where xielu": _signed(
+        lambda h: 0.7 * h * h + 0.5 * h,
+        lambda h: 1.3 * (torch.expm1(torch.minimum(h, torch.zeros(()))) - h) + 0.5 * h,
+    ),
+    "max": lambda m, h: torch.max(h, m.b(h)) - torch.min(m.a(h), torch.tensor(0.3)),
     "where a constant": lambda m, h: torch.where(m.kept > 0.5, h, m.b(h)),
     "where a constant, a number": lambda m, h: torch.where(m.kept > 0.5, 1.5, h),
     "where >=": lambda m, h: torch.where(h >= 0, h, 0.2 * h),
@@ -150,6 +159,12 @@ ENDS: dict[str, Form] = SQUEEZED | {
 REFUSED: dict[str, tuple[Form, str]] = {
     "threshold that jumps": (lambda m, h: F.threshold(h, 0.2, 0.0), "jumps"),
     "where that jumps": (_signed(lambda h: h, lambda h: h + 1), "jumps"),
+    "where a square beyond 1": (
+        _signed(lambda h: h * h, lambda h: h, 1.0), "which case is taken depends"
+    ),
+    "where exp above 0": (
+        _signed(lambda h: torch.expm1(h), lambda h: h), "which case is taken depends"
+    ),
     "where by another value": (
         lambda m, h: torch.where(m.b(h) > 0, h, 0.0), "which case is taken depends"
     ),

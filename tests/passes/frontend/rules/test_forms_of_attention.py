@@ -1,4 +1,4 @@
-"""Positions and grouped keys in the forms of HuggingFace, beside its modules."""
+"""Positions, grouped keys, masks and activations in the forms of HuggingFace's decoders."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ FORMS: dict[str, Family] = {
     "glm4": decoder("Glm4", head_dim=4),
     "helium": decoder("Helium", head_dim=4),
     "ernie 4.5": decoder("Ernie4_5", head_dim=4),
+    "xglm": FURTHER["xglm"],
+    "apertus": FURTHER["apertus"],
     "roformer": text("RoFormer", "Model", embedding_size=16),
     "gemma 3": replace(decoder("Gemma3Text", head_dim=4, sliding_window=4),
                        model="Gemma3ForCausalLM"),
@@ -75,7 +77,7 @@ def test_a_text_has_the_answer_that_it_has_alone(name: str) -> None:
         *(
             pytest.param(name, marks=pytest.mark.deep("recipes"))
             for name in ("dynamic", "longrope", "hunyuan", "glm4", "cohere2", "falcon 40b",
-                         "falcon rw")
+                         "falcon rw", "xglm", "apertus")
         ),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 // A GPU that computes nothing: what it would be asked to do, as JSON.
 //
 //     launches program FILE        a program that atlasc compiled; the seconds of the host too
+//     launches program FILE BYTES  the same, where something else leaves so much of the memory
 //     launches bootstraps FILE     of atlasc/emit/parameter_set.py, with --copies 1 32
 #include <chrono>
 #include <cstdlib>
@@ -17,8 +18,10 @@ using namespace atlasc;
 using Clock = std::chrono::steady_clock;
 
 /// With keys that nobody made. From here on what the device is asked to do is counted.
-std::unique_ptr<ckks::CkksEngine> counting_engine(const Interface& interface) {
-    auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
+std::unique_ptr<ckks::CkksEngine> counting_engine(const Interface& interface,
+                                                  std::shared_ptr<ckks::Memory> memory) {
+    const ckks::Chain chain = ckks::chain_of(interface.parameters);
+    auto ground = std::make_unique<ckks::Ground>(chain, std::move(memory));
     stand_in::Tally& tally = stand_in::tally();
     tally.begun = true;
     ckks::Role role = ckks::fresh_role(interface, *ground);
@@ -62,10 +65,12 @@ void print(const std::string& name, Clock::time_point start, const ckks::CkksEng
     std::cout << "}}" << std::endl;
 }
 
-void program(const std::string& path) {
+void program(const std::string& path, std::uint64_t bytes) {
     const TensorFile weights(path, TensorFile::large_header);
     const StoredProgram stored(weights);
-    const auto engine = counting_engine(stored.interface());
+    const auto memory = std::make_shared<ckks::Memory>(0);
+    const auto engine = counting_engine(stored.interface(), memory);
+    const ckks::Array<char> others(*memory, bytes == 0 ? 0 : memory->budget() - bytes);
     Values inputs = inputs_of(stored.interface(), *engine);
     const auto masks = masks_of(stored.interface());
     const auto record = std::make_shared<const Record>(weights);
@@ -79,7 +84,7 @@ void program(const std::string& path) {
 
 void bootstraps(const std::string& path) {
     const conformance::Bootstrapped set = conformance::bootstrapped(path);
-    const auto engine = counting_engine(set.interface);
+    const auto engine = counting_engine(set.interface, std::make_shared<ckks::Memory>(0));
     engine->bootstrap_by(set.record);
     const int level = *set.interface.parameters.bootstrap_level;
     for (const std::size_t copies : {std::size_t{1}, conformance::copies}) {
@@ -99,10 +104,14 @@ void bootstraps(const std::string& path) {
 
 int run(const std::vector<std::string>& arguments) {
     const std::string kind = arguments.empty() ? "" : arguments[0];
-    if (arguments.size() != 2 || (kind != "program" && kind != "bootstraps")) {
-        throw Error("launches program FILE, or launches bootstraps FILE");
+    const bool whole = arguments.size() == 2;
+    if (kind == "program" && (whole || arguments.size() == 3)) {
+        program(arguments[1], whole ? 0 : std::stoull(arguments[2]));
+    } else if (kind == "bootstraps" && whole) {
+        bootstraps(arguments[1]);
+    } else {
+        throw Error("launches program FILE [BYTES], or launches bootstraps FILE");
     }
-    kind == "program" ? program(arguments[1]) : bootstraps(arguments[1]);
     return 0;
 }
 

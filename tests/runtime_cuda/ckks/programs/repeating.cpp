@@ -131,8 +131,9 @@ void largest_products(const Chain& chain, std::size_t count_of_babies, int log_r
     }
 }
 
-/// Babies of one key, rotated and not, times plaintexts for more sums than a call computes.
-void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_run) {
+/// Babies of one key, rotated and not, times plaintexts for some sums.
+void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_run,
+                      std::size_t sums) {
     auto memory = std::make_shared<Memory>(0);
     const Ring ring(*memory, chain);
     std::vector<Prime> primes = chain.q;
@@ -173,7 +174,6 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
         const auto order = static_cast<std::uint32_t>(2 * ring.degree());
         galois = baby == 3 ? order - 1 : galois * 5 % order;  // the conjugation too
     }
-    constexpr std::size_t sums = RotatedProducts::most_sums - 1;
     const Row values = extended_row(count, ring.degree() >> log_run);
     std::vector<PlainValues> plains(sums * babies.size(), {values.data(), log_run});
     plains[babies.size() + 1].words = nullptr;
@@ -208,6 +208,8 @@ void rotated_products(const Chain& chain, std::size_t count_of_babies, int log_r
 }
 
 void all() {
+    constexpr std::size_t few = 6;
+    constexpr std::size_t many = 43;  // plaintexts of more than a block's memory holds
     for (const int log_degree : {11, 12, 13, 14}) {  // odd and even numbers of stages
         // Long vectors take one more group of stages. They meet every third period: small rings meet
         // all lengths of the short vectors that periods lead to.
@@ -225,16 +227,17 @@ void all() {
         repeating_plaintexts(mixed, log_step);
         if (small) {  // products go tile by tile: a larger ring has more tiles
             for (const int log_run : {least_log_run(), log_degree - 1}) {
-                rotated_products(fast, 5, log_run);
+                rotated_products(fast, 5, log_run, few);
+                rotated_products(fast, 5, log_run, many);
             }
-            rotated_products(mixed, 5, 5);
+            rotated_products(mixed, 5, 5, many);
         }
         if (log_degree == 11) {
-            rotated_products(mixed, 130, 5);  // more than a block's memory holds twice
+            rotated_products(mixed, 130, 5, many);  // more than a block's memory holds twice
             parameters.moduli->primes.assign(19, 50);  // as many as a set with bootstraps has
-            const Chain many = chain_of(parameters);
+            const Chain long_chain = chain_of(parameters);
             for (const std::size_t babies : {std::size_t{64}, std::size_t{65}}) {
-                largest_products(many, babies, 5);
+                largest_products(long_chain, babies, 5);
                 largest_products(mixed, babies, 5);
             }
             largest_products(fast, 64, least_log_run());

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "blocks.hpp"
@@ -80,6 +82,27 @@ inline bool asked(const char* what) {
     return wanted != nullptr && std::strcmp(wanted, what) == 0;
 }
 
+/// Whether this device is lost: it is after as many launches as its file says, which lies in the
+/// folder ATLASC_STAND_IN_LOST under its number, and stays lost for later processes.
+inline bool lost(bool launches = false) {
+    static long left = -1;
+    const char* const folder = std::getenv("ATLASC_STAND_IN_LOST");
+    const char* const device = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (folder == nullptr || device == nullptr) {
+        return false;
+    }
+    const std::string place = std::string(folder) + "/" + device;
+    std::ifstream file(place);
+    if (!file) {
+        left = -1;
+    } else if (left < 0) {
+        file >> left;
+    } else if (launches && left > 0 && --left == 0) {
+        std::ofstream(place) << 0;
+    }
+    return left == 0;
+}
+
 }  // namespace stand_in
 
 inline cudaError_t cudaGetLastError() { return std::exchange(stand_in::launched, cudaSuccess); }
@@ -149,6 +172,9 @@ inline cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     *free = *total = std::size_t{stand_in::asked("large") ? 80U : 4U} << 30;  // to count alone
+    if (stand_in::lost()) {
+        return cudaErrorECCUncorrectable;
+    }
     return stand_in::asked("taken") ? cudaErrorDevicesUnavailable : cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t*, int) { return cudaSuccess; }
@@ -201,7 +227,9 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaS
     std::memset(to, value, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return stand_in::ran; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    return stand_in::lost() ? cudaErrorECCUncorrectable : stand_in::ran;
+}
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
     *event = nullptr;
     return cudaSuccess;
@@ -226,6 +254,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, count));
         return cudaSuccess;
     }
+    if (stand_in::lost(true)) {
+        return cudaErrorECCUncorrectable;
+    }
     blockDim = config->blockDim;
     for (blockIdx.x = 0; blockIdx.x < config->gridDim.x; ++blockIdx.x) {
         for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {
@@ -242,6 +273,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*)(Parame
         stand_in::tally().add(stand_in::name_of<Function>(), 1,
                               traffic(function, config->gridDim.x));
         return cudaSuccess;
+    }
+    if (stand_in::lost(true)) {
+        return cudaErrorECCUncorrectable;
     }
     stand_in::run_blocks(config->gridDim.x, config->blockDim.x, function);
     return cudaSuccess;

@@ -36,12 +36,16 @@ library = ModuleType("atlasc.runtime._native")
 class Error(Exception): pass
 library.Error, library.devices = Error, lambda engine: [("a card", 80)]
 def free_bytes(engine):
-    if {lost}: raise Error("the CUDA device failed", "", "cudaErrorECCUncorrectable", "start again")
+    if lost: raise Error("the CUDA device failed", "", "cudaErrorECCUncorrectable", "start again")
     return 60
 library.free_bytes = free_bytes
 sys.modules["atlasc.runtime._native"] = library
 from atlasc.service.workers import process
-process._run = lambda *_: {{"done": 1.0}}
+def run(*_):
+    global lost
+    lost = {lost} == "in a job"
+    return {{"failed": {{"error": "the keys cannot be loaded"}}}} if lost else {{"done": 1.0}}
+lost, process._run = {lost} == "before", run
 process.main()
 """
 
@@ -177,24 +181,26 @@ def test_one_service_has_programs_of_one_kind(
     assert programs.gpu_target is cuda
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_what_a_process_tells_of_its_gpu(lost: bool) -> None:
-    """Its memory before it takes jobs and after each; or that it is lost, and the process ends."""
+@pytest.mark.parametrize("lost", ["", "before", "in a job"])
+def test_what_a_process_tells_of_its_gpu(lost: str) -> None:
+    """Its memory before it takes jobs and after each; or that it is lost, and the process ends. A
+    job that fails by it is not refused.
+    """
     lines = {"start": {"programs": {}, "budget": 1, "engine": "cuda"}}, {"job": {}}
-    command = [sys.executable, "-c", NATIVE.format(lost=lost)]
+    command = [sys.executable, "-c", NATIVE.format(lost=repr(lost))]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdin.writelines(json.dumps(line) + "\n" for line in lines)
         process.stdin.flush()  # and stays open: the process would end with it
-        told = [json.loads(process.stdout.readline()) for _ in range(2 if lost else 4)]
+        told = [json.loads(process.stdout.readline()) for _ in range(2 if lost == "before" else 4)]
         if lost:
             assert process.wait(timeout=60) == 1
         process.stdin.close()
         said = process.stderr.read()
     if lost:
-        assert told[0] == {"gpu": {"lost": 1}} and [*told[1]] == ["ends"]
-        assert "cudaErrorECCUncorrectable" in told[1]["ends"] and "Traceback" not in said
+        assert told[-2] == {"gpu": {"lost": 1}} and [*told[-1]] == ["ends"]
+        assert "cudaErrorECCUncorrectable" in told[-1]["ends"] and "Traceback" not in said
     else:
         memory = {"gpu": {"total": 80, "free": 60, "keys": 0, "lost": 0}}
         assert [told[0], *told[2:]] == [memory, {"done": 1.0}, memory]
