@@ -169,9 +169,11 @@ def inspect_module(
             lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters
     else:
-        if options.upload_at_most is not None:
+        for limit in ("key_memory", "device_memory", "upload_at_most"):
+            if getattr(options, limit) is None:
+                continue
             raise AtlasError(
-                f"{title(options, 'upload_at_most')} changes nothing of @{module.name}",
+                f"{title(options, limit)} changes nothing of @{module.name}",
                 why="the rotation keys of a poly module are not planned",
                 remedy="leave it out, or inspect the model itself",
             )

@@ -135,7 +135,8 @@ std::vector<T> downloaded(const T* device, std::size_t size) {
     return host;
 }
 
-/// Buffers in turn, through which copies to the device need no waiting.
+/// Buffers in turn, through which copies to the device need no waiting. They are where a device reads
+/// them fastest, and are written in place.
 class Staging {
 public:
     explicit Staging(std::size_t bytes);
@@ -143,8 +144,12 @@ public:
     Staging& operator=(const Staging&) = delete;
     ~Staging();
 
-    /// At most the bytes of one buffer.
-    void upload(void* device, const void* host, std::size_t bytes);
+    /// Where the next bytes for `device` are to be written; on the host that is `device` itself.
+    void* buffer(void* device);
+    /// Copies what was written there, at most the bytes of one buffer.
+    void upload(void* device, std::size_t bytes);
+    /// Waits for the last copy, and wipes its buffer.
+    void wipe_last(std::size_t bytes);
 
 private:
     struct Buffers;

@@ -245,20 +245,32 @@ struct Staging::Buffers {
 
     std::array<Buffer, 8> all;  ///< page-locked
     std::size_t next = 0;
+    std::size_t last = 0;
 };
 
 Staging::Staging(std::size_t bytes) : buffers_(std::make_unique<Buffers>(bytes)) {}
 
 Staging::~Staging() = default;
 
-void Staging::upload(void* device, const void* host, std::size_t bytes) {
-    const Buffers::Buffer& buffer = buffers_->all[buffers_->next];
+void* Staging::buffer(void*) {
+    buffers_->last = buffers_->next;
     buffers_->next = (buffers_->next + 1) % buffers_->all.size();
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->last];
     check(cudaEventSynchronize(buffer.copied), "cudaEventSynchronize");
-    std::memcpy(buffer.host, host, bytes);
+    return buffer.host;
+}
+
+void Staging::upload(void* device, std::size_t bytes) {
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->last];
     check(cudaMemcpyAsync(device, buffer.host, bytes, cudaMemcpyHostToDevice, stream()),
           "cudaMemcpyAsync to the device");
     check(cudaEventRecord(buffer.copied, stream()), "cudaEventRecord");
+}
+
+void Staging::wipe_last(std::size_t bytes) {
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->last];
+    check(cudaEventSynchronize(buffer.copied), "cudaEventSynchronize");
+    wipe(buffer.host, bytes);
 }
 
 }  // namespace atlasc::ckks
