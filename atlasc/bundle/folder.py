@@ -318,8 +318,8 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
         AtlasError: the folder is no bundle, or has another format version; or a file is missing,
             changed, a link, or not in the manifest.
     """
-    folder = _located(folder, role)
-    manifest, identity = read_manifest(folder)
+    found = listed_bundle(folder, role)
+    folder, manifest = found.folder, found.manifest
     if unlisted := [name for name in manifest.required if name not in manifest.files]:
         raise AtlasError(
             f"{folder / MANIFEST} is damaged",
@@ -329,6 +329,18 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     for part in ROLES if role is None else (role,):
         _require_part(folder, part, alone=role is not None)
         _check_part(folder, manifest, part)
+    return found
+
+
+def listed_bundle(folder: Path, role: Role | None = None) -> Bundle:
+    """A bundle of which the manifest alone was read, where only its step and its prefill are used:
+    these are checked when they are opened.
+
+    Raises:
+        AtlasError: the folder is no bundle, or its manifest is damaged or has another format.
+    """
+    folder = _located(folder, role)
+    manifest, identity = read_manifest(folder)
     return Bundle(folder, manifest, identity, role)
 
 

@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from atlasc.api.roles import Server
+from atlasc.bundle.folder import Bundle, listed_bundle, load_bundle
 from atlasc.bundle.messages import Message
 from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import TextBundles, alone, name_of, successors, window_of
@@ -25,22 +27,59 @@ IDLE_SECONDS = 3600.0
 """Seconds without a query after which a text is dropped."""
 
 
-def text_answer(folder: Path, server: Server, query: bytes, progress: ProgressCallback) -> bytes:
-    """The answer to the query of a token, whose keys and values are kept.
+class Opened(NamedTuple):
+    """A program that a service answers.
+
+    Attributes:
+        bundle: the server's part.
+        text: the programs of a text, of which it is the step or the prefill; None for a program
+            that keeps nothing from query to query.
+    """
+
+    bundle: Bundle
+    text: TextBundles | None = None
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it is the prefill beside a step."""
+        return self.text is not None and self.text.step is not self.bundle
+
+
+def open_programs(folder: Path) -> dict[str, Opened]:
+    """The programs of a bundle that a service answers, by their identities: of a bundle with a
+    step, the step and then the prefill if there is one; of any other bundle its own.
+
+    Raises:
+        AtlasError: as :func:`load_bundle`; step or prefill is not the one that the bundle lists.
+    """
+    if listed_bundle(folder, "server").has_step:
+        text = TextBundles.of(listed_bundle(folder, "server"))
+        found = [Opened(one, text) for one in text.all]
+    else:
+        bundle = load_bundle(folder, "server")
+        keeps = bundle.server.interface.keeps_state
+        found = [Opened(bundle, TextBundles(bundle) if keeps else None)]
+    return {one.bundle.manifest.program: one for one in found}
+
+
+def text_answer(
+    folder: Path, programs: TextBundles, server: Server, query: bytes, progress: ProgressCallback
+) -> bytes:
+    """The answer to the query of a token or of a prompt, whose keys and values are kept.
 
     Args:
         folder: folder of the texts of the keys.
-        server: the role of a step with these keys.
+        programs: the programs of the text.
+        server: the role of one of them with these keys.
         query: the query.
         progress: called as ``progress(op, done, 100)`` before each op.
 
     Raises:
         AtlasError: as :meth:`StepServer.answer`; or there are too many texts.
     """
-    programs = TextBundles(server.bundle)
     name = Message.read(query, "query", server.bundle).query
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = _text_of(folder, name, window_of(server.bundle)) or _new(folder, name)
+    place = _text_of(folder, name, window_of(programs.step)) or _new(folder, name)
     try:
         with alone(place, "text"):
             steps = StepServer(programs, lambda _: server, place)

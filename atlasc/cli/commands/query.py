@@ -118,6 +118,7 @@ def query(
         if fetch:
             found = connection.fetch(note=warn, took=took, steps=progress)
         else:
+            connection.require_no_text()
             given = inputs.load(connection.bundle)
             found = connection.ask(
                 given, strict=strict, unchecked=unchecked, note=warn, steps=progress, took=took

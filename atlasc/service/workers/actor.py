@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.folder import PREFILL, STEP, listed_bundle
 from atlasc.bundle.manifest import MANIFEST
 from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
+from atlasc.service.texts import Opened, open_programs
 from atlasc.service.workers.base import Loadable, Record
 from atlasc.service.workers.executor import Executor, memory_budget
 from atlasc.version import __version__
@@ -52,7 +53,7 @@ class RayActor:
 
         Args:
             programs: identity of a program -> the program.
-            parts: identity of a program -> the server's part of its bundle.
+            parts: folder of a bundle -> its :func:`part_of`.
             memory: bytes that loaded keys may take; None: half of what is free here, divided by
             sharing: the workers of one machine.
             version: of the service's atlasc.
@@ -61,9 +62,9 @@ class RayActor:
             AtlasError: see :func:`fitting_budget`.
         """
         budget = fitting_budget(programs, memory, sharing, version)
-        bundles = {program: _opened(files) for program, files in parts.items()}
+        opened = {name: one for files in parts.values() for name, one in _opened(files).items()}
         needed = {program: one.loaded_bytes for program, one in programs.items()}
-        self._executor = Executor(bundles.__getitem__, needed, budget, self._now.update)
+        self._executor = Executor(opened.__getitem__, needed, budget, self._now.update)
         return os.getpid(), socket.gethostname()
 
     def run(
@@ -126,18 +127,22 @@ def fitting_budget(
     return memory_budget(sizes, memory, sharing)
 
 
-def part_of(bundle: Bundle) -> Files:
-    """The server's part of a bundle, as bytes."""
-    names = [MANIFEST, *(name for name in bundle.manifest.files if name.startswith("server/"))]
-    return {name: np.fromfile(bundle.folder / name, np.uint8) for name in names}
+def part_of(folder: Path) -> Files:
+    """The server's part of a bundle, as bytes; of one with a step, those of step and prefill."""
+    bundle = listed_bundle(folder, "server")
+    inner = (f"{STEP}/", f"{PREFILL}/") if bundle.has_step else ("",)
+    parts = tuple(f"{place}{what}" for place in inner for what in ("server/", MANIFEST))
+    names = {MANIFEST, *(name for name in bundle.manifest.files if name.startswith(parts))}
+    return {name: np.fromfile(bundle.folder / name, np.uint8) for name in sorted(names)}
 
 
-def _opened(files: Files) -> Bundle:
+def _opened(files: Files) -> dict[str, Opened]:
     """A bundle, checked against its manifest and read, so that its files can be removed again."""
     with TemporaryDirectory(prefix="atlasc-") as folder:
         for name, content in files.items():
-            (Path(folder) / name).parent.mkdir(exist_ok=True)
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
             content.tofile(Path(folder) / name)
-        bundle = load_bundle(Path(folder), "server")
-        _ = bundle.server, bundle.parameters, bundle.interface
-    return bundle
+        found = open_programs(Path(folder))
+        for bundle, _ in found.values():
+            _ = bundle.server, bundle.parameters, bundle.interface
+    return found

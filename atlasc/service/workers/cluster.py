@@ -75,7 +75,7 @@ def ray_workers(
             processors = max(cluster.count, os.cpu_count() or 1)
         if "RAY_AUTH_MODE" not in os.environ:  # also other users of this machine are kept out
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
-    parts = {one.program: part_of(one.bundle) for one in programs}
+    parts = {str(place): part_of(place) for place in {one.folder for one in programs}}
     weights = sum(content.nbytes for files in parts.values() for content in files.values())
     moving = max(one.key_bytes + one.query_bytes + one.answer_bytes for one in programs)
     ray = stack.enter_context(

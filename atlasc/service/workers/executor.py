@@ -16,7 +16,7 @@ from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.service.faults import fault_of
-from atlasc.service.texts import text_answer
+from atlasc.service.texts import Opened, text_answer
 from atlasc.service.workers.base import Record, Tell
 from atlasc.targets.machine import available_bytes
 
@@ -35,16 +35,20 @@ class Executor:
     """Programs, and the keys that are loaded for them.
 
     Args:
-        bundle_of: the bundle of a program; called once for each.
+        open_program: opens a program by its identity; called for each query.
         sizes: identity of a program -> bytes of its loaded keys.
         budget: bytes that loaded keys may take together.
         tell: is told the progress of a job, and which keys are loaded.
     """
 
     def __init__(
-        self, bundle_of: Callable[[str], Bundle], sizes: Mapping[str, int], budget: int, tell: Tell
+        self,
+        open_program: Callable[[str], Opened],
+        sizes: Mapping[str, int],
+        budget: int,
+        tell: Tell,
     ) -> None:
-        self._bundle_of, self._sizes, self._budget, self._tell = bundle_of, sizes, budget, tell
+        self._open, self._sizes, self._budget, self._tell = open_program, sizes, budget, tell
         self._loaded: OrderedDict[tuple[str, str], Server] = OrderedDict()
         self.cancelled: set[str] = set()
 
@@ -85,12 +89,12 @@ class Executor:
 
         try:
             self._check(job)
-            bundle = self._bundle_of(program)
+            bundle, text = self._open(program)
             message = Message.read(query, "query", bundle)
             server = self._server(bundle, program, key, evaluation)
-            if texts is not None and bundle.server.interface.keeps_state:
-                content = message.to_bytes()
-                save(Message.read(text_answer(texts, server, content, progress), "answer", bundle))
+            if texts is not None and text is not None:
+                made = text_answer(texts, text, server, message.to_bytes(), progress)
+                save(Message.read(made, "answer", bundle))
             else:
                 answer, _ = server.answer(message, progress)
                 save(answer)
