@@ -13,6 +13,7 @@ from atlasc.bundle.folder import PREFILL, Bundle, load_bundle
 from atlasc.bundle.manifest import MANIFEST, SIGNATURE
 from atlasc.bundle.messages import Message
 from atlasc.bundle.sealed import require_no_secret
+from atlasc.generation.steps import TextBundles
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
 from atlasc.program.key_plan import KeyPlan
@@ -31,7 +32,7 @@ class Served:
     """A program, with what decides the limits of its messages and keys.
 
     Attributes:
-        opened: the program, of which the server's part was checked.
+        bundle: the bundle, of which the server's part was checked.
         model: name of the model in addresses.
         configuration: of its keys.
         sent: exact bytes of what a client sends and gets; None where the target cannot tell.
@@ -40,9 +41,10 @@ class Served:
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
         text_bytes: bytes of the keys and values of one text; 0 for a program that keeps nothing.
+        text: see :class:`Opened`.
     """
 
-    opened: Opened
+    bundle: Bundle
     model: str
     configuration: str
     sent: SentBytes | None
@@ -53,11 +55,7 @@ class Served:
     loaded_bytes: int
     seconds: float | None
     text_bytes: int = 0
-
-    @property
-    def bundle(self) -> Bundle:
-        """The bundle of the program."""
-        return self.opened.bundle
+    text: TextBundles | None = None
 
     @property
     def program(self) -> str:
@@ -79,14 +77,18 @@ class Served:
     @property
     def folder(self) -> Path:
         """The folder that was given for it: of a step and a prefill together that with both."""
-        text = self.opened.text
-        whole = None if text is None else text.whole
+        whole = None if self.text is None else self.text.whole
         return (whole or self.bundle).folder
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it is the prefill beside a step."""
+        return self.text is not None and self.text.step is not self.bundle
 
     @property
     def title(self) -> str:
         """Its model for whoever runs the service; a prefill beside a step is named as such."""
-        return f"the prefill of {self.model}" if self.opened.is_prefill else self.model
+        return f"the prefill of {self.model}" if self.is_prefill else self.model
 
     def client_file(self, name: str) -> Path:
         """A file of the client's part: the manifest, the signature, or one that the manifest lists.
@@ -98,7 +100,7 @@ class Served:
         """
         bundle, part, inner = self.bundle, "client/", name
         listed = {MANIFEST, SIGNATURE}
-        text = self.opened.text
+        text = self.text
         if name.startswith(WHOLE) and text is not None and text.whole and text.prefill:
             bundle, part, inner = text.whole, f"{PREFILL}/client/", name.removeprefix(WHOLE)
             listed.add(f"{PREFILL}/{MANIFEST}")
@@ -146,7 +148,7 @@ class Programs:
     @property
     def listed(self) -> tuple[Served, ...]:
         """The programs that clients choose from: all but a prefill, which belongs to its step."""
-        return tuple(one for one in self if not one.opened.is_prefill)
+        return tuple(one for one in self if not one.is_prefill)
 
     @property
     def loadable(self) -> dict[str, Loadable]:
@@ -229,23 +231,22 @@ def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
 
 def _all_served(folder: Path, alone: bool) -> Iterator[Served]:
     """What a service answers of a bundle."""
-    programs = open_programs(folder)
-    plans = [keys_of(one.bundle.server.interface) for one in programs.values()]
-    made = reduce(KeyPlan.union, plans)
-    for one in programs.values():
-        place = one.bundle.folder
-        if (place / "client").is_dir():  # handed out, so checked as well
-            # A client makes the keys of its part: for a step also those of the prefill.
-            part = load_bundle(place, "client").interface
-            made = made if one.is_prefill else keys_of(part)
+    programs = list(open_programs(folder).values())
+    plans = [keys_of(one.bundle.server.interface) for one in programs]
+    parts: list[KeyPlan] = []
+    for bundle, _ in programs:
+        if (bundle.folder / "client").is_dir():  # handed out, so checked as well
+            parts.append(keys_of(load_bundle(bundle.folder, "client").interface))
         elif not alone:
             raise AtlasError(
-                f"{place} has the server's part alone",
+                f"{bundle.folder} has the server's part alone",
                 why="the service hands the client's part out: atlasc query gets it from here",
                 remedy="serve the whole bundle, which holds no key; or, if all clients have their "
                 "part from elsewhere, give --server-part-alone",
             )
-    for one, plan in zip(programs.values(), plans, strict=True):
+    # A client makes the keys of its part: for a step also those of the prefill.
+    made = parts[0] if parts else reduce(KeyPlan.union, plans)
+    for one, plan in zip(programs, plans, strict=True):
         yield _served(one, plan, made)
 
 
@@ -265,7 +266,7 @@ def _served(opened: Opened, plan: KeyPlan, made: KeyPlan) -> Served:
     keys = sum(size for name, size in whole.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
     served = Served(
-        opened,
+        bundle,
         bundle.manifest.name or _plain(bundle.manifest.model.name),
         configuration_of(target.name, bundle.parameters, made),
         sent,
@@ -276,6 +277,7 @@ def _served(opened: Opened, plan: KeyPlan, made: KeyPlan) -> Served:
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
         sum(one.ciphertexts * bundle.parameters.ciphertext_bytes(one.level) for one in states),
+        text,
     )
     require_no_secret(served.folder)
     return served

@@ -39,11 +39,6 @@ class Opened(NamedTuple):
     bundle: Bundle
     text: TextBundles | None = None
 
-    @property
-    def is_prefill(self) -> bool:
-        """Whether it is the prefill beside a step."""
-        return self.text is not None and self.text.step is not self.bundle
-
 
 def open_programs(folder: Path) -> dict[str, Opened]:
     """The programs of a bundle that a service answers, by their identities: of a bundle with a
