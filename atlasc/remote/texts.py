@@ -136,8 +136,8 @@ class RemoteSession(TextSession):
             assert self._roles is not None, "a query was sent"
             cost = self._roles[0].cost(afresh=True)
             again = (
-                "anew() of the session, and then go_on(), has the service compute all tokens, from "
-                f"new ciphertexts ({cost})"
+                "--anew has the service compute all tokens of the session, from new ciphertexts "
+                f"({cost}); in Python go_on() follows it"
             )
             error.remedy = "; ".join(filter(None, (error.remedy, again)))
             raise
