@@ -13,7 +13,7 @@ from atlasc.bundle.folder import PREFILL, Bundle, load_bundle
 from atlasc.bundle.manifest import MANIFEST, SIGNATURE
 from atlasc.bundle.messages import Message
 from atlasc.bundle.sealed import require_no_secret
-from atlasc.generation.steps import TextBundles
+from atlasc.generation.steps import TextBundles, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
 from atlasc.program.key_plan import KeyPlan
@@ -153,7 +153,13 @@ class Programs:
     @property
     def loadable(self) -> dict[str, Loadable]:
         """Identity of a program -> what a worker must know of it."""
-        return {one.program: Loadable(str(one.folder), one.title, one.loaded_bytes) for one in self}
+        return {
+            one.program: Loadable(
+                str(one.folder), one.title, one.loaded_bytes,
+                0 if one.text is None else window_of(one.text.step),
+            )
+            for one in self
+        }  # fmt: skip
 
     @property
     def gpu_target(self) -> Target | None:

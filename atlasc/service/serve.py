@@ -204,12 +204,6 @@ def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[W
         )
     if cluster is None:
         return [LocalWorker(0, programs.loadable, memory_budget(sizes, memory))]
-    if any(one.text_bytes for one in programs):
-        raise AtlasError(
-            "a Ray cluster does not generate text",
-            why="the keys and values of a text lie on the service's disk, which its workers lack",
-            remedy="serve the step of a decoder with --workers local",
-        )
     if memory is not None:
         memory_budget(sizes, memory)  # what is free, each machine of the cluster asks itself
     return ray_workers(stack, cluster, programs, memory)

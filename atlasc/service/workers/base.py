@@ -32,11 +32,13 @@ class Loadable(NamedTuple):
             together, that of the bundle with both.
         model: name of the model.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
+        tokens: most tokens of a text of which it is a program; 0 if it is none.
     """
 
     folder: str
     model: str
     loaded_bytes: int
+    tokens: int = 0
 
 
 @dataclass(frozen=True)

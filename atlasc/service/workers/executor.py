@@ -16,7 +16,7 @@ from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.service.faults import fault_of
-from atlasc.service.texts import Opened, text_answer
+from atlasc.service.texts import Opened, OpenText, text_answer
 from atlasc.service.workers.base import Record, Tell
 from atlasc.targets.machine import available_bytes
 
@@ -60,7 +60,7 @@ class Executor:
         query: Path | bytes,
         evaluation: OpenKeys,
         save: Callable[[Message], None],
-        texts: Path | None = None,
+        place_of: OpenText | None = None,
     ) -> Record:
         """Answer one query.
 
@@ -70,7 +70,7 @@ class Executor:
             query: the query, or its file.
             evaluation: opens the keys, if they are not loaded.
             save: takes the answer.
-            texts: folder of the texts of these keys.
+            place_of: gives the folder of a text of these keys; needed for programs of texts.
 
         Returns:
             How it went: ``done``, ``failed`` or ``cancelled``.
@@ -92,8 +92,8 @@ class Executor:
             bundle, text = self._open(program)
             message = Message.read(query, "query", bundle)
             server = self._server(bundle, program, key, evaluation)
-            if texts is not None and text is not None:
-                made = text_answer(texts, text, server, message.to_bytes(), progress)
+            if place_of is not None and text is not None:
+                made = text_answer(place_of, text, server, message.to_bytes(), progress)
                 save(Message.read(made, "answer", bundle))
             else:
                 answer, _ = server.answer(message, progress)

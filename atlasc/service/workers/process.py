@@ -28,7 +28,7 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain
 from atlasc.runtime.native import load_library, translated
-from atlasc.service.texts import Opened, open_programs
+from atlasc.service.texts import Opened, open_programs, open_text
 from atlasc.service.workers.base import Loadable, Record
 from atlasc.service.workers.executor import Executor
 
@@ -113,7 +113,7 @@ def _run(executor: Executor, job: Mapping[str, str]) -> Record:
     return executor.run(
         job["job"], job["program"], job["key"], Path(job["query"]),
         partial(mapped, Path(job["evaluation"])), lambda answer: answer.save(place),
-        Path(job["texts"]),
+        partial(open_text, Path(job["texts"])),
     )  # fmt: skip
 
 
