@@ -238,11 +238,9 @@ def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
 def _all_served(folder: Path, alone: bool) -> Iterator[Served]:
     """What a service answers of a bundle."""
     programs = list(open_programs(folder).values())
-    plans = [keys_of(one.bundle.server.interface) for one in programs]
-    parts: list[KeyPlan] = []
     for bundle, _ in programs:
-        if (bundle.folder / "client").is_dir():  # handed out, so checked as well
-            parts.append(keys_of(load_bundle(bundle.folder, "client").interface))
+        if (bundle.folder / "client").is_dir():
+            load_bundle(bundle.folder, "client")  # handed out, so checked as well
         elif not alone:
             raise AtlasError(
                 f"{bundle.folder} has the server's part alone",
@@ -250,15 +248,32 @@ def _all_served(folder: Path, alone: bool) -> Iterator[Served]:
                 remedy="serve the whole bundle, which holds no key; or, if all clients have their "
                 "part from elsewhere, give --server-part-alone",
             )
-    # A client makes the keys of its part: for a step also those of the prefill.
-    made = parts[0] if parts else reduce(KeyPlan.union, plans)
-    for one, plan in zip(programs, plans, strict=True):
-        yield _served(one, plan, made)
+    made = _made(programs)
+    for one in programs:
+        yield _served(one, made)
 
 
-def _served(opened: Opened, plan: KeyPlan, made: KeyPlan) -> Served:
+def _made(programs: Sequence[Opened]) -> KeyPlan:
+    """The keys that a client makes for the programs of a bundle: those of its part, or of its part
+    of the step, which has also those of the prefill.
+    """
+    first = programs[0].bundle
+    if (first.folder / "client").is_dir():
+        return keys_of(load_bundle(first.folder, "client").interface)
+    return reduce(KeyPlan.union, (keys_of(one.bundle.server.interface) for one in programs))
+
+
+def configuration_for(folder: Path) -> str:
+    """The configuration of the keys of a bundle's clients."""
+    programs = list(open_programs(folder).values())
+    first = programs[0].bundle
+    return configuration_of(first.target, first.parameters, _made(programs))
+
+
+def _served(opened: Opened, made: KeyPlan) -> Served:
     """A program, of which the server loads some keys of those that a client makes."""
     bundle, text = opened
+    plan = keys_of(bundle.server.interface)
     step = bundle if text is None else text.step
     states = [one for one in step.server.interface.inputs if one.state]
     if not states:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ def generated(service: list[object], *words: object) -> Outcome:
     return run("generate", *service, *words)
 
 
-def test_a_text_and_its_turns(service: list[object], place: Path) -> None:
+def test_a_text_and_its_turns(
+    service: list[object], place: Path, bundle: Bundle, whole: Running
+) -> None:
     session = ("--session", place / "talk")
     first = generated(service, words(TEXT), "--tokens", 1, *session, "--json")
     ids = greedy(TEXT, 1)
@@ -58,6 +61,11 @@ def test_a_text_and_its_turns(service: list[object], place: Path) -> None:
     assert "another way to choose tokens" in refused(
         "generate", *service, *session, "--temperature", 0.5, "--seed", 1
     )
+    # Its keys are those of step and prefill, and stay while either of these is served.
+    keys = partial(run, "keys", "prune", "--state", whole.state, "--dry-run", "--json", "--program")
+    for folder in (bundle.folder, bundle.step.folder):
+        assert json.loads(keys(folder).out)["keys"] == []
+    assert json.loads(keys(bundle.prefill.folder).out)["keys"]
 
 
 def test_turns_of_a_file_and_a_draw(service: list[object], place: Path) -> None:
