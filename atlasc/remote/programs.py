@@ -174,25 +174,27 @@ def text_part(
 
 def _checked_text(folder: Path, identity: str, step: Bundle, key: str) -> TextBundles:
     whole = listed_bundle(folder, "client")
-    listed = whole.manifest.files.get(f"{STEP}/{MANIFEST}"), whole.identity
-    why = "the bundle with both does not list this step"
-    prefill = None
-    if listed == (step.identity, identity):
-        if key:
-            signing.verify_by(whole, key, "the public key that was given for it")
-        prefill, why = TextBundles(step, whole).prefill, "it reads or sends other inputs"
-    alike = ("target", "batch", "sequence_length")
-    if (
-        prefill is None
-        or any(getattr(prefill.manifest, name) != getattr(step.manifest, name) for name in alike)
-        or publics_of(prefill) != publics_of(step)
-    ):
-        raise AtlasError(
-            "the service names a prefill that is not that of its step",
-            where=str(folder), why=why, remedy="ask whoever runs the service",
-        )  # fmt: skip
-    _ = prefill.client  # refuses inputs that would leave in the clear
-    return TextBundles(step, whole)
+    if key:
+        signing.verify_by(whole, key, "the public key that was given for it")
+    found, alike = TextBundles(step, whole), ("target", "batch", "sequence_length")
+    prefill, listed = found.prefill, whole.manifest.files.get(f"{STEP}/{MANIFEST}")
+    if (whole.identity, listed) != (identity, step.identity):
+        why = "the bundle with the prefill does not list this step"
+    elif prefill is None:
+        why = "the bundle has none"
+    elif any(getattr(prefill.manifest, name) != getattr(step.manifest, name) for name in alike):
+        why = f"they differ in one of {', '.join(alike)}"
+    elif publics_of(prefill) != publics_of(step):
+        why = "other inputs of it would leave in the clear"
+    else:
+        _ = prefill.client  # refuses inputs that would leave in the clear
+        return found
+    raise AtlasError(
+        "the service names a prefill that is not that of its step",
+        where=str(folder),
+        why=why,
+        remedy="ask whoever runs the service",
+    )
 
 
 def _download(link: Link, facts: ProgramFacts, draft: Path, trust: Trust) -> None:

@@ -15,7 +15,8 @@ import pytest
 import atlasc
 from atlasc.api.generation import step_server
 from atlasc.api.roles import Client, make_keys
-from atlasc.bundle.folder import Bundle, listed_bundle
+from atlasc.bundle import signing
+from atlasc.bundle.folder import Bundle, listed_bundle, load_bundle
 from atlasc.bundle.messages import Message
 from atlasc.bundle.split import copy_part
 from atlasc.generation.prompt import prompted
@@ -223,10 +224,10 @@ LIES: dict[str, tuple[bool, Callable[[Any], Any], str]] = {
         "does not list this step",
     ),
     "no prefill": (
-        False, lambda facts: facts["files"].pop("prefill/manifest.json"), "other inputs"
+        False, lambda facts: facts["files"].pop("prefill/manifest.json"), "has none"
     ),
-    "another batch": (True, lambda facts: facts.update(batch=2), "not that of its step"),
-    "another target": (True, lambda facts: facts.update(target="cpu"), "not that of its step"),
+    "another batch": (True, lambda facts: facts.update(batch=2), "differ in one of target"),
+    "another target": (True, lambda facts: facts.update(target="cpu"), "differ in one of target"),
     "other parameters": (
         True, lambda facts: facts["parameters"].update(security_bits=192), "parameters"
     ),
@@ -277,6 +278,17 @@ def test_a_folder_keeps_its_prefill(copied: Path, bundle: Bundle, tmp_path: Path
         kept.write_text(kept.read_text() + "\n")
         with pytest.raises(AtlasError, match="embed.air"):
             lack()
+
+
+def test_a_maker_signs_step_and_bundle(copied: Path, tmp_path: Path) -> None:
+    public = signing.make_key(tmp_path / "mine.key", "")
+    with hostile(copied) as service:
+        signing.sign(load_bundle(copied, "client"), tmp_path / "mine.key", "")
+        with pytest.raises(AtlasError, match="is not signed"):
+            _connect(service.url, tmp_path / "folder", signed_by=public)
+        signing.sign(listed_bundle(copied / "whole"), tmp_path / "mine.key", "")
+        with _connect(service.url, tmp_path / "folder", signed_by=public) as connection:
+            assert connection.texts is not None and not connection.texts.lack
 
 
 def test_an_answer_to_a_prompt_has_a_bound(copied: Path, bundle: Bundle, tmp_path: Path) -> None:
