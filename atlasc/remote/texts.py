@@ -16,7 +16,7 @@ from atlasc.generation.client import TextClient
 from atlasc.generation.ends import Generated
 from atlasc.generation.prompt import Prompted
 from atlasc.generation.steps import TextBundles, alone
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.files import MIB
 from atlasc.progress import ProgressCallback
 from atlasc.remote.link import Link, address
@@ -60,7 +60,8 @@ class RemoteServer:
         job, pause = self._link.send("POST", place, JobStatus, request, headers=headers), 0.02
         while job.state not in FINISHED:
             if progress is not None:
-                progress(job.state, job.done, 100)
+                ahead = counted(job.ahead, "job ahead", "jobs ahead")
+                progress(ahead if job.ahead else job.state, job.done, 100)
             time.sleep(pause)
             pause = min(1.5 * pause, LONGEST_POLL)
             job = self._link.get(address("jobs", job.id), JobStatus)

@@ -17,6 +17,7 @@ from atlasc.api.generation import step_server
 from atlasc.api.roles import Client, make_keys
 from atlasc.bundle import signing
 from atlasc.bundle.folder import Bundle, listed_bundle, load_bundle
+from atlasc.bundle.manifest import INTERFACE_FILE
 from atlasc.bundle.messages import Message
 from atlasc.bundle.split import copy_part
 from atlasc.generation.prompt import prompted
@@ -30,10 +31,11 @@ from atlasc.remote.programs import Texts
 from atlasc.remote.texts import RemoteServer, RemoteSession
 from atlasc.service.faults import Refusal
 from atlasc.service.programs import Programs
+from atlasc.service.workers.executor import memory_budget
 from tests.atlasc.generation.conftest import TOKENS
 from tests.atlasc.generation.service.conftest import connected, jobs
 from tests.atlasc.generation.test_session import PROMPT, greedy
-from tests.atlasc.remote.hostile import hostile
+from tests.atlasc.remote.hostile import forged, hostile
 from tests.atlasc.service.running import Running, until
 
 pytestmark = [
@@ -165,6 +167,10 @@ def test_what_is_served_of_a_text(bundle: Bundle, tmp_path: Path) -> None:
     # A prompt needs room for its keys and values, as a token does.
     assert prefill.text_bytes == step.text_bytes > 0 and prefill.query_bytes > 0
     assert programs.of_model(step.model) is step
+    # A worker has room for the keys of each: a message names the one that it has none for.
+    sizes = {one.model: number for number, one in enumerate(programs.loadable.values())}
+    with pytest.raises(AtlasError, match=f"one tenant of the prefill of {step.model} do not fit"):
+        memory_budget(sizes, 0)
     for name in ("manifest.json", "prefill/manifest.json", "prefill/client/embed.air"):
         assert step.client_file(f"whole/{name}") == bundle.folder / name
     for name in (
@@ -247,6 +253,21 @@ def test_a_prefill_that_is_not_that_of_the_step(copied: Path, tmp_path: Path, na
     with hostile(copied) as service, pytest.raises(AtlasError, match=words):
         _connect(service.url, tmp_path / "folder")
     assert not service.sent and not list((tmp_path / "folder").rglob("*.key"))
+
+
+def test_a_prefill_that_asks_for_ids_in_the_clear(
+    copied: Path, bundle: Bundle, tmp_path: Path
+) -> None:
+    mask = f'{{"name": "attention_mask", "shape": [1, {TOKENS}]}}'
+    ids = mask.replace("attention_mask", "input_ids")
+    edits = {INTERFACE_FILE: lambda text: text.replace(mask, f"{ids}, {mask}")}
+    place = copied / "whole" / "prefill"
+    shutil.rmtree(place)
+    forged(bundle.prefill.folder, place, edits)
+    forge(copied, lambda facts: None, inside=True)  # the bundle lists it
+    with hostile(copied) as service, pytest.raises(AtlasError, match="would leave in the clear"):
+        _connect(service.url, tmp_path / "folder")
+    assert not service.sent
 
 
 def _connect(url: str, folder: Path, **options: Any) -> Connection:
