@@ -9,8 +9,9 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
+from atlasc.bundle.folder import MANIFEST, Bundle, load_bundle
 from atlasc.bundle.sent import Sent, sent_by
+from atlasc.bundle.split import held_role
 from atlasc.calibration.calibrate import (
     Outlier,
     nominal_calibration,
