@@ -32,35 +32,6 @@ struct Source {
     std::size_t limbs;
 };
 
-enum class Kind { sum, difference };
-
-struct Combine {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Source b;
-    Kind kind;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const Prime& q = primes[shape.limb(at)];
-        const Word x = a.words[shape.in(at, a.limbs)];
-        const Word y = b.words[shape.in(at, b.limbs)];
-        out[at] = kind == Kind::sum ? add(x, y, q) : subtract(x, y, q);
-    }
-};
-
-struct Negate {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        out[at] = negate(a.words[shape.in(at, a.limbs)], primes[shape.limb(at)]);
-    }
-};
-
 /// Every part times a plaintext: the element of the same limb and place.
 struct TimesPolynomial {
     Shape shape;
@@ -72,19 +43,6 @@ struct TimesPolynomial {
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t place = at - ((shape.part(at) * shape.limbs) << shape.log_degree);
         out[at] = multiply(a.words[shape.in(at, a.limbs)], plain[place], primes[shape.limb(at)]);
-    }
-};
-
-struct TimesNumber {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Residues number;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = shape.limb(at);
-        out[at] = multiply(a.words[shape.in(at, a.limbs)], number.of[limb], primes[limb]);
     }
 };
 
@@ -101,49 +59,69 @@ struct PlusPolynomial {
     }
 };
 
-/// A constant has the same value at every root of unity.
-struct PlusNumber {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Residues number;
-    Word* out;
+/// The sum of products of ciphertexts, which have two parts each, and of ciphertexts times numbers,
+/// plus a number: all parts of a place at once, so that operands are read once and the sum is written
+/// once.
+struct Combine {
+    static constexpr std::size_t most_products = 8;
+    static constexpr std::size_t most_terms = 12;
+    static constexpr std::size_t most_numbers = 320;  // kernels may have 4 KB of arguments
+    static_assert(most_numbers >= 2 * most_primes, "a number for each limb, and of one term");
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = shape.limb(at);
-        const Word x = a.words[shape.in(at, a.limbs)];
-        out[at] = shape.part(at) == 0 ? add(x, number.of[limb], primes[limb]) : x;
-    }
-};
+    struct Product {
+        Source a;
+        Source b;
+    };
+    struct Term {
+        Source x;
+        std::size_t parts;
+    };
 
-/// (a0 + a1 s) (b0 + b1 s) at one place of the two polynomials.
-struct AddProduct {
     int log_degree;
+    std::size_t limbs;
     const Prime* primes;
-    Source a;
-    Source b;
-    Source sum;
+    std::size_t parts;  ///< of the sum
+    std::size_t products;
+    std::size_t terms;
+    Word times;       ///< the products: at most `Combination::most_times`
+    bool accumulate;  ///< adds to what `out` holds
     Word* out;
-    bool first;
+    Product product[most_products];
+    Term term[most_terms];
+    Word numbers[most_numbers];  ///< [limb] that is added, then [term][limb]
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const Prime& q = primes[at >> log_degree];
-        const Word a0 = a.words[at];
-        const Word a1 = a.words[at + (a.limbs << log_degree)];
-        const Word b0 = b.words[at];
-        const Word b1 = b.words[at + (b.limbs << log_degree)];
-        const std::size_t part = sum.limbs << log_degree;
-        Wide d0 = static_cast<Wide>(a0) * b0;
-        Wide d1 = static_cast<Wide>(a0) * b1 + static_cast<Wide>(a1) * b0;
-        Wide d2 = static_cast<Wide>(a1) * b1;
-        if (!first) {
-            d0 += out[at];
-            d1 += out[at + part];
-            d2 += out[at + 2 * part];
+        const std::size_t limb = at >> log_degree;
+        // A constant has the same value at every root of unity.
+        Wide sums[3] = {numbers[limb], 0, 0};
+        for (std::size_t one = 0; one < products; ++one) {
+            const Source& a = product[one].a;
+            const Source& b = product[one].b;
+            const Word a0 = a.words[at];
+            const Word a1 = a.words[at + (a.limbs << log_degree)];
+            const Word b0 = b.words[at] * times;
+            const Word b1 = b.words[at + (b.limbs << log_degree)] * times;
+            // (a0 + a1 s) (b0 + b1 s)
+            sums[0] += static_cast<Wide>(a0) * b0;
+            sums[1] += static_cast<Wide>(a0) * b1 + static_cast<Wide>(a1) * b0;
+            sums[2] += static_cast<Wide>(a1) * b1;
         }
-        out[at] = reduce(d0, q);
-        out[at + part] = reduce(d1, q);
-        out[at + 2 * part] = reduce(d2, q);
+        for (std::size_t one = 0; one < terms; ++one) {
+            const Source& x = term[one].x;
+            const Word number = numbers[(one + 1) * limbs + limb];
+            for (std::size_t part = 0; part < 3; ++part) {  // constants: sums stay in registers
+                if (part < term[one].parts) {
+                    sums[part] +=
+                        static_cast<Wide>(x.words[at + ((part * x.limbs) << log_degree)]) * number;
+                }
+            }
+        }
+        for (std::size_t part = 0; part < 3; ++part) {
+            if (part < parts) {
+                const std::size_t place = at + ((part * limbs) << log_degree);
+                out[place] = reduce(sums[part] + (accumulate ? out[place] : 0), primes[limb]);
+            }
+        }
     }
 };
 

@@ -15,24 +15,12 @@ Shape shape_of(const Ring& ring, std::size_t limbs) {
 
 Source source(const Polys& a) { return {a.words.get(), a.limbs}; }
 
-/// A part that one of the two has alone is that of the result, up to its sign.
-Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs, Kind kind) {
-    Polys out(ring, std::max(a.parts, b.parts), limbs);
-    const std::size_t both = std::min(a.parts, b.parts);
-    const Shape shape = shape_of(ring, limbs);
-    launch(both * limbs * ring.degree(),
-           Combine{shape, ring.primes(), source(a), source(b), kind, out.words.get()},
-           "sum of ciphertexts");
-    if (both < out.parts) {
-        const bool negative = b.parts > both && kind == Kind::difference;
-        const Polys& longer = a.parts > both ? a : b;
-        launch((out.parts - both) * limbs * ring.degree(),
-               TimesNumber{shape, ring.primes(), {longer.part(both), longer.limbs},
-                           residues(ring, negative ? -1.0 : 1.0, limbs),
-                           out.part(both)},
-               "sum of ciphertexts");
+Residues sum(const Ring& ring, const Residues& a, const Residues& b, std::size_t limbs) {
+    Residues result;
+    for (std::size_t limb = 0; limb < limbs; ++limb) {
+        result.of[limb] = add(a.of[limb], b.of[limb], ring.chain().q[limb]);
     }
-    return out;
+    return result;
 }
 
 }  // namespace
@@ -56,19 +44,64 @@ Residues residues(const Ring& ring, double number, std::size_t limbs) {
     return result;
 }
 
-Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs) {
-    return combined(ring, a, b, limbs, Kind::sum);
+std::size_t Combination::parts() const {
+    std::size_t most = products.empty() ? 2 : 3;
+    for (const Term& term : terms) {
+        most = std::max(most, term.x->parts);
+    }
+    return most;
 }
 
-Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs) {
-    return combined(ring, a, b, limbs, Kind::difference);
+bool Combination::takes(const Combination& other) const {
+    return products.empty() || other.products.empty() || times == other.times;
 }
 
-Polys negated(const Ring& ring, const Polys& a, std::size_t limbs) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           Negate{shape_of(ring, limbs), ring.primes(), source(a), out.words.get()},
-           "negation of a ciphertext");
+void Combination::add(const Ring& ring, const Combination& other) {
+    times = products.empty() ? other.times : times;
+    products.insert(products.end(), other.products.begin(), other.products.end());
+    constant = sum(ring, constant, other.constant, limbs);
+    for (const Term& term : other.terms) {
+        const auto same = std::find_if(terms.begin(), terms.end(),
+                                       [&](const Term& own) { return own.x == term.x; });
+        if (same == terms.end()) {
+            terms.push_back(term);
+        } else {
+            same->number = sum(ring, same->number, term.number, limbs);
+        }
+    }
+}
+
+void Combination::twice(const Ring& ring) {
+    times *= 2;
+    constant = sum(ring, constant, constant, limbs);
+    for (Term& term : terms) {
+        term.number = sum(ring, term.number, term.number, limbs);
+    }
+}
+
+Polys computed(const Ring& ring, const Combination& sum) {
+    const std::size_t limbs = sum.limbs;
+    Polys out(ring, sum.parts(), limbs);
+    Combine kernel{ring.log_degree(), limbs, ring.primes(), out.parts, 0, 0, sum.times, false,
+                   out.words.get(), {}, {}, {}};
+    std::copy(sum.constant.of, sum.constant.of + limbs, kernel.numbers);
+    const std::size_t most_terms = std::min(Combine::most_terms, Combine::most_numbers / limbs - 1);
+    auto product = sum.products.begin();
+    auto term = sum.terms.begin();
+    do {
+        for (kernel.products = 0; product != sum.products.end() &&
+                                  kernel.products < Combine::most_products; ++product) {
+            kernel.product[kernel.products++] = {source(*product->a), source(*product->b)};
+        }
+        for (kernel.terms = 0; term != sum.terms.end() && kernel.terms < most_terms; ++term) {
+            kernel.term[kernel.terms++] = {source(*term->x), term->x->parts};
+            std::copy(term->number.of, term->number.of + limbs,
+                      kernel.numbers + kernel.terms * limbs);
+        }
+        launch(limbs * ring.degree(), kernel, "sum of ciphertexts");
+        kernel.accumulate = true;
+        std::fill(kernel.numbers, kernel.numbers + limbs, 0);
+    } while (product != sum.products.end() || term != sum.terms.end());
     return out;
 }
 
@@ -81,29 +114,12 @@ Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::s
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number,
-                       out.words.get()},
-           "product with a number");
-    return out;
-}
-
 Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
            PlusPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
                           out.words.get()},
            "sum with a plaintext");
-    return out;
-}
-
-Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           PlusNumber{shape_of(ring, limbs), ring.primes(), source(a), number, out.words.get()},
-           "sum with a number");
     return out;
 }
 
@@ -119,13 +135,6 @@ void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::si
         }
         launch(2 * extended * ring.degree(), kernel, "sum of products with plaintexts");
     }
-}
-
-void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first) {
-    launch(sum.limbs * ring.degree(),
-           AddProduct{ring.log_degree(), ring.primes(), source(a), source(b), source(sum),
-                      sum.words.get(), first},
-           "product of ciphertexts");
 }
 
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {

@@ -89,6 +89,40 @@ Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count
     return all;
 }
 
+/// Sums of both operands, with and without products: for each limb of the second one.
+void combinations(const Ring& ring, const Source& a, const Source& b) {
+    const std::size_t limbs = b.limbs;
+    const std::size_t degree = ring.degree();
+    const std::vector<Prime>& q = ring.chain().q;
+    const auto of = [&](const std::vector<double>& numbers, std::size_t products) {
+        Combine kernel{ring.log_degree(), limbs, q.data(), products == 0 ? 2U : 3U, products,
+                       numbers.size() - 1, 1, false, nullptr, {}, {}, {}};
+        for (std::size_t at = 0; at < numbers.size(); ++at) {
+            const Residues found = residues(ring, numbers[at], limbs);
+            std::copy(found.of, found.of + limbs, kernel.numbers + at * limbs);
+            kernel.term[at] = {at % 2 == 0 ? a : b, 2};  // one further than the last
+        }
+        std::fill(kernel.product, kernel.product + products, Combine::Product{a, b});
+        return kernel;
+    };
+    const double large = -0x1.234567p+90;
+    const std::vector<std::vector<double>> all = {{0, 1, 1},     {0, 1, -1},        {large, 1},
+                                                  {0, large},    {7, -1, large, 3}, {0},
+                                                  {large, 1, 1}, {0, large, -large}};
+    for (const std::vector<double>& numbers : all) {
+        for (const std::size_t products : {std::size_t{0}, std::size_t{1}, Combine::most_products}) {
+            for (const Word times : {Word{1}, Combination::most_times}) {
+                for (const bool accumulate : {false, true}) {
+                    Combine kernel = of(numbers, products);
+                    kernel.times = times;
+                    kernel.accumulate = accumulate;
+                    same(kernel, limbs * degree, kernel.parts * limbs * degree, "Combine");
+                }
+            }
+        }
+    }
+}
+
 void kernels(const Chain& chain, int log_degree) {
     const std::size_t degree = std::size_t{1} << log_degree;
     auto memory = std::make_shared<Memory>(0);
@@ -103,21 +137,12 @@ void kernels(const Chain& chain, int log_degree) {
     const Source of_a{a.data(), count + 1};
     const Source of_b{b.data(), count};
     const std::size_t all = 2 * count * degree;
-    for (const Kind kind : {Kind::sum, Kind::difference}) {
-        same(Combine{shape, primes.data(), of_a, of_b, kind, nullptr}, all, all, "Combine");
-    }
     for (const int log_run : {0, 3, log_degree - 1}) {
         const Row plain = limbs(primes, 0, count, degree >> log_run);
         same(TimesPolynomial{shape, primes.data(), of_a, {plain.data(), log_run}, nullptr}, all,
              all, "TimesPolynomial");
     }
-    const Residues number = residues(ring, -0x1.234567p+90, count);
-    same(TimesNumber{shape, primes.data(), of_a, number, nullptr}, all, all, "TimesNumber");
-    for (const bool first : {true, false}) {
-        const Source sum{nullptr, count};
-        same(AddProduct{log_degree, primes.data(), of_a, of_b, sum, nullptr, first},
-             count * degree, 3 * count * degree, "AddProduct");
-    }
+    combinations(ring, of_a, of_b);
     for (std::size_t from : {std::size_t{0}, count}) {
         same(Lift{log_degree, primes.data(), a.data() + (from == 0 ? 0 : count * degree), from, 0,
                   nullptr},

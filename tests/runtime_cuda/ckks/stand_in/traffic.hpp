@@ -17,7 +17,19 @@ inline double words(double each, std::size_t count) {
 /// Of a plaintext, a number for each index.
 inline double plain(const PlainValues& values) { return std::ldexp(1.0, -values.log_run); }
 
-inline double traffic(const Combine&, std::size_t count) { return words(3, count); }
+/// The factors of a square are one operand.
+inline double traffic(const Combine& kernel, std::size_t count) {
+    std::size_t each = kernel.parts * (kernel.accumulate ? 2 : 1);
+    for (std::size_t at = 0; at < kernel.products; ++at) {
+        const Combine::Product& product = kernel.product[at];
+        each += product.a.words == product.b.words ? 2 : 4;
+    }
+    for (std::size_t at = 0; at < kernel.terms; ++at) {
+        each += kernel.term[at].parts;
+    }
+    return words(static_cast<double>(each), count);
+}
+
 inline double traffic(const Divide&, std::size_t count) { return words(3, count); }
 
 inline double traffic(const TimesPolynomial& kernel, std::size_t count) {
@@ -26,10 +38,6 @@ inline double traffic(const TimesPolynomial& kernel, std::size_t count) {
 
 inline double traffic(const PlusPolynomial& kernel, std::size_t count) {
     return words(2 + plain(kernel.plain) / 2, count);
-}
-
-inline double traffic(const AddProduct& kernel, std::size_t count) {
-    return words(kernel.first ? 7 : 10, count);
 }
 
 inline double traffic(const Lift& kernel, std::size_t count) {
