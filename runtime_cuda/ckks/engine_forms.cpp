@@ -35,13 +35,15 @@ Ciphertext CkksEngine::summed(Combination sum, int level, double scale) const {
     if (is_pending(x)) {
         x.sum = std::make_shared<Combination>(std::move(sum));
     } else {
-        x.polys = std::make_shared<Polys>(computed(ring_, sum));
+        x.polys = std::make_shared<Polys>(std::move(computed(ring_, {std::move(sum)})[0]));
     }
     return std::make_shared<Held>(std::move(x));
 }
 
 CkksEngine::Polynomials CkksEngine::words_of(const Value& x) const {
-    return x.polys != nullptr ? x.polys : std::make_shared<Polys>(computed(ring_, *x.sum));
+    return x.polys != nullptr
+               ? x.polys
+               : std::make_shared<Polys>(std::move(computed(ring_, {*x.sum})[0]));
 }
 
 Combination CkksEngine::term(const Value& x, double number, std::size_t limbs) const {
@@ -95,16 +97,21 @@ void CkksEngine::settled(const Ciphertexts& handles) const {
         const auto [level, parts] = kind;
         const std::size_t most = std::max<std::size_t>(together() / parts, 1);
         for (std::size_t first = 0; first < all.size(); first += most) {
-            std::vector<Polynomials> pending;
             std::vector<const Polys*> operands;
+            std::vector<Combination> sums;
             for (std::size_t at = first; at < std::min(first + most, all.size()); ++at) {
                 const Value& x = all[at].second;
-                const double factor = pending_scale(level) / x.scale;
-                pending.push_back(is_pending(x)
-                                      ? words_of(x)
-                                      : std::make_shared<Polys>(computed(
-                                            ring_, term(x, factor, limbs_of(level + 1)))));
-                operands.push_back(pending.back().get());
+                operands.push_back(is_pending(x) ? x.polys.get() : nullptr);
+                if (!is_pending(x)) {
+                    sums.push_back(term(x, pending_scale(level) / x.scale, limbs_of(level + 1)));
+                } else if (x.polys == nullptr) {
+                    sums.push_back(*x.sum);
+                }
+            }
+            const std::vector<Polys> made = computed(ring_, sums);
+            auto next = made.begin();
+            for (const Polys*& operand : operands) {
+                operand = operand != nullptr ? operand : &*next++;
             }
             std::vector<Polys> found =
                 parts == 3 ? relinearised(ring_, operands, *role_.keys->relinearisation,

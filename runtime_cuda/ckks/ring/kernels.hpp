@@ -59,10 +59,10 @@ struct PlusPolynomial {
     }
 };
 
-/// The sum of products of ciphertexts, which have two parts each, and of ciphertexts times numbers,
-/// plus a number: all parts of a place at once, so that operands are read once and the sum is written
-/// once.
+/// Some sums of products of ciphertexts, which have two parts each, of ciphertexts times numbers, and
+/// of a number: all parts of a place at once, so that operands are read once and a sum is written once.
 struct Combine {
+    static constexpr std::size_t most_sums = 5;
     static constexpr std::size_t most_products = 8;
     static constexpr std::size_t most_terms = 12;
     static constexpr std::size_t most_numbers = 320;  // kernels may have 4 KB of arguments
@@ -76,39 +76,57 @@ struct Combine {
         Source x;
         std::size_t parts;
     };
+    struct Sum {
+        std::uint32_t parts;
+        std::uint32_t first_product;
+        std::uint32_t products;  ///< end of its own
+        std::uint32_t first_term;
+        std::uint32_t terms;  ///< end
+        bool accumulate;      ///< adds to what `out` holds
+        Word times;           ///< the products: at most `Combination::most_times`
+        Word* out;
+    };
 
     int log_degree;
-    std::size_t limbs;
+    std::uint32_t limbs;
     const Prime* primes;
-    std::size_t parts;  ///< of the sum
-    std::size_t products;
-    std::size_t terms;
-    Word times;       ///< the products: at most `Combination::most_times`
-    bool accumulate;  ///< adds to what `out` holds
-    Word* out;
+    std::size_t sums;
+    Sum sum[most_sums];
     Product product[most_products];
     Term term[most_terms];
-    Word numbers[most_numbers];  ///< [limb] that is added, then [term][limb]
+    Word numbers[most_numbers];  ///< for each sum [limb] that is added, then [term][limb]
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = at >> log_degree;
+    /// The residues that are added to a sum, and those that a term of it is multiplied by.
+    ATLASC_DEVICE const Word* constant(std::size_t of) const {
+        return numbers + (of + sum[of].first_term) * limbs;
+    }
+    ATLASC_DEVICE const Word* factor(std::size_t of, std::size_t one) const {
+        return numbers + (of + one + 1) * limbs;
+    }
+
+    ATLASC_DEVICE void operator()(std::size_t index) const {
+        const auto row = static_cast<std::uint32_t>(index >> log_degree);
+        const std::uint32_t of = row / limbs;
+        const std::uint32_t limb = row % limbs;
+        const std::size_t at = index - (static_cast<std::size_t>(of * limbs) << log_degree);
+        const Sum& own = sum[of];
         // A constant has the same value at every root of unity.
-        Wide sums[3] = {numbers[limb], 0, 0};
-        for (std::size_t one = 0; one < products; ++one) {
+        Wide sums[3] = {constant(of)[limb], 0, 0};
+        for (std::uint32_t one = own.first_product; one < own.products; ++one) {
             const Source& a = product[one].a;
             const Source& b = product[one].b;
             const Word a0 = a.words[at];
             const Word a1 = a.words[at + (a.limbs << log_degree)];
-            const Word b0 = b.words[at] * times;
-            const Word b1 = b.words[at + (b.limbs << log_degree)] * times;
+            const Word b0 = b.words[at] * own.times;
+            const Word b1 = b.words[at + (b.limbs << log_degree)] * own.times;
             // (a0 + a1 s) (b0 + b1 s)
             sums[0] += static_cast<Wide>(a0) * b0;
             sums[1] += static_cast<Wide>(a0) * b1 + static_cast<Wide>(a1) * b0;
             sums[2] += static_cast<Wide>(a1) * b1;
         }
-        for (std::size_t one = 0; one < terms; ++one) {
+        for (std::uint32_t one = own.first_term; one < own.terms; ++one) {
             const Source& x = term[one].x;
-            const Word number = numbers[(one + 1) * limbs + limb];
+            const Word number = factor(of, one)[limb];
             for (std::size_t part = 0; part < 3; ++part) {  // constants: sums stay in registers
                 if (part < term[one].parts) {
                     sums[part] +=
@@ -117,9 +135,9 @@ struct Combine {
             }
         }
         for (std::size_t part = 0; part < 3; ++part) {
-            if (part < parts) {
-                const std::size_t place = at + ((part * limbs) << log_degree);
-                out[place] = reduce(sums[part] + (accumulate ? out[place] : 0), primes[limb]);
+            if (part < own.parts) {
+                Word& out = own.out[at + ((part * limbs) << log_degree)];
+                out = reduce(sums[part] + (own.accumulate ? out : 0), primes[limb]);
             }
         }
     }

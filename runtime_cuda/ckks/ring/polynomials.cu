@@ -79,29 +79,86 @@ void Combination::twice(const Ring& ring) {
     }
 }
 
-Polys computed(const Ring& ring, const Combination& sum) {
-    const std::size_t limbs = sum.limbs;
-    Polys out(ring, sum.parts(), limbs);
-    Combine kernel{ring.log_degree(), limbs, ring.primes(), out.parts, 0, 0, sum.times, false,
-                   out.words.get(), {}, {}, {}};
-    std::copy(sum.constant.of, sum.constant.of + limbs, kernel.numbers);
-    const std::size_t most_terms = std::min(Combine::most_terms, Combine::most_numbers / limbs - 1);
-    auto product = sum.products.begin();
-    auto term = sum.terms.begin();
-    do {
-        for (kernel.products = 0; product != sum.products.end() &&
-                                  kernel.products < Combine::most_products; ++product) {
-            kernel.product[kernel.products++] = {source(*product->a), source(*product->b)};
+namespace {
+
+/// Sums that become one launch, as long as there is room for their operands.
+class Batch {
+public:
+    Batch(const Ring& ring, std::size_t limbs) : degree_(ring.degree()) {
+        kernel_.log_degree = ring.log_degree();
+        kernel_.limbs = static_cast<std::uint32_t>(limbs);
+        kernel_.primes = ring.primes();
+    }
+
+    void add(const Combination& sum, const Polys& out) {
+        auto product = sum.products.begin();
+        auto term = sum.terms.begin();
+        const auto all = [&] { return product == sum.products.end() && term == sum.terms.end(); };
+        if (!fits(sum)) {
+            finish();
         }
-        for (kernel.terms = 0; term != sum.terms.end() && kernel.terms < most_terms; ++term) {
-            kernel.term[kernel.terms++] = {source(*term->x), term->x->parts};
-            std::copy(term->number.of, term->number.of + limbs,
-                      kernel.numbers + kernel.terms * limbs);
+        for (bool accumulate = false; !accumulate || !all(); accumulate = true) {
+            if (accumulate) {
+                finish();
+            }
+            Combine::Sum& own = kernel_.sum[kernel_.sums++];
+            own = {static_cast<std::uint32_t>(out.parts), products_, products_, terms_, terms_,
+                   accumulate, sum.times, out.words.get()};
+            append(accumulate ? Residues() : sum.constant);
+            for (; product != sum.products.end() && products_ < Combine::most_products; ++product) {
+                kernel_.product[products_++] = {source(*product->a), source(*product->b)};
+            }
+            for (; term != sum.terms.end() && terms_ < Combine::most_terms && rows_ < rows();
+                 ++term) {
+                kernel_.term[terms_++] = {source(*term->x), term->x->parts};
+                append(term->number);
+            }
+            own.products = products_;
+            own.terms = terms_;
         }
-        launch(limbs * ring.degree(), kernel, "sum of ciphertexts");
-        kernel.accumulate = true;
-        std::fill(kernel.numbers, kernel.numbers + limbs, 0);
-    } while (product != sum.products.end() || term != sum.terms.end());
+    }
+
+    void finish() {
+        if (kernel_.sums != 0) {
+            launch(kernel_.sums * kernel_.limbs * degree_, kernel_, "sums of ciphertexts");
+        }
+        kernel_.sums = rows_ = products_ = terms_ = 0;
+    }
+
+private:
+    std::size_t rows() const { return Combine::most_numbers / kernel_.limbs; }
+
+    bool fits(const Combination& sum) const {
+        return kernel_.sums < Combine::most_sums &&
+               products_ + sum.products.size() <= Combine::most_products &&
+               terms_ + sum.terms.size() <= Combine::most_terms &&
+               rows_ + 1 + sum.terms.size() <= rows();
+    }
+
+    void append(const Residues& numbers) {
+        std::copy(numbers.of, numbers.of + kernel_.limbs,
+                  kernel_.numbers + rows_++ * kernel_.limbs);
+    }
+
+    std::size_t degree_;
+    Combine kernel_{};
+    std::uint32_t products_ = 0;
+    std::uint32_t terms_ = 0;
+    std::uint32_t rows_ = 0;  ///< of numbers
+};
+
+}  // namespace
+
+std::vector<Polys> computed(const Ring& ring, const std::vector<Combination>& sums) {
+    std::vector<Polys> out;
+    if (sums.empty()) {
+        return out;
+    }
+    Batch batch(ring, sums[0].limbs);
+    for (const Combination& sum : sums) {
+        batch.add(sum, out.emplace_back(ring, sum.parts(), sum.limbs));
+    }
+    batch.finish();
     return out;
 }
 

@@ -89,8 +89,8 @@ struct Combination {
     void twice(const Ring& ring);
 };
 
-/// A new ciphertext: one kernel, as long as it has few operands.
-Polys computed(const Ring& ring, const Combination& sum);
+/// New ciphertexts, of sums with the same limbs: one kernel for as many as have few operands.
+std::vector<Polys> computed(const Ring& ring, const std::vector<Combination>& sums);
 
 // Each makes a new ciphertext of the first `limbs` primes of its operands, which have as many.
 

@@ -87,17 +87,16 @@ std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
 
 namespace {
 
-/// The terms of a sum in one of its parts, added to `out` with `accumulate`.
-void add_terms(const Combine& kernel, std::size_t part, std::size_t limb, std::size_t at,
-               bool accumulate, Word* out, std::size_t length, const Prime& q) {
+/// The terms of a sum, by its number, in one of its parts: added to `out` with `accumulate`.
+void add_terms(const Combine& kernel, std::size_t of, std::size_t part, std::size_t limb,
+               std::size_t at, bool accumulate, Word* out, std::size_t length, const Prime& q) {
     lanes::Term terms[Combine::most_terms];
     std::size_t count = 0;
-    for (std::size_t one = 0; one < kernel.terms; ++one) {
+    for (std::size_t one = kernel.sum[of].first_term; one < kernel.sum[of].terms; ++one) {
         const Source& x = kernel.term[one].x;
         if (part < kernel.term[one].parts) {
             terms[count++] = {x.words + ((part * x.limbs) << kernel.log_degree) + at,
-                              {&kernel.numbers[(one + 1) * kernel.limbs + limb],
-                               kernel.log_degree}};
+                              {kernel.factor(of, one) + limb, kernel.log_degree}};
         }
     }
     const Word last = count == 2 ? *terms[1].plain.words : 0;
@@ -114,31 +113,36 @@ void add_terms(const Combine& kernel, std::size_t part, std::size_t limb, std::s
 
 void launch(std::size_t count, const Combine& kernel, const char*) {
     const int log_degree = kernel.log_degree;
+    const std::size_t part = static_cast<std::size_t>(kernel.limbs) << log_degree;
     each_row(
         kernel, count, log_degree,
-        [&](std::size_t limb) -> const Prime& { return kernel.primes[limb]; },
-        [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
+        [&](std::size_t row) -> const Prime& { return kernel.primes[row % kernel.limbs]; },
+        [&](std::size_t row, std::size_t first, std::size_t, std::size_t length, const Prime& q) {
             // A chunk of the sum stays in the cache.
-            const std::size_t part = kernel.limbs << log_degree;
-            Word* const d = kernel.out + at;
-            bool first = !kernel.accumulate;
-            for (std::size_t one = 0; one < kernel.products * kernel.times; ++one) {
-                const Combine::Product& product = kernel.product[one / kernel.times];
+            const std::size_t of = row / kernel.limbs;
+            const std::size_t limb = row % kernel.limbs;
+            const std::size_t at = (limb << log_degree) + first;
+            const Combine::Sum& own = kernel.sum[of];
+            Word* const d = own.out + at;
+            bool begun = own.accumulate;
+            for (std::size_t one = own.first_product; one < own.products; ++one) {
+                const Combine::Product& product = kernel.product[one];
                 const Word* a = product.a.words + at;
                 const Word* b = product.b.words + at;
-                vector_kernels().add_product({d, d + part, d + 2 * part},
-                                             {a, a + (product.a.limbs << log_degree)},
-                                             {b, b + (product.b.limbs << log_degree)}, length,
-                                             first, q);
-                first = false;
-            }
-            for (std::size_t of = 0; of < kernel.parts; ++of) {
-                if (kernel.terms != 0 || first) {
-                    add_terms(kernel, of, limb, at, !first, d + of * part, length, q);
+                for (Word time = 0; time < own.times; ++time, begun = true) {
+                    vector_kernels().add_product({d, d + part, d + 2 * part},
+                                                 {a, a + (product.a.limbs << log_degree)},
+                                                 {b, b + (product.b.limbs << log_degree)},
+                                                 length, !begun, q);
                 }
             }
-            if (kernel.numbers[limb] != 0) {
-                vector_kernels().plus_number(d, d, kernel.numbers[limb], length, q);
+            for (std::size_t number = 0; number < own.parts; ++number) {
+                if (own.first_term != own.terms || !begun) {
+                    add_terms(kernel, of, number, limb, at, begun, d + number * part, length, q);
+                }
+            }
+            if (kernel.constant(of)[limb] != 0) {
+                vector_kernels().plus_number(d, d, kernel.constant(of)[limb], length, q);
             }
         });
 }
