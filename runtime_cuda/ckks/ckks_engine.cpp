@@ -297,7 +297,7 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         settled(operands);
         if (sum.products.size() + end - first > Combine::most_products) {
             // Not for later: it would keep all operands.
-            auto polys = std::make_shared<Polys>(std::move(computed(ring_, {sum})[0]));
+            auto polys = std::make_shared<Polys>(computed(ring_, sum));
             sum = {limbs, {}, 1, {{std::move(polys), residues(ring_, 1.0, limbs)}}};
         }
         for (std::size_t at = 0; at < operands.size(); at += 2) {

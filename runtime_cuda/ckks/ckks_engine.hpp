@@ -90,13 +90,14 @@ private:
     void settled(const Ciphertexts& handles) const;
     Ciphertext lowered(const Ciphertext& x, int level) const;
     Ciphertext combined(const Ciphertext& left, const Ciphertext& right, bool minus) const;
-    /// A ciphertext that is a sum: it waits where its form is pending.
+    /// A ciphertext that is a sum: a short one waits where its form is pending.
     Ciphertext summed(Combination sum, int level, double scale) const;
     Polynomials words_of(const Value& x) const;
-    /// A ciphertext times an integer: as a term of a sum, and as a sum that may wait.
+    /// A ciphertext times an integer, as a sum of one term; where it is a sum itself and the integer is
+    /// 1, `times` is that sum.
     Combination term(const Value& x, double number, std::size_t limbs) const;
     Combination times(const Value& x, double number, std::size_t limbs) const;
-    /// The first operand of a product with a plaintext that leads to a level: not pending.
+    /// An operand of a product with a plaintext, at the operands' level: canonical or dropped.
     Value factor(const Ciphertext& x, int level) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
     /// Adds the sums of some giant steps, rotated, to those of their results.

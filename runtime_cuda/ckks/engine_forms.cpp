@@ -32,18 +32,16 @@ bool CkksEngine::is_pending(const Value& x) const {
 
 Ciphertext CkksEngine::summed(Combination sum, int level, double scale) const {
     Value x{level, nullptr, sum.limbs, scale};
-    if (is_pending(x)) {
+    if (is_pending(x) && sum.is_short()) {
         x.sum = std::make_shared<Combination>(std::move(sum));
     } else {
-        x.polys = std::make_shared<Polys>(std::move(computed(ring_, {std::move(sum)})[0]));
+        x.polys = std::make_shared<Polys>(computed(ring_, sum));
     }
     return std::make_shared<Held>(std::move(x));
 }
 
 CkksEngine::Polynomials CkksEngine::words_of(const Value& x) const {
-    return x.polys != nullptr
-               ? x.polys
-               : std::make_shared<Polys>(std::move(computed(ring_, {*x.sum})[0]));
+    return x.polys != nullptr ? x.polys : std::make_shared<Polys>(computed(ring_, *x.sum));
 }
 
 Combination CkksEngine::term(const Value& x, double number, std::size_t limbs) const {

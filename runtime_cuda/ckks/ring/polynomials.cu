@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ckks/ring/switch_kernels.hpp"
 #include "kernel.hpp"
@@ -160,6 +161,10 @@ std::vector<Polys> computed(const Ring& ring, const std::vector<Combination>& su
     }
     batch.finish();
     return out;
+}
+
+Polys computed(const Ring& ring, const Combination& sum) {
+    return std::move(computed(ring, std::vector<Combination>{sum})[0]);
 }
 
 Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {

@@ -81,6 +81,8 @@ struct Combination {
     Residues constant{};
 
     std::size_t parts() const;
+    /// Whether its operands may be kept until somebody needs it: many take much memory.
+    bool is_short() const { return products.size() <= 8 && terms.size() <= 32; }
     /// Whether it can become the sum with another one.
     bool takes(const Combination& other) const;
     void add(const Ring& ring, const Combination& other);
@@ -91,6 +93,7 @@ struct Combination {
 
 /// New ciphertexts, of sums with the same limbs: one kernel for as many as have few operands.
 std::vector<Polys> computed(const Ring& ring, const std::vector<Combination>& sums);
+Polys computed(const Ring& ring, const Combination& sum);
 
 // Each makes a new ciphertext of the first `limbs` primes of its operands, which have as many.
 

@@ -64,15 +64,27 @@ void transforms(const Chain& chain, int log_degree) {
     }
 }
 
+template <typename Kernel>
+void write_to(Kernel& kernel, Word* out) {
+    kernel.out = out;
+}
+
+void write_to(Combine& kernel, Word* out) {
+    for (std::size_t of = 0; of < kernel.sums; ++of) {
+        kernel.sum[of].out = out;
+        out += (kernel.sum[of].parts * kernel.limbs) << kernel.log_degree;
+    }
+}
+
 /// The launched kernel against itself, called for one element after another.
 template <typename Kernel>
 void same(Kernel kernel, std::size_t count, std::size_t written, const std::string& name) {
     const Row before = random_row(written, Word{1} << 29);  // below every prime
     Row fast = before;
     Row slow = before;
-    kernel.out = fast.data();
+    write_to(kernel, fast.data());
     launch(count, kernel, "");
-    kernel.out = slow.data();
+    write_to(kernel, slow.data());
     for (std::size_t at = 0; at < count; ++at) {
         kernel(at);
     }
@@ -89,34 +101,36 @@ Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count
     return all;
 }
 
-/// Sums of both operands, with and without products: for each limb of the second one.
+/// Two sums of both operands for each limb of the second one: the first is of the terms alone.
 void combinations(const Ring& ring, const Source& a, const Source& b) {
-    const std::size_t limbs = b.limbs;
-    const std::size_t degree = ring.degree();
-    const std::vector<Prime>& q = ring.chain().q;
-    const auto of = [&](const std::vector<double>& numbers, std::size_t products) {
-        Combine kernel{ring.log_degree(), limbs, q.data(), products == 0 ? 2U : 3U, products,
-                       numbers.size() - 1, 1, false, nullptr, {}, {}, {}};
-        for (std::size_t at = 0; at < numbers.size(); ++at) {
-            const Residues found = residues(ring, numbers[at], limbs);
-            std::copy(found.of, found.of + limbs, kernel.numbers + at * limbs);
-            kernel.term[at] = {at % 2 == 0 ? a : b, 2};  // one further than the last
-        }
-        std::fill(kernel.product, kernel.product + products, Combine::Product{a, b});
-        return kernel;
-    };
+    const std::size_t size = b.limbs * ring.degree();
     const double large = -0x1.234567p+90;
+    // What is added, then the number of each term.
     const std::vector<std::vector<double>> all = {{0, 1, 1},     {0, 1, -1},        {large, 1},
                                                   {0, large},    {7, -1, large, 3}, {0},
                                                   {large, 1, 1}, {0, large, -large}};
     for (const std::vector<double>& numbers : all) {
-        for (const std::size_t products : {std::size_t{0}, std::size_t{1}, Combine::most_products}) {
+        for (const std::uint32_t products : {1U, 8U}) {
             for (const Word times : {Word{1}, Combination::most_times}) {
                 for (const bool accumulate : {false, true}) {
-                    Combine kernel = of(numbers, products);
-                    kernel.times = times;
-                    kernel.accumulate = accumulate;
-                    same(kernel, limbs * degree, kernel.parts * limbs * degree, "Combine");
+                    const auto terms = static_cast<std::uint32_t>(numbers.size() - 1);
+                    Combine kernel{};
+                    kernel.log_degree = ring.log_degree();
+                    kernel.limbs = static_cast<std::uint32_t>(b.limbs);
+                    kernel.primes = ring.primes();
+                    kernel.sums = 2;
+                    kernel.sum[0] = {2, 0, 0, 0, terms, accumulate, 1, nullptr};
+                    kernel.sum[1] = {3, 0, products, terms, 2 * terms, accumulate, times, nullptr};
+                    std::fill(kernel.product, kernel.product + products, Combine::Product{a, b});
+                    for (std::size_t at = 0; at < 2 * numbers.size(); ++at) {
+                        const double number = numbers[at % numbers.size()];
+                        const Residues found = residues(ring, number, b.limbs);
+                        std::copy(found.of, found.of + b.limbs, kernel.numbers + at * b.limbs);
+                    }
+                    for (std::uint32_t at = 0; at < 2 * terms; ++at) {
+                        kernel.term[at] = {at % 2 == 0 ? a : b, 2};
+                    }
+                    same(kernel, 2 * size, 5 * size, "Combine");
                 }
             }
         }
