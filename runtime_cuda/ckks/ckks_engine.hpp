@@ -90,8 +90,15 @@ private:
     void settled(const Ciphertexts& handles) const;
     Ciphertext lowered(const Ciphertext& x, int level) const;
     Ciphertext combined(const Ciphertext& left, const Ciphertext& right, bool minus) const;
-    /// A dropped ciphertext times the integer that brings it to a scale of products.
-    Polynomials scaled(const Value& x, double scale) const;
+    /// A ciphertext that is a sum: a short one waits where its form is pending.
+    Ciphertext summed(Combination sum, int level, double scale) const;
+    Polynomials words_of(const Value& x) const;
+    /// A ciphertext times an integer, as a sum of one term; where it is a sum itself and the integer is
+    /// 1, `times` is that sum.
+    Combination term(const Value& x, double number, std::size_t limbs) const;
+    Combination times(const Value& x, double number, std::size_t limbs) const;
+    /// An operand of a product with a plaintext, at the operands' level: canonical or dropped.
+    Value factor(const Ciphertext& x, int level) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
     /// Adds the sums of some giant steps, rotated, to those of their results.
     void add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,

@@ -105,7 +105,7 @@ bool takes_pending(Instruction::Primitive primitive) {
     using Primitive = Instruction::Primitive;
     return primitive == Primitive::add || primitive == Primitive::sub ||
            primitive == Primitive::negate || primitive == Primitive::add_plain ||
-           primitive == Primitive::times_i || primitive == Primitive::drop_to;
+           primitive == Primitive::times_i;
 }
 
 /// The instructions from `first` on that an engine may do side by side: of one primitive, with
@@ -165,7 +165,7 @@ private:
             }
             return;
         }
-        if (end - first > 1 && !takes_pending(primitive)) {
+        if (!takes_pending(primitive)) {
             engine_.settle(operands(first, end));
         }
         for (std::size_t at = first; at < end; ++at) {
