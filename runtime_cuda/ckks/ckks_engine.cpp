@@ -31,8 +31,12 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
       ring_(ground_->ring),
       role_(std::move(role)),
       encoder_(ring_),
-      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)) {
-    ground_->memory->on_pressure([this] { cache_->clear(); });
+      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)),
+      repeated_(std::make_shared<Repeated>(*ground_->memory)) {
+    ground_->memory->on_pressure([this] {
+        repeated_->clear();
+        cache_->clear();
+    });
 }
 
 CkksEngine::CkksEngine(const CkksEngine& whole, int level)
@@ -41,7 +45,8 @@ CkksEngine::CkksEngine(const CkksEngine& whole, int level)
       ring_(ground_->ring),
       role_{whole.role_.identity, std::nullopt, whole.role_.keys},
       encoder_(ring_),
-      cache_(whole.cache_) {}
+      cache_(whole.cache_),
+      repeated_(whole.repeated_) {}
 
 CkksEngine::~CkksEngine() {
     if (!ring_.chain().is_part()) {
@@ -213,7 +218,7 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         }
         Words on_device;
         if (!numbers.empty()) {
-            on_device = uploaded(ring_.memory(), numbers);
+            on_device = Words(ring_.memory(), numbers);
         }
         for (std::size_t at = 0; at < of_numbers.size(); ++at) {
             terms[of_numbers[at]].plain = {on_device.get() + at * limbs, ring_.log_degree()};
@@ -233,6 +238,7 @@ std::vector<PlainValues> CkksEngine::encoded(
     std::vector<PlainValues> found;
     for (const auto& plain : kept) {
         PlainValues& own = found.emplace_back(plain->values());
+        keep_for_graph(plain);
         if (all != limbs) {
             own.from = gap.limb * ring_.degree();
             own.gap = gap.limbs * ring_.degree();

@@ -12,6 +12,7 @@
 #include "atlasc/record.hpp"
 #include "ckks/keys/role.hpp"
 #include "ckks/plaintext_cache.hpp"
+#include "ckks/repeated.hpp"
 #include "ckks/ring/encoder.hpp"
 #include "ckks/value.hpp"
 
@@ -106,6 +107,8 @@ private:
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
     CkksEngine& landing(int level);
+    /// By an engine, this one or a landing: of two at once, or of the last one.
+    Ciphertexts refreshed(CkksEngine& engine, const Ciphertexts& xs, std::size_t period);
     /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
     std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
                                      const std::vector<double>& scales, std::size_t limbs,
@@ -117,6 +120,7 @@ private:
     Role role_;
     Encoder encoder_;
     std::shared_ptr<PlaintextCache> cache_;  ///< of the whole chain
+    std::shared_ptr<Repeated> repeated_;     ///< bootstraps
     Bootstraps bootstraps_;
     std::mutex mutex_;  ///< over what follows
     std::map<int, std::unique_ptr<CkksEngine>> landings_;

@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "blocks.hpp"
 #include "tally.hpp"
@@ -36,12 +39,15 @@ enum cudaError_t {
     cudaErrorLaunchTimeout = 702,
     cudaErrorHardwareStackError = 714,
     cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorUnknown = 999,
 };
 
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaMemPool_t = struct CUmemPoolHandle_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaMemPoolAttr {
@@ -49,7 +55,8 @@ enum cudaMemPoolAttr {
     cudaMemPoolAttrReservedMemCurrent = 5,
     cudaMemPoolAttrUsedMemCurrent = 7,
 };
-enum { cudaEventDisableTiming = 2 };
+enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio = 87 };
 
 inline const cudaStream_t cudaStreamLegacy = nullptr;
@@ -101,6 +108,54 @@ inline bool lost(bool launches = false) {
         std::ofstream(place) << 0;
     }
     return left == 0;
+}
+
+/// Kernels, one after another whatever thread asks for them.
+inline std::recursive_mutex device;
+
+/// The stream that this thread captures, if any.
+inline thread_local cudaStream_t capturing = nullptr;
+
+/// Launches of graphs so far.
+inline std::size_t graphs = 0;
+
+}  // namespace stand_in
+
+struct CUgraph_st {
+    std::vector<std::function<cudaError_t()>> launches;
+};
+
+struct CUstream_st {
+    CUgraph_st graph;
+    bool broken = false;
+};
+
+struct CUgraphExec_st {
+    CUgraph_st graph;
+};
+
+namespace stand_in {
+
+/// A call that may not stand in a capture breaks it. CUDA allows some of them; the engine makes none.
+inline bool in_capture() {
+    if (capturing != nullptr) {
+        capturing->broken = true;
+    }
+    return capturing != nullptr;
+}
+
+/// Does something on a stream, or captures it.
+template <typename Launch>
+cudaError_t on(cudaStream_t stream, const Launch& launch) {
+    if (stream != nullptr) {
+        stream->graph.launches.push_back(launch);
+        return cudaSuccess;
+    }
+    if (in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(device);
+    return launch();
 }
 
 }  // namespace stand_in
@@ -188,6 +243,9 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attrib
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     if (stand_in::asked("full")) {
         return cudaErrorMemoryAllocation;
     }
@@ -198,6 +256,7 @@ inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream
     return cudaSuccess;
 }
 inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+    stand_in::in_capture();
     std::free(pointer);
     return cudaSuccess;
 }
@@ -211,6 +270,10 @@ inline cudaError_t cudaFreeHost(void* pointer) {
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                                    cudaMemcpyKind kind, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(stand_in::device);
     if (stand_in::tally().begun) {
         stand_in::tally().add("copies", 1, static_cast<double>(bytes));
         if (kind != cudaMemcpyHostToDevice) {  // the tables of kernels, which traffic.hpp reads
@@ -221,6 +284,10 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes
     return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(stand_in::device);
     if (stand_in::tally().begun) {
         return cudaSuccess;
     }
@@ -228,6 +295,9 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaS
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     return stand_in::lost() ? cudaErrorECCUncorrectable : stand_in::ran;
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -250,33 +320,90 @@ double traffic(const Kernel&, std::size_t count) {
 template <typename... Parameters, typename Function>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Function& function, std::size_t count) {
-    if (stand_in::tally().begun) {
-        stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, count));
-        return cudaSuccess;
-    }
-    if (stand_in::lost(true)) {
-        return cudaErrorECCUncorrectable;
-    }
-    blockDim = config->blockDim;
-    for (blockIdx.x = 0; blockIdx.x < config->gridDim.x; ++blockIdx.x) {
-        for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {
-            kernel(function, count);
+    const auto run = [kernel, function, count, grid = config->gridDim,
+                      block = config->blockDim] {
+        if (stand_in::tally().begun) {
+            stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, count));
+            return cudaSuccess;
         }
-    }
-    return cudaSuccess;
+        if (stand_in::lost(true)) {
+            return cudaErrorECCUncorrectable;
+        }
+        blockDim = block;
+        for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
+            for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {
+                kernel(function, count);
+            }
+        }
+        return cudaSuccess;
+    };
+    return stand_in::on(config->stream, run);
 }
 
 template <typename... Parameters, typename Function>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*)(Parameters...),
                                const Function& function) {
-    if (stand_in::tally().begun) {
-        stand_in::tally().add(stand_in::name_of<Function>(), 1,
-                              traffic(function, config->gridDim.x));
+    const auto run = [function, blocks = config->gridDim.x, threads = config->blockDim.x] {
+        if (stand_in::tally().begun) {
+            stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, blocks));
+            return cudaSuccess;
+        }
+        if (stand_in::lost(true)) {
+            return cudaErrorECCUncorrectable;
+        }
+        stand_in::run_blocks(blocks, threads, function);
         return cudaSuccess;
+    };
+    return stand_in::on(config->stream, run);
+}
+
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+    *stream = new CUstream_st;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    delete stream;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    if (stand_in::asked("no capture")) {
+        return cudaErrorStreamCaptureUnsupported;
     }
-    if (stand_in::lost(true)) {
-        return cudaErrorECCUncorrectable;
+    stand_in::capturing = stream;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    stand_in::capturing = nullptr;
+    *graph = stream->broken ? nullptr : new CUgraph_st(std::move(stream->graph));
+    return stream->broken ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* launched, cudaGraph_t graph,
+                                                 unsigned long long) {
+    *launched = new CUgraphExec_st{*graph};
+    if (stand_in::asked("short graphs")) {
+        (*launched)->graph.launches.pop_back();
     }
-    stand_in::run_blocks(config->gridDim.x, config->blockDim.x, function);
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t launched) {
+    delete launched;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t launched, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(stand_in::device);
+    ++stand_in::graphs;
+    stand_in::tally().launch_graph(launched->graph.launches.size());
+    for (const auto& launch : launched->graph.launches) {
+        if (const cudaError_t failed = launch(); failed != cudaSuccess) {
+            return failed;
+        }
+    }
     return cudaSuccess;
 }
