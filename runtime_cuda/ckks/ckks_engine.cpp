@@ -30,8 +30,8 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     : ground_(std::move(ground)),
       ring_(ground_->ring),
       role_(std::move(role)),
-      encoder_(ring_),
-      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)),
+      encoder_(std::make_shared<Encoder>(ring_)),
+      cache_(std::make_shared<PlaintextCache>(*encoder_, ground_->memory->budget() / cache_share)),
       repeated_(std::make_shared<Repeated>(*ground_->memory)) {
     ground_->memory->on_pressure([this] {
         repeated_->clear();
@@ -44,7 +44,7 @@ CkksEngine::CkksEngine(const CkksEngine& whole, int level)
                                        whole.ground_->memory)),
       ring_(ground_->ring),
       role_{whole.role_.identity, std::nullopt, whole.role_.keys},
-      encoder_(ring_),
+      encoder_(whole.encoder_),
       cache_(whole.cache_),
       repeated_(whole.repeated_) {}
 
@@ -74,7 +74,7 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
                    " a decryption can read numbers below " + short_text(possible, 3),
                "scale the input down: it is far larger than any that a program is made for");
     }
-    const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
+    const Words plaintext = as_secret(encoder_->encode(vector, scale_of(level), limbs));
     if (!role_.secret) {
         return held(std::make_shared<Polys>(role_.public_key->encrypt(plaintext, limbs)), level,
                     limbs, scale_of(level));
@@ -90,7 +90,7 @@ ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
     }
     const Value x = canonical(handle);
     const std::size_t limbs = std::min(x.limbs, Encoder::read_limbs);
-    return encoder_.decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
+    return encoder_->decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
 }
 
 Vector CkksEngine::decrypt(const Ciphertext& x) {
@@ -151,7 +151,8 @@ Ciphertext CkksEngine::negate(const Ciphertext& handle) {
 Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
     const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
-    auto polys = std::make_shared<Polys>(product(ring_, *x.polys, encoder_.imaginary(), limbs));
+    const PlainValues imaginary = of_own_primes(encoder_->imaginary(), limbs);
+    auto polys = std::make_shared<Polys>(product(ring_, *x.polys, imaginary, limbs));
     return held(std::move(polys), x.level, limbs, x.scale);
 }
 
@@ -160,7 +161,7 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     std::shared_ptr<Polys> polys;
     if (const double* number = std::get_if<double>(&value)) {
-        encoder_.require_size(std::fabs(*number), x.scale, limbs);
+        require_size(ring_.chain(), std::fabs(*number), x.scale, limbs);
         polys = std::make_shared<Polys>(
             shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
     } else {
@@ -201,7 +202,7 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
             const double scale = target / x.scale;
             terms.push_back({x.polys->words.get(), x.polys->limbs, {nullptr, 0}});
             if (const double* number = std::get_if<double>(&values[at])) {
-                encoder_.require_size(std::fabs(*number), scale, limbs);
+                require_size(ring_.chain(), std::fabs(*number), scale, limbs);
                 const Residues found = residues(ring_, *number * scale, limbs);
                 numbers.insert(numbers.end(), found.of, found.of + limbs);
                 of_numbers.push_back(at - first);
@@ -228,21 +229,25 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
     return held(std::move(polys), level - 1, limbs, target);
 }
 
+PlainValues CkksEngine::of_own_primes(PlainValues values, std::size_t limbs) const {
+    const Chain::Gap& gap = ring_.chain().gap;
+    if (gap.key_limb(limbs - 1) + 1 != limbs) {
+        values.from = gap.limb * ring_.degree();
+        values.gap = gap.limbs * ring_.degree();
+    }
+    return values;
+}
+
 std::vector<PlainValues> CkksEngine::encoded(
     const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
     std::size_t limbs, bool extended, bool again,
     std::vector<std::shared_ptr<const Plain>>& kept) const {
-    const Chain::Gap& gap = ring_.chain().gap;
-    const std::size_t all = gap.key_limb(limbs - 1) + 1;
+    const std::size_t all = ring_.chain().gap.key_limb(limbs - 1) + 1;
     kept = cache_->encoded(values, scales, all, extended, again);
     std::vector<PlainValues> found;
     for (const auto& plain : kept) {
-        PlainValues& own = found.emplace_back(plain->values());
         keep_for_graph(plain);
-        if (all != limbs) {
-            own.from = gap.limb * ring_.degree();
-            own.gap = gap.limbs * ring_.degree();
-        }
+        found.push_back(of_own_primes(plain->values(), limbs));
     }
     return found;
 }

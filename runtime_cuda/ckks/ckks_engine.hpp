@@ -109,6 +109,8 @@ private:
     CkksEngine& landing(int level);
     /// By an engine, this one or a landing: of two at once, or of the last one.
     Ciphertexts refreshed(CkksEngine& engine, const Ciphertexts& xs, std::size_t period);
+    /// The values of a plaintext of the whole chain for `limbs` primes of this one.
+    PlainValues of_own_primes(PlainValues values, std::size_t limbs) const;
     /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
     std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
                                      const std::vector<double>& scales, std::size_t limbs,
@@ -118,9 +120,10 @@ private:
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;
     Role role_;
-    Encoder encoder_;
-    std::shared_ptr<PlaintextCache> cache_;  ///< of the whole chain
-    std::shared_ptr<Repeated> repeated_;     ///< bootstraps
+    // Of the whole chain, for landings too.
+    std::shared_ptr<Encoder> encoder_;
+    std::shared_ptr<PlaintextCache> cache_;
+    std::shared_ptr<Repeated> repeated_;  ///< bootstraps
     Bootstraps bootstraps_;
     std::mutex mutex_;  ///< over what follows
     std::map<int, std::unique_ptr<CkksEngine>> landings_;

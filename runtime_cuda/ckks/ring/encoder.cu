@@ -81,9 +81,7 @@ Encoder::Encoder(const Ring& ring)
     numbers_.reserve(most_sent(ring));  // one place for a client's slots, which is wiped
     const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
     imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
-    if (!ring.chain().is_part()) {
-        check();
-    }
+    check();
 }
 
 void Encoder::check() {
@@ -106,10 +104,10 @@ void Encoder::check() {
     }
 }
 
-void Encoder::require_size(double largest, double scale, std::size_t limbs) const {
+void require_size(const Chain& chain, double largest, double scale, std::size_t limbs) {
     // No coefficient is larger than the largest slot times the scale.
     const double bits = std::log2(std::max(largest * scale, 1.0)) + 2.0;
-    if (!std::isfinite(largest) || bits > ring_.chain().log_q(limbs)) {
+    if (!std::isfinite(largest) || bits > chain.log_q(limbs)) {
         throw Error("a plaintext holds a number that cannot be encoded",
                     "the largest is " + std::to_string(largest) + ", at level " +
                         std::to_string(limbs - 1));
@@ -200,7 +198,7 @@ void Encoder::put(const std::vector<Number>& numbers, const Pattern& pattern, do
     constexpr bool is_complex = !std::is_same_v<Number, double>;
     const std::size_t run =
         run_of(numbers.size() * pattern.repeats, ring_.slots(), "a plaintext");
-    require_size(pattern.largest, scale, limbs);
+    require_size(ring_.chain(), pattern.largest, scale, limbs);
     const std::size_t period = ring_.slots() >> pattern.log_short;
     const std::size_t count = std::min(numbers.size(), std::max<std::size_t>(period / run, 1));
     sent_.push_back({static_cast<std::uint32_t>(numbers_.size()),

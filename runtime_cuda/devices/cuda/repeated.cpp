@@ -167,7 +167,7 @@ struct Repeated::Records {
     /// The direct way goes on.
     void turn_off(const Error& error) {
         const std::lock_guard<std::mutex> lock(mutex);
-        if (!std::exchange(off, true)) {
+        if (!std::exchange(off, true) && !entries.empty()) {
             std::cerr << "warning: each kernel is launched by itself, without CUDA graphs: "
                       << error.what() << ": " << error.why << '\n';
         }
