@@ -50,7 +50,9 @@ Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period
 Ciphertexts CkksEngine::refreshed(CkksEngine& engine, const Ciphertexts& xs, std::size_t period) {
     const auto bootstrapped = [&](const Ciphertexts& some) {
         Ciphertexts found = bootstraps_.refreshed(engine, some, period);
-        engine.settle(found);
+        if (&engine != this) {  // no other engine can settle them later
+            engine.settle(found);
+        }
         return found;
     };
     Ciphertexts results;

@@ -53,9 +53,9 @@ struct GraphNeeds {
     std::size_t tables = 0;
 };
 
-/// A run of some work by one thread. It either computes as always, and what it allocates is measured;
-/// or it is captured: nothing is computed, and all that it allocates lies in memory that the graph has
-/// to itself. The same work allocates the same in both.
+/// A run of some work by one thread. It either computes as always, and what it allocates is
+/// measured; or it is captured: nothing is computed, and all that it allocates lies in memory of the
+/// graph. The same work allocates the same in both.
 class Recording {
 public:
     /// Of this thread; null while it records nothing.
@@ -75,8 +75,8 @@ public:
 
     /// Measures.
     Recording() = default;
-    /// Captures, on a stream of its own: CUDA captures nothing on the one of all threads. `blocks` has
-    /// `needs.blocks` bytes.
+    /// Captures, on a stream of its own: CUDA captures nothing on the one of all threads. `blocks`
+    /// has `needs.blocks` bytes.
     Recording(cudaStream_t stream, const GraphNeeds& needs, char* blocks, char* tables)
         : stream_(stream), needs_(needs), blocks_(blocks), tables_(tables) {}
 

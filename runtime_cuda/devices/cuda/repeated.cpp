@@ -1,4 +1,5 @@
-// Work that repeats, as CUDA graphs: the second time it is captured, from the third time on launched.
+// Work that repeats, as CUDA graphs: the second time it is captured, from the third time on it is
+// launched.
 #include "ckks/repeated.hpp"
 
 #include <algorithm>
@@ -19,14 +20,19 @@
 namespace atlasc::ckks {
 namespace {
 
-bool are_wanted() {
-    const char* wanted = std::getenv("ATLASC_GRAPHS");
-    const std::string name = wanted == nullptr ? "on" : wanted;
-    if (name != "on" && name != "off") {
-        throw Error("ATLASC_GRAPHS is neither on nor off", "it is \"" + name + "\"",
+enum class Wanted { off, where_they_work, required };
+
+Wanted wanted() {
+    const char* text = std::getenv("ATLASC_GRAPHS");
+    if (text == nullptr) {
+        return Wanted::where_they_work;
+    }
+    const std::string name = text;
+    if (name != "off" && name != "required") {
+        throw Error("ATLASC_GRAPHS is neither off nor required", "it is \"" + name + "\"",
                     "set it to off to launch each kernel by itself, or unset it");
     }
-    return name == "on";
+    return name == "off" ? Wanted::off : Wanted::required;
 }
 
 void copy(Word* to, const Word* from, std::size_t words) {
@@ -50,8 +56,8 @@ Ciphertexts handles_of(const std::vector<Value>& values) {
 
 }  // namespace
 
-/// What the launches for a ciphertext depend on: level, parts, primes that there are and that count,
-/// scale.
+/// What the launches for a ciphertext depend on: level, parts, primes that there are and that
+/// count, scale.
 using Form = std::tuple<int, std::size_t, std::size_t, std::size_t, double>;
 
 inline Form form_of(const Value& x) {
@@ -92,8 +98,8 @@ public:
               }
           }) {}
 
-    /// The work on other ciphertexts of these forms. `alone` is held while the workspace is used, which
-    /// `overwritten` fills with garbage before.
+    /// The work on other ciphertexts of these forms. `alone` is held while the workspace is used,
+    /// which `overwritten` fills with garbage before.
     std::vector<Value> launched(const Ring& ring, const std::vector<Value>& operands,
                                 std::mutex& alone, bool overwritten = false) const {
         std::vector<Value> results;
@@ -147,10 +153,10 @@ struct Repeated::Records {
         std::shared_ptr<const Captured> captured;
     };
 
-    /// Nothing where graphs are off.
+    /// Nothing where graphs are off, or other work has taken all of them.
     std::optional<Entry> known(const Key& key) {
         const std::lock_guard<std::mutex> lock(mutex);
-        if (off) {
+        if (off || (entries.size() == most && entries.count(key) == 0)) {
             return std::nullopt;
         }
         Entry& entry = entries[key];
@@ -164,8 +170,11 @@ struct Repeated::Records {
         }
     }
 
-    /// The direct way goes on.
+    /// The direct way goes on. Throws the error where graphs are required.
     void turn_off(const Error& error) {
+        if (required) {
+            throw error;
+        }
         const std::lock_guard<std::mutex> lock(mutex);
         if (!std::exchange(off, true) && !entries.empty()) {
             std::cerr << "warning: each kernel is launched by itself, without CUDA graphs: "
@@ -175,8 +184,8 @@ struct Repeated::Records {
         workspace.reset();
     }
 
-    /// At least so many bytes. Where it has to grow, graphs in the old one are captured anew when they
-    /// are wanted next. Throws Error: memory is short.
+    /// At least so many bytes. Where it has to grow, graphs in the old one are captured anew when
+    /// they are wanted next. Throws Error: memory is short.
     Workspace workspace_of(std::size_t bytes) {
         {
             const std::lock_guard<std::mutex> lock(mutex);
@@ -231,14 +240,16 @@ struct Repeated::Records {
         return expected;
     }
 
-    static constexpr std::uint64_t share = 4;  ///< of the memory that is left
+    static constexpr std::uint64_t share = 4;  ///< at most such a part of the memory that is left
+    static constexpr std::size_t most = 64;  ///< kinds and forms: the driver has some MB for each
 
-    explicit Records(Memory& of) : memory(of), off(!are_wanted()) {}
+    explicit Records(Memory& of) : memory(of) {}
 
     Memory& memory;
+    const bool required = wanted() == Wanted::required;
     std::mutex alone;  ///< over the workspace on the stream: no memory is asked for under it
     std::mutex mutex;  ///< over what follows
-    bool off;
+    bool off = wanted() == Wanted::off;
     std::map<Key, Entry> entries;
     Workspace workspace;
 };
