@@ -109,6 +109,7 @@ def test_work_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
         f"memory {repeated['memory'] / 2**30:.1f} of {counted['predicted'] / 2**30:.1f} GiB"
     )
     assert by_host <= HOST[counted["packing"]]
+    assert repeated["memory"] <= counted["predicted"]
     assert counted["kernels"]["RotatedTiles"]["launches"] == counted["transforms"]
     if counted["packing"] == "low":  # other transforms have few sums
         fewer = counted["in less"]
