@@ -30,9 +30,13 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     : ground_(std::move(ground)),
       ring_(ground_->ring),
       role_(std::move(role)),
-      encoder_(ring_),
-      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)) {
-    ground_->memory->on_pressure([this] { cache_->clear(); });
+      encoder_(std::make_shared<Encoder>(ring_)),
+      cache_(std::make_shared<PlaintextCache>(*encoder_, ground_->memory->budget() / cache_share)),
+      repeated_(std::make_shared<Repeated>(*ground_->memory)) {
+    ground_->memory->on_pressure([this] {
+        repeated_->clear();
+        cache_->clear();
+    });
 }
 
 CkksEngine::CkksEngine(const CkksEngine& whole, int level)
@@ -40,8 +44,9 @@ CkksEngine::CkksEngine(const CkksEngine& whole, int level)
                                        whole.ground_->memory)),
       ring_(ground_->ring),
       role_{whole.role_.identity, std::nullopt, whole.role_.keys},
-      encoder_(ring_),
-      cache_(whole.cache_) {}
+      encoder_(whole.encoder_),
+      cache_(whole.cache_),
+      repeated_(whole.repeated_) {}
 
 CkksEngine::~CkksEngine() {
     if (!ring_.chain().is_part()) {
@@ -69,7 +74,7 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
                    " a decryption can read numbers below " + short_text(possible, 3),
                "scale the input down: it is far larger than any that a program is made for");
     }
-    const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
+    const Words plaintext = as_secret(encoder_->encode(vector, scale_of(level), limbs));
     if (!role_.secret) {
         return held(std::make_shared<Polys>(role_.public_key->encrypt(plaintext, limbs)), level,
                     limbs, scale_of(level));
@@ -85,7 +90,7 @@ ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
     }
     const Value x = canonical(handle);
     const std::size_t limbs = std::min(x.limbs, Encoder::read_limbs);
-    return encoder_.decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
+    return encoder_->decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
 }
 
 Vector CkksEngine::decrypt(const Ciphertext& x) {
@@ -148,8 +153,8 @@ Ciphertext CkksEngine::negate(const Ciphertext& handle) {
 Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
     const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
-    auto polys =
-        std::make_shared<Polys>(product(ring_, *words_of(x), encoder_.imaginary(), limbs));
+    const PlainValues imaginary = of_own_primes(encoder_->imaginary(), limbs);
+    auto polys = std::make_shared<Polys>(product(ring_, *words_of(x), imaginary, limbs));
     return held(std::move(polys), x.level, limbs, x.scale);
 }
 
@@ -157,7 +162,7 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
     const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     if (const double* number = std::get_if<double>(&value)) {
-        encoder_.require_size(std::fabs(*number), x.scale, limbs);
+        require_size(ring_.chain(), std::fabs(*number), x.scale, limbs);
         Combination total = times(x, 1.0, limbs);
         total.add(ring_, {limbs, {}, 1, {}, residues(ring_, *number * x.scale, limbs)});
         return summed(std::move(total), x.level, x.scale);
@@ -197,7 +202,7 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         // the operand comes from.
         const Value x = factor(xs[at], level);
         const double scale = target / x.scale;
-        encoder_.require_size(std::fabs(*number), scale, limbs);
+        require_size(ring_.chain(), std::fabs(*number), scale, limbs);
         sum.add(ring_, term(x, *number * scale, limbs));
     }
     if (of_slots.empty()) {
@@ -229,20 +234,25 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
     return summed(std::move(sum), level - 1, target);
 }
 
+PlainValues CkksEngine::of_own_primes(PlainValues values, std::size_t limbs) const {
+    const Chain::Gap& gap = ring_.chain().gap;
+    if (gap.key_limb(limbs - 1) + 1 != limbs) {
+        values.from = gap.limb * ring_.degree();
+        values.gap = gap.limbs * ring_.degree();
+    }
+    return values;
+}
+
 std::vector<PlainValues> CkksEngine::encoded(
     const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
     std::size_t limbs, bool extended, bool again,
     std::vector<std::shared_ptr<const Plain>>& kept) const {
-    const Chain::Gap& gap = ring_.chain().gap;
-    const std::size_t all = gap.key_limb(limbs - 1) + 1;
+    const std::size_t all = ring_.chain().gap.key_limb(limbs - 1) + 1;
     kept = cache_->encoded(values, scales, all, extended, again);
     std::vector<PlainValues> found;
     for (const auto& plain : kept) {
-        PlainValues& own = found.emplace_back(plain->values());
-        if (all != limbs) {
-            own.from = gap.limb * ring_.degree();
-            own.gap = gap.limbs * ring_.degree();
-        }
+        keep_for_graph(plain);
+        found.push_back(of_own_primes(plain->values(), limbs));
     }
     return found;
 }

@@ -107,7 +107,7 @@ void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended
         launch(count, products[0], "products with a key");
         return;
     }
-    const auto of_products = uploaded(ring.memory(), products);
+    const Array of_products(ring.memory(), products);
     launch(count,
            InnerProducts{ring.log_degree(), out.limbs, ring.size_q(), ring.size_p(),
                          ring.primes(), of_products.get(), products.size(), accumulate,

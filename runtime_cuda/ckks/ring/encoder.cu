@@ -81,9 +81,7 @@ Encoder::Encoder(const Ring& ring)
       input_(as_secret(Array<double>(ring.memory(), most_sent(ring)))) {
     const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
     imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
-    if (!ring.chain().is_part()) {
-        check();
-    }
+    check();
 }
 
 void Encoder::check() {
@@ -106,10 +104,10 @@ void Encoder::check() {
     }
 }
 
-void Encoder::require_size(double largest, double scale, std::size_t limbs) const {
+void require_size(const Chain& chain, double largest, double scale, std::size_t limbs) {
     // No coefficient is larger than the largest slot times the scale.
     const double bits = std::log2(std::max(largest * scale, 1.0)) + 2.0;
-    if (!std::isfinite(largest) || bits > ring_.chain().log_q(limbs)) {
+    if (!std::isfinite(largest) || bits > chain.log_q(limbs)) {
         throw Error("a plaintext holds a number that cannot be encoded",
                     "the largest is " + std::to_string(largest) + ", at level " +
                         std::to_string(limbs - 1));
@@ -206,7 +204,7 @@ std::size_t Encoder::send(const std::vector<const Pattern*>& patterns, double sc
         words += sent.back().words();
     };
     for (const Pattern* pattern : patterns) {
-        require_size(pattern->largest, scale, limbs);
+        require_size(ring_.chain(), pattern->largest, scale, limbs);
         if (const auto* slots = std::get_if<const Vector*>(&pattern->numbers)) {
             put(*pattern, **slots, 0);
         } else {

@@ -25,6 +25,9 @@ struct Plain {
     std::size_t bytes() const { return size * sizeof(Word); }
 };
 
+/// Refuses slots that do not fit into the first primes of a chain, or are no numbers (Error).
+void require_size(const Chain& chain, double largest, double scale, std::size_t limbs);
+
 /// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N). One thread at a time
 /// encodes or decodes, in buffers that all of them share.
 class Encoder {
@@ -49,9 +52,6 @@ public:
     /// Slots of values modulo the first prime or the first two of Q; as `polynomial` has.
     /// Throws Error where the coefficients are as large as those of garbage.
     ComplexVector decode(const Words& polynomial, double scale);
-
-    /// Refuses what does not fit into `limbs` primes, or is no number (Error).
-    void require_size(double largest, double scale, std::size_t limbs) const;
 
     /// X^(N/2), which is i in every slot, modulo all primes of Q.
     PlainValues imaginary() const { return imaginary_.values(); }

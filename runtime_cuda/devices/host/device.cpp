@@ -214,6 +214,12 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
     pool_->give_back(pointer, bytes);
 }
 
+void* Memory::table(const void* host, std::size_t bytes) {
+    void* block = allocate(bytes);
+    std::memcpy(block, host, bytes);
+    return block;
+}
+
 std::uint64_t Memory::left() const {
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     return budget_ - used_;
