@@ -22,7 +22,8 @@ public:
     ~Repeated();
 
     /// work(xs). For one ring, one kind and ciphertexts of one form it always asks the same of the
-    /// device. The ring lives as long as this does.
+    /// device. Neither xs nor the results wait for anything (`CkksEngine::settle`). The ring lives as
+    /// long as this does.
     Ciphertexts run(const Ring& ring, std::size_t kind, const Ciphertexts& xs, const Work& work);
 
     /// Gives all memory back, and records nothing any more: memory is short.

@@ -66,11 +66,13 @@ public:
         }
         Ciphertexts results = engine_->transform({x}, steps, false);
         results.push_back(engine_->dot_plain({xs.front(), xs.back()}, {0.5, -0.25}));
+        engine_->settle(results);
         return results;
     }
 
     /// By graphs, and then without them: whether all is the same.
     bool same(std::size_t kind, const Ciphertexts& xs) {
+        engine_->settle(xs);
         const Ciphertexts copies = as_they_are(xs);
         const auto found = words(repeated_->run(
             ring_, kind, xs, [&](const Ciphertexts& some) { return work(kind, some); }));
