@@ -32,7 +32,6 @@ from atlasc.service.workers.cluster import shared_out
 from tests.atlasc.service.conftest import Party
 from tests.atlasc.service.running import SECONDS, Running, until
 
-
 FORKED = get_context("forkserver")
 """Processes that have read the command's modules already, which takes it longer than to refuse."""
 FORKED.set_forkserver_preload(["atlasc.cli.commands.serve", "atlasc.service.serve"])

@@ -103,8 +103,7 @@ private:
                                                const Ciphertexts& xs) const {
         Ciphertexts own;
         for (const Ciphertext& x : xs) {
-            const ckks::Value value = ckks::of(x);
-            own.push_back(ckks::held(value.polys, value.level, value.limbs, value.scale));
+            own.push_back(std::make_shared<ckks::Held>(ckks::of(x)));
         }
         const std::size_t period =
             one.narrow ? engine.slots() / conformance::copies : engine.slots();
