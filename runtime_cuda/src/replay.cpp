@@ -100,12 +100,13 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
     refuse_record("it has an unknown primitive");
 }
 
-/// Whether an engine may add the results of products that are not yet relinearised or rescaled.
+/// Whether an engine takes the results of products that are not yet relinearised or rescaled: it adds
+/// them, or drops primes of them first, so that the division has fewer.
 bool takes_pending(Instruction::Primitive primitive) {
     using Primitive = Instruction::Primitive;
     return primitive == Primitive::add || primitive == Primitive::sub ||
            primitive == Primitive::negate || primitive == Primitive::add_plain ||
-           primitive == Primitive::times_i;
+           primitive == Primitive::times_i || primitive == Primitive::drop_to;
 }
 
 /// The instructions from `first` on that an engine may do side by side: of one primitive, with

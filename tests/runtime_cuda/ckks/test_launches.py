@@ -33,10 +33,10 @@ from .conftest import HERE, PROGRAMS, builder
 from .test_engine import CONFORMANCE
 
 TOKENS = 128
-BOUNDS = {"low": (11_850, 0.828e12), "top": (28_150, 1.537e12)}
+BOUNDS = {"low": (12_250, 0.830e12), "top": (28_550, 1.539e12)}
 """Launches and bytes with features in the low slot bits and in the top ones: today's counts,
 rounded up. Lower them with each change that does."""
-HOST = {"low": 7_800, "top": 23_400}
+HOST = {"low": 8_200, "top": 23_850}
 """Launches that the host makes where bootstraps are graphs, each of them one launch."""
 
 
