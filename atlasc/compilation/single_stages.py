@@ -170,9 +170,8 @@ def inspect_module(
             lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters
     else:
-        for limit in ("key_memory", "device_memory", "upload_at_most"):
-            if getattr(options, limit) is None:
-                continue
+        limits = ("key_memory", "device_memory", "upload_at_most")
+        if limit := next((one for one in limits if getattr(options, one) is not None), ""):
             raise AtlasError(
                 f"{title(options, limit)} changes nothing of @{module.name}",
                 why="the rotation keys of a poly module are not planned",

@@ -238,28 +238,31 @@ def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
 def _all_served(folder: Path, alone: bool) -> Iterator[Served]:
     """What a service answers of a bundle."""
     programs = list(open_programs(folder).values())
-    for bundle, _ in programs:
-        if (bundle.folder / "client").is_dir():
-            load_bundle(bundle.folder, "client")  # handed out, so checked as well
-        elif not alone:
+    clients = [_client_part(one.bundle) for one in programs]  # handed out, so checked as well
+    for one, client in zip(programs, clients, strict=True):
+        if client is None and not alone:
             raise AtlasError(
-                f"{bundle.folder} has the server's part alone",
+                f"{one.bundle.folder} has the server's part alone",
                 why="the service hands the client's part out: atlasc query gets it from here",
                 remedy="serve the whole bundle, which holds no key; or, if all clients have their "
                 "part from elsewhere, give --server-part-alone",
             )
-    made = _made(programs)
+    made = _made(programs, clients[0])
     for one in programs:
         yield _served(one, made)
 
 
-def _made(programs: Sequence[Opened]) -> KeyPlan:
-    """The keys that a client makes for the programs of a bundle: those of its part, or of its part
-    of the step, which has also those of the prefill.
+def _client_part(bundle: Bundle) -> Bundle | None:
+    """The client's part beside a server's one, checked; None if it is not there."""
+    return load_bundle(bundle.folder, "client") if (bundle.folder / "client").is_dir() else None
+
+
+def _made(programs: Sequence[Opened], client: Bundle | None) -> KeyPlan:
+    """The keys that a client makes for the programs of a bundle: those of its part of the first
+    one. That is the step, whose part has also those of the prefill.
     """
-    first = programs[0].bundle
-    if (first.folder / "client").is_dir():
-        return keys_of(load_bundle(first.folder, "client").interface)
+    if client is not None:
+        return keys_of(client.interface)
     return reduce(KeyPlan.union, (keys_of(one.bundle.server.interface) for one in programs))
 
 
@@ -267,7 +270,8 @@ def configuration_for(folder: Path) -> str:
     """The configuration of the keys of a bundle's clients."""
     programs = list(open_programs(folder).values())
     first = programs[0].bundle
-    return configuration_of(first.target, first.parameters, _made(programs))
+    made = _made(programs, _client_part(first))
+    return configuration_of(first.target, first.parameters, made)
 
 
 def _served(opened: Opened, made: KeyPlan) -> Served:
