@@ -36,7 +36,7 @@ help:
 	@echo "make reactions  search a BERT for chemical reactions, and measure accuracy on labelled ones (half an hour)"
 	@echo "make test     run the quick tests, and print the slowest 20 (PYTEST_ARGS='-n 0 tests/ir')"
 	@echo "make test-near  of these, those near what differs from main, in three minutes (BASE=HEAD~1)"
-	@echo "make test-deep  all tests, with fresh random examples: an hour (SLICE=3: a sixteenth of what test leaves out)"
+	@echo "make test-deep  all tests, with fresh random examples: an hour (SLICE=3: a twentieth of what test leaves out)"
 	@echo "make fuzz     a million mutated inputs over all readers, and the C++ ones (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
@@ -83,7 +83,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --durations=20
 test: $(STAMP)
 	$(PYTEST) $(PYTEST_ARGS)
 
-# Everything, or with SLICE=1 ... SLICE=16 a sixteenth of what test leaves out.
+# Everything, or with SLICE=1 ... SLICE=20 a twentieth of what test leaves out.
 test-deep: $(STAMP)
 	$(PYTEST) $(if $(SLICE),--slice $(SLICE),--deep) $(PYTEST_ARGS)
 

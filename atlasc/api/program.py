@@ -18,8 +18,8 @@ from atlasc.api.progress import steps_for
 from atlasc.api.running import run_inputs
 from atlasc.api.session import TextSession
 from atlasc.api.words import collecting, warned
-from atlasc.bundle.folder import Bundle, Role, held_role, load_bundle
-from atlasc.bundle.split import copy_part
+from atlasc.bundle.folder import Bundle, Role, load_bundle
+from atlasc.bundle.split import copy_part, held_role
 from atlasc.client.verdict import Verdict
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.declared import options_of, takes_options

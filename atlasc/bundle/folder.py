@@ -318,8 +318,8 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
         AtlasError: the folder is no bundle, or has another format version; or a file is missing,
             changed, a link, or not in the manifest.
     """
-    folder = _located(folder, role)
-    manifest, identity = read_manifest(folder)
+    found = listed_bundle(folder, role)
+    folder, manifest = found.folder, found.manifest
     if unlisted := [name for name in manifest.required if name not in manifest.files]:
         raise AtlasError(
             f"{folder / MANIFEST} is damaged",
@@ -329,6 +329,15 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     for part in ROLES if role is None else (role,):
         _require_part(folder, part, alone=role is not None)
         _check_part(folder, manifest, part)
+    return found
+
+
+def listed_bundle(folder: Path, role: Role | None = None) -> Bundle:
+    """A bundle of which the manifest alone was read. Its step and its prefill are checked when they
+    are opened. Raises as :func:`load_bundle`.
+    """
+    folder = _located(folder, role)
+    manifest, identity = read_manifest(folder)
     return Bundle(folder, manifest, identity, role)
 
 
@@ -374,15 +383,6 @@ def _require_part(folder: Path, part: str, *, alone: bool = True) -> None:
             why=f"only the {part}'s part of a bundle has what is needed here",
             remedy=f"give the whole bundle{enough}",
         )
-
-
-def held_role(folder: Path) -> Role | None:
-    """The role whose part a folder holds alone; None if it has both parts, or neither."""
-    for role in ROLES:  # may be the folder of the part itself, beside the manifest
-        if not (folder / MANIFEST).is_file() and folder.resolve().name == role:
-            return role
-    here = [role for role in ROLES if (folder / role).is_dir()]
-    return here[0] if len(here) == 1 else None
 
 
 def _located(folder: Path, role: Role | None) -> Path:

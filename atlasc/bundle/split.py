@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from atlasc.bundle.folder import PREFILL, STEP, load_bundle
-from atlasc.bundle.manifest import MANIFEST, SIGNATURE, Role
+from atlasc.bundle.manifest import MANIFEST, ROLES, SIGNATURE, Role
 from atlasc.files import new_folder
 
 
@@ -27,3 +27,12 @@ def copy_part(folder: Path, role: Role, place: Path) -> None:
             for file in (MANIFEST, SIGNATURE):
                 if (part.folder / file).is_file():
                     shutil.copyfile(part.folder / file, draft / name / file)
+
+
+def held_role(folder: Path) -> Role | None:
+    """The role whose part a folder holds alone; None if it has both parts, or neither."""
+    for role in ROLES:  # may be the folder of the part itself, beside the manifest
+        if not (folder / MANIFEST).is_file() and folder.resolve().name == role:
+            return role
+    here = [role for role in ROLES if (folder / role).is_dir()]
+    return here[0] if len(here) == 1 else None

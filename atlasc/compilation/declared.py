@@ -124,9 +124,9 @@ def option(help: str, *flags: str, default: Any = None, **facts: Any) -> Any:
     return field(default=default, metadata={"option": OptionFacts(help, flags, **facts)})
 
 
-def switch(help: str, *flags: str) -> Any:
+def switch(help: str, *flags: str, **facts: Any) -> Any:
     """An option that is off unless its flag is given."""
-    return option(help, *flags, default=False)
+    return option(help, *flags, default=False, **facts)
 
 
 def without(help: str, **facts: Any) -> Any:

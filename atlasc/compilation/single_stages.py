@@ -9,8 +9,9 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
+from atlasc.bundle.folder import MANIFEST, Bundle, load_bundle
 from atlasc.bundle.sent import Sent, sent_by
+from atlasc.bundle.split import held_role
 from atlasc.calibration.calibrate import (
     Outlier,
     nominal_calibration,
@@ -169,9 +170,10 @@ def inspect_module(
             lowered = lower_module(module, None, options, steps)
         program, parameters = lowered.program, lowered.parameters
     else:
-        if options.upload_at_most is not None:
+        limits = ("key_memory", "device_memory", "upload_at_most")
+        if limit := next((one for one in limits if getattr(options, one) is not None), ""):
             raise AtlasError(
-                f"{title(options, 'upload_at_most')} changes nothing of @{module.name}",
+                f"{title(options, limit)} changes nothing of @{module.name}",
                 why="the rotation keys of a poly module are not planned",
                 remedy="leave it out, or inspect the model itself",
             )

@@ -10,7 +10,7 @@ from typing import TypeVar
 from atlasc.files import write_private
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import Amount, Schema
-from atlasc.remote.connection import data_folder
+from atlasc.remote.folders import data_folder
 from atlasc.remote.link import Link, Refused, address, read_token
 from atlasc.remote.wire import Name
 

@@ -91,7 +91,7 @@ def welcome(service: Service, visitors: Visitors, url: str) -> str:
     Args:
         url: address of the service, as the visitor's browser has it.
     """
-    programs = list(service.programs)
+    programs = list(service.programs.listed)
     several = len({one.model for one in programs}) > 1
     simulated = not all(find_target(one.bundle.target).encrypted for one in programs)
     words = ["atlasc", "demo", url, *(["--allow-simulation"] if simulated else [])]

@@ -33,6 +33,7 @@ import numpy as np
 from atlasc.bundle.folder import GENERATION, Bundle
 from atlasc.bundle.ledger import Entry
 from atlasc.bundle.messages import Message
+from atlasc.bundle.sealed import facts_of
 from atlasc.generation.budget import Budget, Cost, cost_of
 from atlasc.generation.ends import Ends, Generated
 from atlasc.generation.processors import Text
@@ -223,7 +224,8 @@ class TextClient:
 
     def anew(self) -> None:
         """Compute all tokens anew, as where the server has lost their keys and values."""
-        if self.record.done > self.public or self._kept.request is not None:
+        begun = self.record.done > self.public or self._kept.request is not None
+        if begun or self.computes_prompt:
             self._save(anew(self._programs, self.public, self.record))
 
     def request(self) -> bytes:
@@ -246,10 +248,9 @@ class TextClient:
             self._save(anew(self._programs, self.public, gone))
         program, pending = self._program(), self._kept.request
         name = self._name(self.record.done)
-        if pending is not None:
-            found = Message.read(pending, "query", self._programs.of_message(pending))
-            if found.query == name:
-                return found.to_bytes()
+        # That of a session before this one may be of a program that is not here any more.
+        if pending is not None and facts_of(pending).get("query") == name:
+            return Message.read(pending, "query", self._programs.of_message(pending)).to_bytes()
         last = self.record.begun - 1 if self.computes_prompt else self.record.done
         known = np.asarray([self._held[: last + 1]])
         # The padding is the model's own, whose values are within the ranges.

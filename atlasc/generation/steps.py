@@ -75,6 +75,12 @@ class TextBundles:
             )
         return found
 
+    @property
+    def all(self) -> tuple[Bundle, ...]:
+        """The step, and the prefill if there is one; raises as :attr:`prefill`."""
+        prefill = self.prefill
+        return (self.step,) if prefill is None else (self.step, prefill)
+
     def of_message(self, source: Path | bytes) -> Bundle:
         """The program that a query or an answer names; the step if it names neither."""
         named = self.step.manifest.program

@@ -235,6 +235,19 @@ def cancelled(asking: Asking) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def not_lost(run: Run) -> Iterator[None]:
+    """Say in an error that answers are not lost."""
+    try:
+        yield
+    except AtlasError as error:
+        if sent := sum(bool(part.job) for part in run.parts):
+            last = f"atlasc query --fetch takes {counted(sent, 'answer', 'answers')} later"
+            error.remedy = "; ".join(filter(None, (error.remedy, last)))
+            error.reword(str)
+        raise
+
+
 def _why(job: JobStatus) -> str:
     fault = job.fault
     return job.state if fault is None else ": ".join(filter(None, (fault.error, fault.why)))

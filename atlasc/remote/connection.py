@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,16 +16,19 @@ from atlasc.api.words import warned
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.sent import told_sizes
 from atlasc.client.in_clear import told
+from atlasc.generation.steps import publics_of
 from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.ir.files import MIB
+from atlasc.ir.ops.tensors import POSITION
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.progress import Note, ProgressCallback, Steps, silent
 from atlasc.remote.answers import RemoteAnswers, together
-from atlasc.remote.asking import Asking, NoAnswer, Saw, cancelled
+from atlasc.remote.asking import Asking, NoAnswer, Saw, cancelled, not_lost
+from atlasc.remote.folders import default_folder
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
-from atlasc.remote.programs import chosen_program, client_part
+from atlasc.remote.programs import Texts, chosen_program, client_part, text_part
 from atlasc.remote.runs import Run, left_runs, new_run
 from atlasc.remote.texts import RemoteServer, RemoteSession
 from atlasc.remote.trust import Trust, write_record
@@ -59,6 +60,7 @@ class Connection:
         bundle: the client's part of the program.
         client: encrypts and decrypts.
         keys: id of the client's keys on the service.
+        texts: the programs of its texts; None for a program that generates none.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class Connection:
         client: Client,
         keys: str,
         folder: Path,
+        texts: Texts | None = None,
     ) -> None:
-        self._link, self.facts, self.bundle = link, facts, bundle
+        self._link, self.facts, self.bundle, self.texts = link, facts, bundle, texts
         self.client, self.keys, self._runs = client, keys, folder / RUNS
 
     def query(
@@ -101,9 +104,22 @@ class Connection:
                 reached.
         """
         with atlas_errors():
+            self.require_no_text()
             given = self.bundle.load_inputs(inputs, long, partial=True).tell(note)
             return self.ask(
                 given, strict=strict, unchecked=unchecked, note=note, steps=steps_for(progress)
+            )
+
+    def require_no_text(self) -> None:
+        """Refuse a program that generates text, which answers no single queries.
+
+        Raises:
+            AtlasError: it does.
+        """
+        if self.texts is not None:
+            raise AtlasError(
+                f"{self.facts.model} of this service generates text",
+                remedy="give the address to the command generate; in Python use session()",
             )
 
     def ask(
@@ -132,7 +148,7 @@ class Connection:
         program, batch, count = self.facts.program, self.bundle.batch, len(admitted.inputs)
         with new_run(self._runs, program, inputs.names, admitted.left_out) as run:
             asking = Asking(self._link, self.bundle, self.keys, run, note, saw)
-            with _not_lost(run) if keep else cancelled(asking):
+            with not_lost(run) if keep else cancelled(asking):
                 with steps("encrypting and sending", total=count) as step:
                     for start in range(0, count, batch):
                         chosen = range(start, min(start + batch, count))
@@ -191,9 +207,14 @@ class Connection:
 
     def session(self, folder: str | Path | None = None, **options: Any) -> RemoteSession:
         """A text of several turns, if the service generates text: :class:`RemoteSession`."""
-        server = RemoteServer(self._link, self.bundle, self.keys)
+        if self.texts is None:
+            raise AtlasError(
+                f"{self.facts.model} of this service generates no text",
+                remedy="give the address to the command query; in Python use query()",
+            )
+        server = RemoteServer(self._link, self.texts.programs, self.keys)
         options = {"note": warned, "errors": atlas_errors} | options
-        return RemoteSession(self.client, server, _path(folder), **options)
+        return RemoteSession(self.client, server, self.texts, _path(folder), **options)
 
     def forget(self) -> tuple[int, int]:
         """Have the service forget this client: its jobs and keys; and forget here what was asked
@@ -267,19 +288,6 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-@contextmanager
-def _not_lost(run: Run) -> Iterator[None]:
-    """Say in an error that answers are not lost."""
-    try:
-        yield
-    except AtlasError as error:
-        if sent := sum(bool(part.job) for part in run.parts):
-            last = f"atlasc query --fetch takes {counted(sent, 'answer', 'answers')} later"
-            error.remedy = "; ".join(filter(None, (error.remedy, last)))
-            error.reword(str)
-        raise
 
 
 def connect(
@@ -359,30 +367,19 @@ def connected(
     if trust.update:
         facts = next(one for one in config.programs if one.model == facts.model)
     bundle = client_part(link, facts, place, record, trust=trust, steps=steps)
-    if record is None or record.program != facts.program:
+    new = record is None or record.program != facts.program
+    texts = None
+    if POSITION in publics_of(bundle):
+        key, take = trust.key(place, record), new or trust.update
+        texts = text_part(link, facts, place, bundle, key, take=take, steps=steps)
+    if new:
         note(told(bundle.client.interface), told_sizes(bundle))
     keys = own_keys(bundle, facts, place, steps)
     write_record(place, link.url, facts, bundle.target, trust.key(place, record))
     with steps("loading keys"):
         client = Client(bundle, keys)
     name = upload_keys(link, config, facts, bundle, keys, steps) if upload else ""
-    return Connection(link, facts, bundle, client, name, place)
-
-
-def default_folder(url: str, model: str) -> Path:
-    """The folder for a model of a service, in the user's data folder."""
-    return data_folder("services", url) / _file_name(model)
-
-
-def data_folder(kind: str, url: str) -> Path:
-    """What a client keeps of one kind for a service, in the user's data folder."""
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return data / "atlasc" / kind / _file_name(url.partition("://")[2])
-
-
-def _file_name(words: str) -> str:
-    """Words of a service as a name in this folder, never as a path to another one."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", words).lstrip(".") or "-"
+    return Connection(link, facts, bundle, client, name, place, texts)
 
 
 def _only_model(config: Config, url: str) -> str:

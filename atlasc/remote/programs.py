@@ -6,13 +6,21 @@ unnoticed: another program than the one in the folder is taken only if the user 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from atlasc.bundle import signing
-from atlasc.bundle.folder import Bundle, client_interface, load_bundle
+from atlasc.bundle.folder import (
+    PREFILL,
+    STEP,
+    Bundle,
+    client_interface,
+    listed_bundle,
+    load_bundle,
+)
 from atlasc.bundle.manifest import (
     INTERFACE_FILE,
     INTERFACE_TEXT,
@@ -24,12 +32,14 @@ from atlasc.bundle.manifest import (
 )
 from atlasc.client.in_clear import in_clear
 from atlasc.files import new_folder
+from atlasc.generation.steps import TextBundles, publics_of
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.files import GIB, KIB, read_json
 from atlasc.progress import Steps
+from atlasc.remote.folders import program_folder
 from atlasc.remote.link import Link, Refused, address
 from atlasc.remote.trust import RECORD, Record, Trust, require_encrypted, require_pinned
-from atlasc.remote.wire import Config, ProgramFacts
+from atlasc.remote.wire import WHOLE, Config, ProgramFacts
 
 LARGEST = 16 * GIB
 """Most bytes of one file of a client's part: embeddings of a large vocabulary."""
@@ -113,24 +123,101 @@ def client_part(
     return bundle
 
 
-def program_folder(folder: Path, program: str) -> Path:
-    """Place of a program in the client's folder."""
-    return folder / "programs" / program[:16]
+class Texts(NamedTuple):
+    """The programs of the texts of a service.
+
+    Attributes:
+        programs: the step, and the prefill if the client and the service have the same one.
+        lack: why there is no prefill; empty if there is one.
+    """
+
+    programs: TextBundles
+    lack: str = ""
+
+
+def text_part(
+    link: Link, facts: ProgramFacts, folder: Path, step: Bundle, key: str, *, take: bool,
+    steps: Steps,
+) -> Texts:  # fmt: skip
+    """A step with the client's part of the prefill beside it, from the folder or the service.
+
+    A prefill decides what a client encrypts, as a step does. So the folder keeps the first one, and
+    without it the tokens of a prompt take steps.
+
+    Args:
+        step: the client's part of the step.
+        key: public key that must have signed the bundle with both; empty for none.
+        take: whether the folder takes a prefill that it does not have.
+
+    Raises:
+        AtlasError: the prefill is damaged, not that of the step, or not signed by the key.
+    """
+    try:
+        content = link.fetch("GET", _file(facts, f"{WHOLE}{MANIFEST}"), limit=MAX_MANIFEST)
+    except Refused as refused:
+        if refused.status != 404:
+            raise
+        return Texts(TextBundles(step), "the service has no prefill")
+    identity = hashlib.sha256(content).hexdigest()
+    place = program_folder(folder, identity)
+    if not place.is_dir():
+        if not take:
+            why = "the service has a prefill that this folder does not have; --update takes it"
+            return Texts(TextBundles(step), why)
+        with steps("downloading the prefill's part"), new_folder(place, private=True) as draft:
+            (draft / MANIFEST).write_bytes(content)
+            parts = (f"{PREFILL}/client/", f"{PREFILL}/{MANIFEST}")
+            _download_files(link, facts, draft, WHOLE, parts)
+            _checked_text(draft, identity, step, key)
+    return Texts(_checked_text(place, identity, step, key))
+
+
+def _checked_text(folder: Path, identity: str, step: Bundle, key: str) -> TextBundles:
+    whole = listed_bundle(folder, "client")
+    if key:
+        signing.verify_by(whole, key, "the public key that was given for it")
+    found, alike = TextBundles(step, whole), ("target", "batch", "sequence_length")
+    prefill, listed = found.prefill, whole.manifest.files.get(f"{STEP}/{MANIFEST}")
+    if (whole.identity, listed) != (identity, step.identity):
+        why = "the bundle with the prefill does not list this step"
+    elif prefill is None:
+        why = "the bundle has none"
+    elif any(getattr(prefill.manifest, name) != getattr(step.manifest, name) for name in alike):
+        why = f"they differ in one of {', '.join(alike)}"
+    elif publics_of(prefill) != publics_of(step):
+        why = "other inputs of it would leave in the clear"
+    else:
+        _ = prefill.client  # refuses inputs that would leave in the clear
+        return found
+    raise AtlasError(
+        "the service names a prefill that is not that of its step",
+        where=str(folder),
+        why=why,
+        remedy="ask whoever runs the service",
+    )
 
 
 def _download(link: Link, facts: ProgramFacts, draft: Path, trust: Trust) -> None:
     link.download(_file(facts, MANIFEST), draft / MANIFEST, MAX_MANIFEST)
+    require_encrypted(read_manifest(draft)[0], trust)
+    _download_files(link, facts, draft, "", ("client/",))
+
+
+def _download_files(
+    link: Link, facts: ProgramFacts, draft: Path, place: str, parts: tuple[str, ...]
+) -> None:
+    """Download the signature of a manifest, and the files that it lists of some parts, from a place
+    among the files of a program.
+    """
     try:
-        link.download(_file(facts, SIGNATURE), draft / SIGNATURE, 16 * KIB)
+        link.download(_file(facts, f"{place}{SIGNATURE}"), draft / SIGNATURE, 16 * KIB)
     except Refused as refused:
         if refused.status != 404:
             raise
-    manifest, _ = read_manifest(draft)
-    require_encrypted(manifest, trust)
-    for name in manifest.files:  # the schema allows no name that leaves the folder
-        if name.startswith("client/"):
+    for name in read_manifest(draft)[0].files:  # the schema allows no name that leaves the folder
+        if name.startswith(parts):
             (draft / name).parent.mkdir(parents=True, exist_ok=True)
-            link.download(_file(facts, name), draft / name, LARGEST)
+            link.download(_file(facts, f"{place}{name}"), draft / name, LARGEST)
 
 
 def _file(facts: ProgramFacts, name: str) -> str:

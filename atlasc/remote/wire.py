@@ -17,6 +17,8 @@ CHUNK = 8 * MIB
 LEAST_CHUNK = 1 << 16
 """Least bytes that a service may ask for: with fewer an upload would never end."""
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
+WHOLE = "whole/"
+"""Before names of files of the bundle with a step and a prefill, among those of the step."""
 FINISHED: tuple[JobState, ...] = ("done", "failed", "cancelled")
 Name = Annotated[str, Field(max_length=200)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]

@@ -34,7 +34,7 @@ def config(service: Here, caller: Anyone) -> Config:
     jobs = service.jobs
     return Config(
         atlasc=__version__, chunk_bytes=CHUNK,
-        programs=tuple(one.facts(jobs.seconds(one.program)) for one in service.programs),
+        programs=tuple(one.facts(jobs.seconds(one.program)) for one in service.programs.listed),
         keys=service.uploads.all(caller.tenant),
         queued=jobs.waiting(), wait_seconds=jobs.wait_seconds(),
     )  # fmt: skip

@@ -307,7 +307,7 @@ class Jobs:
         with self.store.writing() as db:
             db.execute("update jobs set crashes = crashes + 1 where id = ?", (row["id"],))
         if row["crashes"] + 1 >= CRASHES:
-            why = f"the process that computed it died {CRASHES} times; it may lack memory"
+            why = f"its process died {CRASHES} times; the log of the service says of what"
             self.fail(row, Fault(error="the job could not be computed", why=why))
             return False
         self.put_back(row)

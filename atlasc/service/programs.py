@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 from atlasc.api.roles import check_target
-from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.folder import PREFILL, Bundle, load_bundle
 from atlasc.bundle.manifest import MANIFEST, SIGNATURE
 from atlasc.bundle.messages import Message
 from atlasc.bundle.sealed import require_no_secret
+from atlasc.generation.steps import TextBundles, window_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB
-from atlasc.remote.wire import ProgramFacts
+from atlasc.program.key_plan import KeyPlan
+from atlasc.remote.wire import WHOLE, ProgramFacts
 from atlasc.runtime.interface import keys_of
 from atlasc.service.faults import Refusal
+from atlasc.service.texts import Opened, open_programs
 from atlasc.service.workers.base import Loadable
 from atlasc.targets import find_target
 from atlasc.targets.base import SentBytes, Target
@@ -37,6 +41,7 @@ class Served:
         loaded_bytes: memory that one tenant's keys take while they are loaded.
         seconds: predicted seconds of an answer; None without a cost table.
         text_bytes: bytes of the keys and values of one text; 0 for a program that keeps nothing.
+        text: see :class:`Opened`.
     """
 
     bundle: Bundle
@@ -50,6 +55,7 @@ class Served:
     loaded_bytes: int
     seconds: float | None
     text_bytes: int = 0
+    text: TextBundles | None = None
 
     @property
     def program(self) -> str:
@@ -68,15 +74,39 @@ class Served:
             seconds=seconds,
         )  # fmt: skip
 
+    @property
+    def folder(self) -> Path:
+        """The folder that was given for it: of a step and a prefill together that with both."""
+        whole = None if self.text is None else self.text.whole
+        return (whole or self.bundle).folder
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it is the prefill beside a step."""
+        return self.text is not None and self.text.step is not self.bundle
+
+    @property
+    def title(self) -> str:
+        """Its model for whoever runs the service; a prefill beside a step is named as such."""
+        return f"the prefill of {self.model}" if self.is_prefill else self.model
+
     def client_file(self, name: str) -> Path:
         """A file of the client's part: the manifest, the signature, or one that the manifest lists.
+        Of a step beside a prefill also those of the bundle with both, below ``WHOLE``: the
+        manifest, the signature, and the client's part of the prefill.
 
         Raises:
             Refusal: it is none of these, or this service has only the server's part.
         """
-        listed = name.startswith("client/") and name in self.bundle.manifest.files
-        path = self.bundle.folder / name
-        if not (listed or name in (MANIFEST, SIGNATURE)) or not path.is_file():
+        bundle, part, inner = self.bundle, "client/", name
+        listed = {MANIFEST, SIGNATURE}
+        text = self.text
+        if name.startswith(WHOLE) and text is not None and text.whole and text.prefill:
+            bundle, part, inner = text.whole, f"{PREFILL}/client/", name.removeprefix(WHOLE)
+            listed.add(f"{PREFILL}/{MANIFEST}")
+        listed |= {one for one in bundle.manifest.files if one.startswith(part)}
+        path = bundle.folder / inner
+        if inner not in listed or not path.is_file():
             if not (self.bundle.folder / "client").is_dir():
                 raise Refusal(
                     404,
@@ -106,22 +136,30 @@ class Programs:
         """
         self._by_program: dict[str, Served] = {}
         for folder in folders:
-            served = _opened(folder, alone)
-            if served.program in self._by_program:
-                raise AtlasError(f"{folder} is given twice", remedy="give each program once")
-            _require_one_kind(served, [one for one in self if one.model == served.model])
-            self._by_program[served.program] = served
+            for served in _all_served(folder, alone):
+                if served.program in self._by_program:
+                    raise AtlasError(f"{folder} is given twice", remedy="give each program once")
+                _require_one_kind(served, [one for one in self if one.model == served.model])
+                self._by_program[served.program] = served
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._by_program.values())
 
     @property
+    def listed(self) -> tuple[Served, ...]:
+        """The programs that clients choose from: all but a prefill, which belongs to its step."""
+        return tuple(one for one in self if not one.is_prefill)
+
+    @property
     def loadable(self) -> dict[str, Loadable]:
         """Identity of a program -> what a worker must know of it."""
         return {
-            one.program: Loadable(str(one.bundle.folder), one.model, one.loaded_bytes)
+            one.program: Loadable(
+                str(one.folder), one.title, one.loaded_bytes,
+                0 if one.text is None else window_of(one.text.step),
+            )
             for one in self
-        }
+        }  # fmt: skip
 
     @property
     def gpu_target(self) -> Target | None:
@@ -168,7 +206,7 @@ class Programs:
         Raises:
             Refusal: there is no such model, or no such version.
         """
-        versions = [one for one in self if one.model == model]
+        versions = [one for one in self.listed if one.model == model]
         if not versions:
             raise Refusal(404, "there is no such model here", remedy="GET /config lists them")
         if not version:
@@ -197,21 +235,51 @@ def _require_one_kind(served: Served, others: Sequence[Served]) -> None:
             )
 
 
-def _opened(folder: Path, alone: bool) -> Served:
-    bundle = load_bundle(folder, "server")
-    made = plan = keys_of(bundle.server.interface)
-    if (bundle.folder / "client").is_dir():  # handed out, so checked as well
-        # A client makes the keys of its part: for a step also those of the prefill.
-        made = keys_of(load_bundle(folder, "client").interface)
-    elif not alone:
-        raise AtlasError(
-            f"{folder} has the server's part alone",
-            why="the service hands the client's part out: atlasc query gets it from here",
-            remedy="serve the whole bundle, which holds no key; or, if all clients have their part "
-            "from elsewhere, give --server-part-alone",
-        )
-    require_no_secret(bundle.folder)
-    states = [one for one in bundle.server.interface.inputs if one.state]
+def _all_served(folder: Path, alone: bool) -> Iterator[Served]:
+    """What a service answers of a bundle."""
+    programs = list(open_programs(folder).values())
+    clients = [_client_part(one.bundle) for one in programs]  # handed out, so checked as well
+    for one, client in zip(programs, clients, strict=True):
+        if client is None and not alone:
+            raise AtlasError(
+                f"{one.bundle.folder} has the server's part alone",
+                why="the service hands the client's part out: atlasc query gets it from here",
+                remedy="serve the whole bundle, which holds no key; or, if all clients have their "
+                "part from elsewhere, give --server-part-alone",
+            )
+    made = _made(programs, clients[0])
+    for one in programs:
+        yield _served(one, made)
+
+
+def _client_part(bundle: Bundle) -> Bundle | None:
+    """The client's part beside a server's one, checked; None if it is not there."""
+    return load_bundle(bundle.folder, "client") if (bundle.folder / "client").is_dir() else None
+
+
+def _made(programs: Sequence[Opened], client: Bundle | None) -> KeyPlan:
+    """The keys that a client makes for the programs of a bundle: those of its part of the first
+    one. That is the step, whose part has also those of the prefill.
+    """
+    if client is not None:
+        return keys_of(client.interface)
+    return reduce(KeyPlan.union, (keys_of(one.bundle.server.interface) for one in programs))
+
+
+def configuration_for(folder: Path) -> str:
+    """The configuration of the keys of a bundle's clients."""
+    programs = list(open_programs(folder).values())
+    first = programs[0].bundle
+    made = _made(programs, _client_part(first))
+    return configuration_of(first.target, first.parameters, made)
+
+
+def _served(opened: Opened, made: KeyPlan) -> Served:
+    """A program, of which the server loads some keys of those that a client makes."""
+    bundle, text = opened
+    plan = keys_of(bundle.server.interface)
+    step = bundle if text is None else text.step
+    states = [one for one in step.server.interface.inputs if one.state]
     if not states:
         bundle.require_no_state()
     target = check_target(bundle, "server")
@@ -222,7 +290,7 @@ def _opened(folder: Path, alone: bool) -> Served:
     sent = target.sent_bytes(bundle.parameters, made, bundle.server.interface)
     keys = sum(size for name, size in whole.items() if name.endswith("keys"))
     seconds = dict(bundle.manifest.costs).get("seconds")
-    return Served(
+    served = Served(
         bundle,
         bundle.manifest.name or _plain(bundle.manifest.model.name),
         configuration_of(target.name, bundle.parameters, made),
@@ -234,7 +302,10 @@ def _opened(folder: Path, alone: bool) -> Served:
         sum(parts.values()),
         float(seconds) if isinstance(seconds, (int, float)) else None,
         sum(one.ciphertexts * bundle.parameters.ciphertext_bytes(one.level) for one in states),
+        text,
     )
+    require_no_secret(served.folder)
+    return served
 
 
 def _plain(name: str) -> str:

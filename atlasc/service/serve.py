@@ -174,7 +174,7 @@ def serve(
         if faults := store.audit.faults():
             log("warning", "the audit was changed", lines=faults[:100], file=str(store.audit.path))
         for model in {one.model for one in programs}:
-            first, *older = [one.program[:8] for one in programs if one.model == model]
+            first, *older = [one.program[:8] for one in programs.listed if one.model == model]
             if older:
                 log("info", "versions of a model", model=model, current=first, older=older)
         if again:
@@ -193,7 +193,7 @@ def serve(
 def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[Worker]:
     """Who computes; ended by the runner, and disconnected when the stack is closed."""
     cluster, memory, target = settings.cluster, settings.memory, programs.gpu_target
-    sizes = {one.model: one.loaded_bytes for one in programs}
+    sizes = {one.model: one.loaded_bytes for one in programs.loadable.values()}
     if target is not None and cluster is None:
         return gpu_workers(programs.loadable, target, memory)
     if target is not None:
@@ -204,12 +204,6 @@ def _workers(stack: ExitStack, programs: Programs, settings: Settings) -> list[W
         )
     if cluster is None:
         return [LocalWorker(0, programs.loadable, memory_budget(sizes, memory))]
-    if any(one.text_bytes for one in programs):
-        raise AtlasError(
-            "a Ray cluster does not generate text",
-            why="the keys and values of a text lie on the service's disk, which its workers lack",
-            remedy="serve the step of a decoder with --workers local",
-        )
     if memory is not None:
         memory_budget(sizes, memory)  # what is free, each machine of the cluster asks itself
     return ray_workers(stack, cluster, programs, memory)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from atlasc.api.roles import Server
+from atlasc.bundle.folder import Bundle, listed_bundle, load_bundle
 from atlasc.bundle.messages import Message
 from atlasc.generation.server import CACHE, StepServer
 from atlasc.generation.steps import TextBundles, alone, name_of, successors, window_of
@@ -25,32 +27,96 @@ IDLE_SECONDS = 3600.0
 """Seconds without a query after which a text is dropped."""
 
 
-def text_answer(folder: Path, server: Server, query: bytes, progress: ProgressCallback) -> bytes:
-    """The answer to the query of a token, whose keys and values are kept.
+OpenText = Callable[[str, int], AbstractContextManager[Path]]
+"""Gives the folder of a text, for one job alone. It is the text of the query with this name, of a
+program of so many tokens. A context that ends well keeps what lies in the folder."""
+
+
+class Opened(NamedTuple):
+    """A program that a service answers.
+
+    Attributes:
+        bundle: the server's part.
+        text: the programs of a text, of which it is the step or the prefill; None for a program
+            that keeps nothing from query to query.
+    """
+
+    bundle: Bundle
+    text: TextBundles | None = None
+
+
+def open_programs(folder: Path) -> dict[str, Opened]:
+    """The programs of a bundle that a service answers, by their identities: of a bundle with a
+    step, the step and then the prefill if there is one; of any other bundle its own.
+
+    Raises:
+        AtlasError: as :func:`load_bundle`; step or prefill is not the one that the bundle lists.
+    """
+    if listed_bundle(folder, "server").has_step:
+        text = TextBundles.of(listed_bundle(folder, "server"))
+        found = [Opened(one, text) for one in text.all]
+    else:
+        bundle = load_bundle(folder, "server")
+        keeps = bundle.server.interface.keeps_state
+        found = [Opened(bundle, TextBundles(bundle) if keeps else None)]
+    return {one.bundle.manifest.program: one for one in found}
+
+
+def text_answer(
+    place_of: OpenText,
+    programs: TextBundles,
+    server: Server,
+    query: bytes,
+    progress: ProgressCallback,
+) -> bytes:
+    """The answer to the query of a token or of a prompt, whose keys and values are kept.
 
     Args:
-        folder: folder of the texts of the keys.
-        server: the role of a step with these keys.
+        place_of: gives the folder of the text.
+        programs: the programs of the text.
+        server: the role of one of them with these keys.
         query: the query.
         progress: called as ``progress(op, done, 100)`` before each op.
 
     Raises:
-        AtlasError: as :meth:`StepServer.answer`; or there are too many texts.
+        AtlasError: as :meth:`StepServer.answer`; or of ``place_of``.
     """
-    programs = TextBundles(server.bundle)
     name = Message.read(query, "query", server.bundle).query
+    with place_of(name, window_of(programs.step)) as place:
+        steps = StepServer(programs, lambda _: server, place)
+        answer = steps.answer(query, progress)
+        name_text(place, steps.session)
+    return answer
+
+
+@contextmanager
+def open_text(folder: Path, name: str, tokens: int) -> Iterator[Path]:
+    """The folder of the text of a query, among those of one set of keys; an :data:`OpenText`.
+
+    Raises:
+        AtlasError: there are too many texts; another process works on this one.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = _text_of(folder, name, window_of(server.bundle)) or _new(folder, name)
+    place = _text_of(folder, name, tokens) or _new(folder, name)
     try:
         with alone(place, "text"):
-            steps = StepServer(programs, lambda _: server, place)
-            answer = steps.answer(query, progress)
-            if steps.session != place.name:  # it was computed anew
-                place.rename(folder / steps.session)
+            yield place
     finally:
         with suppress(OSError):  # one that holds a text stays
             place.rmdir()
-    return answer
+
+
+def name_text(place: Path, session: str) -> None:
+    """Name the folder of a text after its session, which may be one that was computed anew.
+
+    Raises:
+        AtlasError: it is no session that takes the place of the one before.
+    """
+    if session == place.name:
+        return
+    if session not in successors(place.name):
+        raise AtlasError(f"{place} has the keys and values of another session")
+    place.rename(place.with_name(session))
 
 
 def _text_of(folder: Path, name: str, tokens: int) -> Path | None:

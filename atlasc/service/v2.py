@@ -104,7 +104,7 @@ def ready(service: Here) -> JSONResponse:
 def metadata(service: Here, caller: Anyone, model: str, version: str = "") -> dict[str, Any]:
     """Versions and tensors of a model."""
     found = service.programs.of_model(model, version)
-    versions = [one.program for one in service.programs if one.model == model]
+    versions = [one.program for one in service.programs.listed if one.model == model]
     tensor = {"datatype": "UINT8", "shape": [-1]}
     return {
         "name": model, "versions": [version] if version else versions,
@@ -124,7 +124,9 @@ def model_ready(service: Here, caller: Anyone, model: str, version: str = "") ->
 
 @router.get("/models/{model}/versions/{version}/client/{name:path}")
 def client_file(service: Here, caller: Anyone, model: str, version: str, name: str) -> FileResponse:
-    """A file of the client's part of the bundle; ``manifest.json`` lists them with digests."""
+    """A file of the client's part of the bundle; ``manifest.json`` lists them with digests. Of a
+    text with a prefill also those of the prefill, below ``whole/``.
+    """
     path = service.programs.of_model(model, version).client_file(name)
     return FileResponse(path, media_type=BYTES)
 

@@ -66,14 +66,16 @@ class Engine:
 
         return Part(f"{self.name}/build", "build the engine", seconds, run, always=True)
 
-    def run(self, *words: object, limit: float) -> str:
+    def run(self, *words: object, limit: float, **environment: str) -> str:
         """What one of the programs prints."""
         program, *arguments = words
-        return output_of([self.programs / str(program), *arguments], limit)
+        command = [self.programs / str(program), *arguments]
+        return output_of(command, limit, environment=environment)
 
-    def lines(self, *words: object, limit: float) -> list[dict[str, float]]:
+    def lines(self, *words: object, limit: float, **environment: str) -> list[dict[str, float]]:
         """The same, of a program that prints lines of JSON."""
-        return [json.loads(line) for line in self.run(*words, limit=limit).splitlines()]
+        printed = self.run(*words, limit=limit, **environment)
+        return [json.loads(line) for line in printed.splitlines()]
 
     # Parts.
 
@@ -102,11 +104,14 @@ class Engine:
         path = bundles.parameter_set(self.bundles, 16)
         return self.conformance("bootstrapped", path, limit=limit)
 
-    def speeds(self, kind: str, limit: float) -> dict[str, float]:
-        """Milliseconds and errors; emulated, errors alone."""
+    def speeds(self, kind: str, limit: float, graphs: str = "required") -> dict[str, float]:
+        """Milliseconds and errors; emulated, errors alone. It fails where CUDA graphs are required
+        and do not work.
+        """
         emulated = self.machine.emulated
         path = bundles.parameter_set(self.bundles, 11 if emulated else 16)
-        found = self.lines("speeds", kind, path, 1 if emulated else ROUNDS, limit=limit)
+        rounds = 1 if emulated else ROUNDS
+        found = self.lines("speeds", kind, path, rounds, limit=limit, ATLASC_GRAPHS=graphs)
         return speeds_of(found, LARGEST_ERRORS[kind[:-1]], emulated)
 
     def answers(self, name: str, limit: float) -> dict[str, float]:
@@ -205,6 +210,10 @@ def gpu_parts(machine: Machine, folder: Path, phantom: Path | None, whole: bool)
         cuda.build(90),
         cuda.part("rates", "what the device can do at most", 2, cuda.rates),
         *conformance_and_speeds(cuda),
+        cuda.part(
+            "bootstraps-direct", "the same bootstraps, without CUDA graphs", 20,
+            partial(cuda.speeds, "bootstraps", graphs="off"),
+        ),
         cuda.part("digits", "an image by the digits' program", 12, partial(cuda.answers, "digits")),
         cuda.part("text", "tiny_llama: a prompt and three steps", 50, cuda.text),
         cuda.part(

@@ -30,9 +30,13 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     : ground_(std::move(ground)),
       ring_(ground_->ring),
       role_(std::move(role)),
-      encoder_(ring_),
-      cache_(std::make_shared<PlaintextCache>(encoder_, ground_->memory->budget() / cache_share)) {
-    ground_->memory->on_pressure([this] { cache_->clear(); });
+      encoder_(std::make_shared<Encoder>(ring_)),
+      cache_(std::make_shared<PlaintextCache>(*encoder_, ground_->memory->budget() / cache_share)),
+      repeated_(std::make_shared<Repeated>(*ground_->memory)) {
+    ground_->memory->on_pressure([this] {
+        repeated_->clear();
+        cache_->clear();
+    });
 }
 
 CkksEngine::CkksEngine(const CkksEngine& whole, int level)
@@ -40,8 +44,9 @@ CkksEngine::CkksEngine(const CkksEngine& whole, int level)
                                        whole.ground_->memory)),
       ring_(ground_->ring),
       role_{whole.role_.identity, std::nullopt, whole.role_.keys},
-      encoder_(ring_),
-      cache_(whole.cache_) {}
+      encoder_(whole.encoder_),
+      cache_(whole.cache_),
+      repeated_(whole.repeated_) {}
 
 CkksEngine::~CkksEngine() {
     if (!ring_.chain().is_part()) {
@@ -69,7 +74,7 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
                    " a decryption can read numbers below " + short_text(possible, 3),
                "scale the input down: it is far larger than any that a program is made for");
     }
-    const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
+    const Words plaintext = as_secret(encoder_->encode(vector, scale_of(level), limbs));
     if (!role_.secret) {
         return held(std::make_shared<Polys>(role_.public_key->encrypt(plaintext, limbs)), level,
                     limbs, scale_of(level));
@@ -85,7 +90,7 @@ ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
     }
     const Value x = canonical(handle);
     const std::size_t limbs = std::min(x.limbs, Encoder::read_limbs);
-    return encoder_.decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
+    return encoder_->decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
 }
 
 Vector CkksEngine::decrypt(const Ciphertext& x) {
@@ -103,29 +108,32 @@ Ciphertext CkksEngine::combined(const Ciphertext& left, const Ciphertext& right,
     const int level = std::min(of(left).level, of(right).level);
     const Ciphertext low_left = lowered(left, level);
     const Ciphertext low_right = lowered(right, level);
-    const Value a = of(low_left);
-    const Value b = of(low_right);
-    Polynomials first = a.polys;
-    Polynomials second = b.polys;
-    std::size_t limbs = std::min(a.limbs, b.limbs);
-    double scale = a.scale;
+    Value a = of(low_left);
+    Value b = of(low_right);
+    double first = 1.0;
+    double second = minus ? -1.0 : 1.0;
     const auto joins = [this](const Value& x) { return x.limbs > limbs_of(x.level); };
     if (a.scale != b.scale) {
         if (is_pending(a) && joins(b)) {
-            second = scaled(b, scale);
+            second *= a.scale / b.scale;
+            b.scale = a.scale;
         } else if (is_pending(b) && joins(a)) {
-            scale = b.scale;
-            first = scaled(a, scale);
+            first = b.scale / a.scale;
+            a.scale = b.scale;
         } else {
-            first = canonical(low_left).polys;
-            second = canonical(low_right).polys;
-            limbs = limbs_of(level);
-            scale = scale_of(level);
+            a = canonical(low_left);
+            b = canonical(low_right);
         }
     }
-    auto polys = std::make_shared<Polys>(minus ? difference(ring_, *first, *second, limbs)
-                                               : sum(ring_, *first, *second, limbs));
-    return held(std::move(polys), level, limbs, scale);
+    const std::size_t limbs = std::min(a.limbs, b.limbs);
+    Combination total = times(a, first, limbs);
+    if (a.sum != nullptr && a.sum == b.sum && !minus && total.doubles()) {
+        total.twice(ring_);
+        return summed(std::move(total), level, a.scale);
+    }
+    const Combination more = times(b, second, limbs);
+    total.add(ring_, total.takes(more) ? more : term(b, second, limbs));
+    return summed(std::move(total), level, a.scale);
 }
 
 Ciphertext CkksEngine::add(const Ciphertext& left, const Ciphertext& right) {
@@ -139,31 +147,36 @@ Ciphertext CkksEngine::sub(const Ciphertext& left, const Ciphertext& right) {
 Ciphertext CkksEngine::negate(const Ciphertext& handle) {
     const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
-    auto polys = std::make_shared<Polys>(negated(ring_, *x.polys, limbs));
-    return held(std::move(polys), x.level, limbs, x.scale);
+    return summed(times(x, -1.0, limbs), x.level, x.scale);
 }
 
 Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
     const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
-    auto polys = std::make_shared<Polys>(product(ring_, *x.polys, encoder_.imaginary(), limbs));
+    const PlainValues imaginary = of_own_primes(encoder_->imaginary(), limbs);
+    auto polys = std::make_shared<Polys>(product(ring_, *words_of(x), imaginary, limbs));
     return held(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& value) {
     const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
-    std::shared_ptr<Polys> polys;
     if (const double* number = std::get_if<double>(&value)) {
-        encoder_.require_size(std::fabs(*number), x.scale, limbs);
-        polys = std::make_shared<Polys>(
-            shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
-    } else {
-        std::vector<std::shared_ptr<const Plain>> kept;
-        const PlainValues plain = encoded({&value}, {x.scale}, limbs, false, false, kept)[0];
-        polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain, limbs));
+        require_size(ring_.chain(), std::fabs(*number), x.scale, limbs);
+        Combination total = times(x, 1.0, limbs);
+        total.add(ring_, {limbs, {}, 1, {}, residues(ring_, *number * x.scale, limbs)});
+        return summed(std::move(total), x.level, x.scale);
     }
+    std::vector<std::shared_ptr<const Plain>> kept;
+    const PlainValues plain = encoded({&value}, {x.scale}, limbs, false, false, kept)[0];
+    auto polys = std::make_shared<Polys>(shifted(ring_, *words_of(x), plain, limbs));
     return held(std::move(polys), x.level, limbs, x.scale);
+}
+
+Value CkksEngine::factor(const Ciphertext& x, int level) const {
+    const Ciphertext low = lowered(x, level);
+    const Value known = of(low);
+    return is_pending(known) ? canonical(low) : known;
 }
 
 Ciphertext CkksEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
@@ -177,66 +190,69 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
     const int level = least_level({&xs}, "mul_plain");
     const std::size_t limbs = limbs_of(level);
     const double target = pending_scale(level - 1);
+    Combination sum{limbs};
+    std::vector<std::size_t> of_slots;
+    for (std::size_t at = 0; at < xs.size(); ++at) {
+        const double* number = std::get_if<double>(&values[at]);
+        if (number == nullptr) {
+            of_slots.push_back(at);
+            continue;
+        }
+        // The plaintext has the scale that brings the product to that of the level below, wherever
+        // the operand comes from.
+        const Value x = factor(xs[at], level);
+        const double scale = target / x.scale;
+        require_size(ring_.chain(), std::fabs(*number), scale, limbs);
+        sum.add(ring_, term(x, *number * scale, limbs));
+    }
+    if (of_slots.empty()) {
+        return summed(std::move(sum), level - 1, target);
+    }
     auto polys = std::make_shared<Polys>(ring_, 2, limbs);
-    for (std::size_t first = 0; first < xs.size(); first += group) {
+    for (std::size_t first = 0; first < of_slots.size(); first += group) {
         std::vector<Value> operands;
-        std::vector<Word> numbers;  // [term][limb]
-        std::vector<std::size_t> of_numbers;
-        std::vector<PlainTerm> terms;
-        std::vector<std::size_t> vectors;
         std::vector<const Plaintext*> slots;
         std::vector<double> scales;
-        for (std::size_t at = first; at < std::min(xs.size(), first + group); ++at) {
-            const Ciphertext low = lowered(xs[at], level);
-            const Value known = of(low);
-            operands.push_back(is_pending(known) ? canonical(low) : known);
-            const Value& x = operands.back();
-            // The plaintext has the scale that brings the product to that of the level below,
-            // wherever the operand comes from.
-            const double scale = target / x.scale;
-            terms.push_back({x.polys->words.get(), x.polys->limbs, {nullptr, 0}});
-            if (const double* number = std::get_if<double>(&values[at])) {
-                encoder_.require_size(std::fabs(*number), scale, limbs);
-                const Residues found = residues(ring_, *number * scale, limbs);
-                numbers.insert(numbers.end(), found.of, found.of + limbs);
-                of_numbers.push_back(at - first);
-            } else {
-                vectors.push_back(at - first);
-                slots.push_back(&values[at]);
-                scales.push_back(scale);
-            }
+        for (std::size_t at = first; at < std::min(of_slots.size(), first + group); ++at) {
+            operands.push_back(factor(xs[of_slots[at]], level));
+            slots.push_back(&values[of_slots[at]]);
+            scales.push_back(target / operands.back().scale);
         }
         std::vector<std::shared_ptr<const Plain>> kept;
         const auto plains = encoded(slots, scales, limbs, false, false, kept);
-        for (std::size_t at = 0; at < vectors.size(); ++at) {
-            terms[vectors[at]].plain = plains[at];
-        }
-        Words on_device;
-        if (!numbers.empty()) {
-            on_device = uploaded(ring_.memory(), numbers);
-        }
-        for (std::size_t at = 0; at < of_numbers.size(); ++at) {
-            terms[of_numbers[at]].plain = {on_device.get() + at * limbs, ring_.log_degree()};
+        std::vector<PlainTerm> terms;
+        for (std::size_t at = 0; at < operands.size(); ++at) {
+            const Polys& x = *operands[at].polys;
+            terms.push_back({x.words.get(), x.limbs, plains[at]});
         }
         add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
     }
-    return held(std::move(polys), level - 1, limbs, target);
+    if (sum.terms.empty()) {
+        return held(std::move(polys), level - 1, limbs, target);
+    }
+    sum.terms.push_back({std::move(polys), residues(ring_, 1.0, limbs)});
+    return summed(std::move(sum), level - 1, target);
+}
+
+PlainValues CkksEngine::of_own_primes(PlainValues values, std::size_t limbs) const {
+    const Chain::Gap& gap = ring_.chain().gap;
+    if (gap.key_limb(limbs - 1) + 1 != limbs) {
+        values.from = gap.limb * ring_.degree();
+        values.gap = gap.limbs * ring_.degree();
+    }
+    return values;
 }
 
 std::vector<PlainValues> CkksEngine::encoded(
     const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
     std::size_t limbs, bool extended, bool again,
     std::vector<std::shared_ptr<const Plain>>& kept) const {
-    const Chain::Gap& gap = ring_.chain().gap;
-    const std::size_t all = gap.key_limb(limbs - 1) + 1;
+    const std::size_t all = ring_.chain().gap.key_limb(limbs - 1) + 1;
     kept = cache_->encoded(values, scales, all, extended, again);
     std::vector<PlainValues> found;
     for (const auto& plain : kept) {
-        PlainValues& own = found.emplace_back(plain->values());
-        if (all != limbs) {
-            own.from = gap.limb * ring_.degree();
-            own.gap = gap.limbs * ring_.degree();
-        }
+        keep_for_graph(plain);
+        found.push_back(of_own_primes(plain->values(), limbs));
     }
     return found;
 }
@@ -278,7 +294,7 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         refuse("a product", "there is no key to relinearise at level " + std::to_string(level),
                "make keys with this program's client");
     }
-    auto total = std::make_shared<Polys>(ring_, 3, limbs);
+    Combination sum{limbs};
     const std::size_t most = std::max<std::size_t>(together() / 4, 1);
     for (std::size_t first = 0; first < lefts.size(); first += most) {
         const std::size_t end = std::min(first + most, lefts.size());
@@ -289,13 +305,17 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
                                                        : lowered(rights[at], level));
         }
         settled(operands);
-        for (std::size_t at = first; at < end; ++at) {
-            const Value left = canonical(operands[2 * (at - first)]);
-            const Value right = canonical(operands[2 * (at - first) + 1]);
-            add_product(ring_, *left.polys, *right.polys, *total, at == 0);
+        if (sum.products.size() + end - first > Combine::most_products) {
+            // Not for later: it would keep all operands.
+            auto polys = std::make_shared<Polys>(computed(ring_, sum));
+            sum = {limbs, {}, 1, {{std::move(polys), residues(ring_, 1.0, limbs)}}};
+        }
+        for (std::size_t at = 0; at < operands.size(); at += 2) {
+            sum.products.push_back(
+                {canonical(operands[at]).polys, canonical(operands[at + 1]).polys});
         }
     }
-    return held(std::move(total), level - 1, limbs, target);
+    return summed(std::move(sum), level - 1, target);
 }
 
 Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {

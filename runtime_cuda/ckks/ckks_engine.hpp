@@ -12,6 +12,7 @@
 #include "atlasc/record.hpp"
 #include "ckks/keys/role.hpp"
 #include "ckks/plaintext_cache.hpp"
+#include "ckks/repeated.hpp"
 #include "ckks/ring/encoder.hpp"
 #include "ckks/value.hpp"
 
@@ -90,8 +91,15 @@ private:
     void settled(const Ciphertexts& handles) const;
     Ciphertext lowered(const Ciphertext& x, int level) const;
     Ciphertext combined(const Ciphertext& left, const Ciphertext& right, bool minus) const;
-    /// A dropped ciphertext times the integer that brings it to a scale of products.
-    Polynomials scaled(const Value& x, double scale) const;
+    /// A ciphertext that is a sum: a short one waits where its form is pending.
+    Ciphertext summed(Combination sum, int level, double scale) const;
+    Polynomials words_of(const Value& x) const;
+    /// A ciphertext times an integer, as a sum of one term; where it is a sum itself and the integer is
+    /// 1, `times` is that sum.
+    Combination term(const Value& x, double number, std::size_t limbs) const;
+    Combination times(const Value& x, double number, std::size_t limbs) const;
+    /// An operand of a product with a plaintext, at the operands' level: canonical or dropped.
+    Value factor(const Ciphertext& x, int level) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
     /// Adds the sums of some giant steps, rotated, to those of their results.
     void add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
@@ -106,6 +114,10 @@ private:
     /// Of the operands of a product. Throws Error where no product is left.
     int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
     CkksEngine& landing(int level);
+    /// By an engine, this one or a landing: of two at once, or of the last one.
+    Ciphertexts refreshed(CkksEngine& engine, const Ciphertexts& xs, std::size_t period);
+    /// The values of a plaintext of the whole chain for `limbs` primes of this one.
+    PlainValues of_own_primes(PlainValues values, std::size_t limbs) const;
     /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
     std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
                                      const std::vector<double>& scales, std::size_t limbs,
@@ -115,8 +127,10 @@ private:
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;
     Role role_;
-    Encoder encoder_;
-    std::shared_ptr<PlaintextCache> cache_;  ///< of the whole chain
+    // Of the whole chain, for landings too.
+    std::shared_ptr<Encoder> encoder_;
+    std::shared_ptr<PlaintextCache> cache_;
+    std::shared_ptr<Repeated> repeated_;  ///< bootstraps
     Bootstraps bootstraps_;
     std::mutex mutex_;  ///< over what follows
     std::map<int, std::unique_ptr<CkksEngine>> landings_;

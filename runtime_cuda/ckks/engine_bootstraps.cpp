@@ -29,7 +29,7 @@ Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period
                                 ", not at " + std::to_string(level));
     }
     if (level == highest) {
-        return bootstraps_.refreshed(*this, xs, period);
+        return refreshed(*this, xs, period);
     }
     // Levels up to this one have the same primes and scales in both rings, and the last one of the
     // other engine is this one.
@@ -40,9 +40,28 @@ Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period
     }
     CkksEngine& engine = landing(level);
     Ciphertexts results;
-    for (const Ciphertext& x : bootstraps_.refreshed(engine, operands, period)) {
+    for (const Ciphertext& x : refreshed(engine, operands, period)) {
         const Value own = engine.canonical(x);
         results.push_back(held(own.polys, level, own.limbs, own.scale));
+    }
+    return results;
+}
+
+Ciphertexts CkksEngine::refreshed(CkksEngine& engine, const Ciphertexts& xs, std::size_t period) {
+    settle(xs);
+    const auto bootstrapped = [&](const Ciphertexts& some) {
+        Ciphertexts found = bootstraps_.refreshed(engine, some, period);
+        engine.settle(found);  // no other engine could, and a graph has no sums that wait
+        return found;
+    };
+    Ciphertexts results;
+    for (std::size_t first = 0; first < xs.size(); first += 2) {
+        const std::size_t end = std::min(first + 2, xs.size());
+        const Ciphertexts some(xs.begin() + static_cast<std::ptrdiff_t>(first),
+                               xs.begin() + static_cast<std::ptrdiff_t>(end));
+        for (Ciphertext& x : repeated_->run(engine.ring_, period, some, bootstrapped)) {
+            results.push_back(std::move(x));
+        }
     }
     return results;
 }

@@ -30,9 +30,26 @@ bool CkksEngine::is_pending(const Value& x) const {
            x.scale == pending_scale(x.level);
 }
 
-CkksEngine::Polynomials CkksEngine::scaled(const Value& x, double scale) const {
-    const Residues factor = residues(ring_, scale / x.scale, pending_limbs(x.level));
-    return std::make_shared<Polys>(product(ring_, *x.polys, factor, pending_limbs(x.level)));
+Ciphertext CkksEngine::summed(Combination sum, int level, double scale) const {
+    Value x{level, nullptr, sum.limbs, scale};
+    if (is_pending(x) && sum.is_short()) {
+        x.sum = std::make_shared<Combination>(std::move(sum));
+    } else {
+        x.polys = std::make_shared<Polys>(computed(ring_, sum));
+    }
+    return std::make_shared<Held>(std::move(x));
+}
+
+CkksEngine::Polynomials CkksEngine::words_of(const Value& x) const {
+    return x.polys != nullptr ? x.polys : std::make_shared<Polys>(computed(ring_, *x.sum));
+}
+
+Combination CkksEngine::term(const Value& x, double number, std::size_t limbs) const {
+    return {limbs, {}, 1, {{words_of(x), residues(ring_, number, limbs)}}};
+}
+
+Combination CkksEngine::times(const Value& x, double number, std::size_t limbs) const {
+    return x.polys == nullptr && number == 1.0 ? *x.sum : term(x, number, limbs);
 }
 
 Value CkksEngine::canonical(const Ciphertext& handle) const {
@@ -70,19 +87,29 @@ void CkksEngine::settled(const Ciphertexts& handles) const {
         const Value x = of(handle);
         const bool waits = x.limbs != limbs_of(x.level) && !close(x.scale, scale_of(x.level));
         if (waits && seen.insert(handle.get()).second) {
-            alike[{x.level, x.polys->parts}].emplace_back(handle, x);
+            const std::size_t parts = x.polys != nullptr ? x.polys->parts : x.sum->parts();
+            alike[{x.level, parts}].emplace_back(handle, x);
         }
     }
     for (const auto& [kind, all] : alike) {
         const auto [level, parts] = kind;
         const std::size_t most = std::max<std::size_t>(together() / parts, 1);
         for (std::size_t first = 0; first < all.size(); first += most) {
-            std::vector<Polynomials> pending;
             std::vector<const Polys*> operands;
+            std::vector<Combination> sums;
             for (std::size_t at = first; at < std::min(first + most, all.size()); ++at) {
                 const Value& x = all[at].second;
-                pending.push_back(is_pending(x) ? x.polys : scaled(x, pending_scale(level)));
-                operands.push_back(pending.back().get());
+                operands.push_back(is_pending(x) ? x.polys.get() : nullptr);
+                if (!is_pending(x)) {
+                    sums.push_back(term(x, pending_scale(level) / x.scale, limbs_of(level + 1)));
+                } else if (x.polys == nullptr) {
+                    sums.push_back(*x.sum);
+                }
+            }
+            const std::vector<Polys> made = computed(ring_, sums);
+            auto next = made.begin();
+            for (const Polys*& operand : operands) {
+                operand = operand != nullptr ? operand : &*next++;
             }
             std::vector<Polys> found =
                 parts == 3 ? relinearised(ring_, operands, *role_.keys->relinearisation,

@@ -140,34 +140,27 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
     }
     const Value x = canonical(handle);
     const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
-    Ciphertexts result(amounts.size());
+    Ciphertexts result(amounts.size(), handle);
     std::vector<std::size_t> places;
-    std::vector<Extended> products;
-    const auto finish = [&] {
-        auto polys = divided(ring_, products, 0);
-        for (std::size_t at = 0; at < places.size(); ++at) {
-            result[places[at]] = held(std::make_shared<Polys>(std::move(polys[at])), x.level,
-                                      x.limbs, x.scale);
-        }
-        places.clear();
-        products.clear();
-    };
     for (std::size_t at = 0; at < amounts.size(); ++at) {
-        if (amounts[at] == 0) {
-            result[at] = handle;
-            continue;
-        }
-        places.push_back(at);
-        add_switched(ring_,
-                     {{digits.of(0), &key_for(amounts[at], x.level), galois_of(ring_, amounts[at]),
-                       times_special(ring_, x.polys->part(0), nullptr, x.limbs)}},
-                     products.emplace_back(ring_, x.limbs), false);
-        if (2 * places.size() >= together()) {
-            finish();
+        if (amounts[at] != 0) {
+            places.push_back(at);
         }
     }
-    if (!places.empty()) {
-        finish();
+    const std::size_t most = std::max<std::size_t>(together() / 2, 1);
+    for (std::size_t first = 0; first < places.size(); first += most) {
+        const std::size_t end = std::min(first + most, places.size());
+        std::vector<Switched> each;
+        for (std::size_t at = first; at < end; ++at) {
+            const std::size_t amount = amounts[places[at]];
+            each.push_back({digits.of(0), &key_for(amount, x.level), galois_of(ring_, amount),
+                            times_special(ring_, x.polys->part(0), nullptr, x.limbs)});
+        }
+        std::vector<Polys> polys = switched(ring_, each, x.limbs);
+        for (std::size_t at = first; at < end; ++at) {
+            result[places[at]] = held(std::make_shared<Polys>(std::move(polys[at - first])),
+                                      x.level, x.limbs, x.scale);
+        }
     }
     return result;
 }

@@ -18,14 +18,15 @@ namespace atlasc::ckks {
 /// operation needs it; the slots stay the same.
 ///   canonical  the primes of its level, at the level's scale
 ///   pending    those of the level above, at the scale of a product, and so are sums of products; of
-///              three parts where ciphertexts were multiplied
+///              three parts where ciphertexts were multiplied. It is `sum` until it is computed
 ///   dropped    more primes than its level needs, at the scale of the level that it comes from
 struct Value {
     int level;
-    std::shared_ptr<const Polys> polys;  ///< of `limbs` primes or more
+    std::shared_ptr<const Polys> polys;  ///< of `limbs` primes or more; null: see `sum`
     std::size_t limbs;
     double scale;
     std::optional<Seed> seed{};  ///< of part 1, where it is as `SecretKey::encrypt` made it
+    std::shared_ptr<const Combination> sum{};
 };
 
 /// Whether scales are taken for equal: such a difference is far below the errors of CKKS.

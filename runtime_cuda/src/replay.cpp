@@ -100,7 +100,8 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
     refuse_record("it has an unknown primitive");
 }
 
-/// Whether an engine may add the results of products that are not yet relinearised or rescaled.
+/// Whether an engine takes the results of products that are not yet relinearised or rescaled: it adds
+/// them, or drops primes of them first, so that the division has fewer.
 bool takes_pending(Instruction::Primitive primitive) {
     using Primitive = Instruction::Primitive;
     return primitive == Primitive::add || primitive == Primitive::sub ||
@@ -165,7 +166,7 @@ private:
             }
             return;
         }
-        if (end - first > 1 && !takes_pending(primitive)) {
+        if (!takes_pending(primitive)) {
             engine_.settle(operands(first, end));
         }
         for (std::size_t at = first; at < end; ++at) {

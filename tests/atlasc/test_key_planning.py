@@ -163,9 +163,11 @@ def test_where_the_bytes_of_keys_have_no_limit(tiny: Tiny, tmp_path: Path) -> No
     data = Path(MODEL).parent / "calibration.npz"
     text = ("compile", MODEL, "--data", data, "-o", tmp_path / "x", "--generate", *cpu)
     assert "--generate and upload-at-most of --target exclude each other" in refused(*text)
-    assert "upload-at-most of --target changes nothing of @" in refused(
-        "inspect", tiny.bundle / "server" / "poly.air", *cpu
-    )
+    for limit in ("upload-at-most", "key-memory"):
+        target = ("--target", f"cpu{{{limit}=1G}}")
+        assert f"{limit} of --target changes nothing of @" in refused(
+            "inspect", tiny.bundle / "server" / "poly.air", *target
+        )
 
 
 def test_a_target_that_cannot_tell_is_refused(tiny: Tiny) -> None:

@@ -85,6 +85,7 @@ NOT_FUZZED = {
     "atlasc/service/v2.py:live": _GATE,
     "atlasc/service/v2.py:ready": _GATE,
     "atlasc/service/workers/actor.py:part_of": _BYTES,
+    "atlasc/service/workers/actor.py:RayActor.run.place_of": _BYTES,
     "atlasc/service/workers/local.py:_listen": _OWN,
     "atlasc/service/workers/process.py:main": _OWN,
     "atlasc/service/workers/process.py:mapped": _BYTES,

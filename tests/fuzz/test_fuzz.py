@@ -23,7 +23,7 @@ from tests.fuzz.sites import HERE, NOT_FUZZED, openings, unread
 from tests.suite.made_once import made_once
 
 ROOT = Path(__file__).parents[2]
-INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "250"))
+INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "100"))
 
 
 Results = dict[tuple[str, bool], dict[str, Any]]

@@ -1,5 +1,5 @@
 """Quick and deep tests: what ``make test`` runs, what it leaves to ``make test-deep``, and the
-sixteen slices of the deep run, of which each merge runs one (CONTRIBUTING.md).
+twenty slices of the deep run, of which each merge runs one (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.suite import durations
 
-SLICES = 16
+SLICES = 20
 REASONS = {
     "library": "real ciphertexts of another library, desilofhe: gigabytes of keys",
     "ciphertexts": "long programs on real ciphertexts of our engine",

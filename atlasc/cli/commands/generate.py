@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from atlasc.api.progress import progress
+from atlasc.cli.commands.query import ServiceOptions
 from atlasc.cli.output import print_json, print_written, show, warn
-from atlasc.cli.parameters import JSON, TARGET, BundleFolder
+from atlasc.cli.parameters import JSON, TARGET
 from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:
+    from atlasc.api.session import TextSession
+    from atlasc.bundle.folder import Bundle
     from atlasc.generation.ends import Generated
     from atlasc.generation.prompt import Prompt as Prompted
 
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="BUNDLE|URL",
+        help="Folder that compile wrote; or a service, such as https://host:8000.",
+    ),
+]
 Prompt = Annotated[
     str, typer.Argument(metavar="[PROMPT]", help="Text to continue; not needed to go on.")
 ]
@@ -46,7 +57,8 @@ SEED = option("Seed of the draw.", minimum=0, unset="a new one for each text")
 
 
 def generate(
-    bundle: BundleFolder,
+    place: Place,
+    service: ServiceOptions,
     prompt: Prompt = "",
     tokens: int | None = option(
         "Tokens after the prompt.", minimum=1, unset="as many as the model's folder says, else 32"
@@ -76,24 +88,23 @@ def generate(
     Each token is one step on ciphertexts. The prefill computes all tokens of the prompt at once,
     where that is predicted to take less time than a step for each of them. The keys and values of
     earlier tokens stay encrypted. Tokens are chosen as the folder of the model says
-    (generation_config.json), unless an option says otherwise. The command is client and server in
-    one process. With --session, the same command goes on after an interrupt, at the same token. The
-    folder then holds the secret key and the text in the clear; without it neither text nor key
-    stays on the disk. --next and --turns go on with further prompts behind the last answer; what
-    each turn costs is said before it runs. If the program was compiled with --public-prefix, the
-    prompt is the text after this prefix.
+    (generation_config.json), unless an option says otherwise. With --session, the same command goes
+    on after an interrupt, at the same token. --next and --turns go on with further prompts behind
+    the last answer; what each turn costs is said before it runs. If the program was compiled with
+    --public-prefix, the prompt is the text after this prefix.
+
+    Of a bundle, the command is client and server in one process. The folder of a session then holds
+    the secret key and the text in the clear; without it neither text nor key stays on the disk.
+
+    Of a service, the command is the client, as atlasc query is: program and keys lie in --folder,
+    the text in the clear in --session. Each turn asks for a fixed number of tokens, so that the
+    service does not see where the model ends the text.
     """
     from atlasc.api.generation import sampling_of
-    from atlasc.api.session import TextSession
-    from atlasc.bundle.folder import load_bundle
-    from atlasc.generation.steps import TextBundles
     from atlasc.ir.errors import AtlasError
 
     if (next_turn or anew) and session is None:
         raise AtlasError("--next and --anew need a session", remedy="give its folder (--session)")
-    loaded = load_bundle(bundle)
-    draws = TextBundles.of(loaded).step.generation.do_sample
-    sampling = sampling_of(temperature, top_k, seed, top_p, draws=draws)
     given, lines = said(prompt, chat, messages), _lines(turns)
     if given is None and turns and (session is None or not session.exists()):
         given = said(next(lines, ""), chat, messages)
@@ -104,10 +115,14 @@ def generate(
         if not as_json:
             _print(result)
 
-    with TextSession(
-        loaded, session, sampling, chat=chat, window=window, target=target, steps=progress,
-        note=partial(show, "note"),
-    ) as text:  # fmt: skip
+    def chosen(step: Bundle) -> dict[str, Any]:
+        draws = step.generation.do_sample
+        return {
+            "sampling": sampling_of(temperature, top_k, seed, top_p, draws=draws),
+            "chat": chat, "window": window, "steps": progress, "note": partial(show, "note"),
+        }  # fmt: skip
+
+    with _text(place, service, target, session, chosen) as text:
         if anew:
             text.anew()
         if not next_turn:
@@ -126,6 +141,44 @@ def generate(
     if as_json:
         before = {"turns": [one._asdict() for one in results[:-1]]} if turns else {}
         print_json({**results[-1]._asdict(), **before})
+
+
+@contextmanager
+def _text(
+    place: str,
+    service: ServiceOptions,
+    target: str,
+    session: Path | None,
+    chosen: Callable[[Bundle], dict[str, Any]],
+) -> Iterator[TextSession]:
+    """The text of a bundle, or of a service.
+
+    Args:
+        chosen: what the user chose for a text of a step.
+    """
+    from atlasc.api.session import TextSession
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.generation.steps import TextBundles
+    from atlasc.ir.errors import AtlasError
+
+    if not place.lower().startswith(("http://", "https://")):
+        service.require_unused()
+        bundle = load_bundle(Path(place))
+        options = chosen(TextBundles.of(bundle).step)
+        with TextSession(bundle, session, target=target, **options) as text:
+            yield text
+        return
+    if target:
+        raise AtlasError(
+            "--target has no effect on a service",
+            why="the service computes on the target that its program was compiled for",
+            remedy="leave --target out",
+        )
+    with (
+        service.connect(place, service.token) as connection,
+        connection.session(session, **chosen(connection.bundle)) as text,
+    ):
+        yield text
 
 
 def _print(result: Generated) -> None:

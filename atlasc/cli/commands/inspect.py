@@ -131,7 +131,8 @@ def inspect(
 
     If PATH is a model or a bare config, it is first lowered under a recipe with nominal ranges.
     """
-    from atlasc.bundle.folder import held_role, load_bundle
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.bundle.split import held_role
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
     from atlasc.ir.errors import AtlasError

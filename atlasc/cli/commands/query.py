@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ from atlasc.cli.results import (
     print_spans,
     spans_record,
 )
-from atlasc.compilation.declared import option, switch
+from atlasc.compilation.declared import flag, option, switch
 from atlasc.ir.errors import AtlasError, counted
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from atlasc.remote.connection import Connection
 
 
+SERVICE = "Service"
+"""Section of the help."""
 Url = Annotated[str, typer.Argument(metavar="URL", help="Service, such as https://host:8000.")]
 
 
@@ -36,20 +38,41 @@ class ServiceOptions:
     """A service, as its client finds and trusts it."""
 
     token_file: Path | None = option(
-        "File with the token, readable by you alone.", unset="the variable ATLASC_TOKEN"
+        "File with the token, readable by you alone.",
+        unset="the variable ATLASC_TOKEN",
+        section=SERVICE,
     )
     folder: Path | None = option(
-        "Folder for program and keys of this service.", unset="one in your data folder"
+        "Folder for program and keys of this service.",
+        unset="one in your data folder",
+        section=SERVICE,
     )
-    model: str | None = option("Model, if the service answers several.")
+    model: str | None = option("Model, if the service answers several.", section=SERVICE)
     signed_by: Path | None = option(
-        "Public key whose signature the program must have; the folder remembers it."
+        "Public key whose signature the program must have; the folder remembers it.",
+        section=SERVICE,
     )
-    update: bool = switch("Take the service's new version of the program.")
+    update: bool = switch("Take the service's new version of the program.", section=SERVICE)
     allow_simulation: bool = switch(
-        "Take a program whose target encrypts nothing, to rehearse: the service sees all inputs."
+        "Take a program whose target encrypts nothing, to rehearse: the service sees all inputs.",
+        section=SERVICE,
     )
-    tls_ca: Path | None = option("Certificates, PEM, to trust in place of the system's.")
+    tls_ca: Path | None = option(
+        "Certificates, PEM, to trust in place of the system's.", section=SERVICE
+    )
+
+    def require_unused(self) -> None:
+        """Refuse all of these where no service is asked.
+
+        Raises:
+            AtlasError: one was given.
+        """
+        for one in fields(self):
+            if getattr(self, one.name) != one.default:
+                raise AtlasError(
+                    f"{flag(one.name)} has no effect without a service",
+                    remedy="give the address of one, such as https://host:8000, or leave it out",
+                )
 
     @property
     def token(self) -> str | None:
@@ -118,6 +141,7 @@ def query(
         if fetch:
             found = connection.fetch(note=warn, took=took, steps=progress)
         else:
+            connection.require_no_text()
             given = inputs.load(connection.bundle)
             found = connection.ask(
                 given, strict=strict, unchecked=unchecked, note=warn, steps=progress, took=took

@@ -184,12 +184,13 @@ def keys(
     with --program also keys for other programs, with --unused keys without a query. A client whose
     keys are gone uploads them again. Keys that a job needs stay. The service may run.
     """
+    from atlasc.service.programs import configuration_for
     from atlasc.service.records import housekeeping
     from atlasc.service.records.audit import operator
     from atlasc.service.store import Store
 
     pruning = choose("list|prune", action, ("list", "prune")) == "prune"
-    wanted = None if not bundles else _configurations(bundles)
+    wanted = frozenset(map(configuration_for, bundles)) if bundles else None
     rules = housekeeping.Rules(None if unused is None else unused * 86400, True, wanted)
     store = Store(state)
     try:
@@ -221,17 +222,6 @@ def keys(
              for one in tenants],
             title="disk",
         )  # fmt: skip
-
-
-def _configurations(bundles: list[Path]) -> frozenset[str]:
-    from atlasc.bundle.folder import load_bundle
-    from atlasc.runtime.interface import keys_of
-    from atlasc.targets.key_folders import configuration_of
-
-    found = (load_bundle(folder, "server") for folder in bundles)
-    return frozenset(
-        configuration_of(one.target, one.parameters, keys_of(one.interface)) for one in found
-    )
 
 
 def _day(seconds: float | None) -> str | None:

@@ -49,8 +49,9 @@ def verify(
     when you get a bundle from somebody else.
     """
     from atlasc.bundle import signing
-    from atlasc.bundle.folder import held_role, load_bundle
+    from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.manifest import MANIFEST
+    from atlasc.bundle.split import held_role
 
     with progress("checking the bundle"):
         loaded = load_bundle(bundle, held_role(bundle))

@@ -1,31 +1,51 @@
 """What runs on the machines of a Ray cluster: one actor is one worker.
 
 An actor gets the server's part of the bundles, evaluation keys and queries as bytes, and returns
-answers as bytes: it shares no disk with the service. It leaves no file behind.
+answers as bytes; encrypted keys and values of a text go both ways. It shares no disk with the
+service, whose copy is the one that lasts. It leaves no file behind, unless it is killed in a text.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.folder import PREFILL, STEP, listed_bundle
 from atlasc.bundle.manifest import MANIFEST
 from atlasc.bundle.messages import Message
+from atlasc.files import scratch_folder
+from atlasc.generation.server import CACHE
 from atlasc.ir.errors import AtlasError
+from atlasc.service.texts import Opened, open_programs
 from atlasc.service.workers.base import Loadable, Record
 from atlasc.service.workers.executor import Executor, memory_budget
 from atlasc.version import __version__
 
 Files = Mapping[str, np.ndarray]
 """Name of a file in a folder -> its content, ``uint8``."""
+
+
+class Ran(NamedTuple):
+    """A job that an actor ran.
+
+    Attributes:
+        record: how it went.
+        loaded: which keys are loaded.
+        answer: bytes of the answer, if there is one.
+        text: name of the text after it and the file of its keys and values, if it belongs to one.
+    """
+
+    record: Record
+    loaded: Sequence[tuple[str, str]]
+    answer: np.ndarray | None = None
+    text: tuple[str, np.ndarray] | None = None
 
 
 class RayActor:
@@ -52,7 +72,7 @@ class RayActor:
 
         Args:
             programs: identity of a program -> the program.
-            parts: identity of a program -> the server's part of its bundle.
+            parts: folder of a bundle -> its :func:`part_of`.
             memory: bytes that loaded keys may take; None: half of what is free here, divided by
             sharing: the workers of one machine.
             version: of the service's atlasc.
@@ -61,25 +81,32 @@ class RayActor:
             AtlasError: see :func:`fitting_budget`.
         """
         budget = fitting_budget(programs, memory, sharing, version)
-        bundles = {program: _opened(files) for program, files in parts.items()}
+        opened = {name: one for files in parts.values() for name, one in _opened(files).items()}
         needed = {program: one.loaded_bytes for program, one in programs.items()}
-        self._executor = Executor(bundles.__getitem__, needed, budget, self._now.update)
+        self._executor = Executor(opened.__getitem__, needed, budget, self._now.update)
         return os.getpid(), socket.gethostname()
 
     def run(
-        self, job: str, program: str, key: str, query: np.ndarray, evaluation: np.ndarray | None
-    ) -> tuple[Record, Sequence[tuple[str, str]], np.ndarray | None]:
+        self,
+        job: str,
+        program: str,
+        key: str,
+        query: np.ndarray,
+        evaluation: np.ndarray | None,
+        session: str = "",
+        kept: np.ndarray | None = None,
+    ) -> Ran:
         """Answer one query.
 
         Args:
             job, program, key: as of :class:`atlasc.service.workers.base.Order`.
             query: its bytes, ``uint8``.
             evaluation: those of ``evaluation.key``; None if these keys are loaded here.
-
-        Returns:
-            How it went, which keys are loaded, and the bytes of the answer if there is one.
+            session: name of the text that the query belongs to; empty if it belongs to none.
+            kept: the file of its keys and values; None before the first query.
         """
         answers: list[np.ndarray] = []
+        texts: list[tuple[str, np.ndarray]] = []
 
         def save(answer: Message) -> None:
             answers.append(np.frombuffer(answer.to_bytes(), np.uint8))
@@ -89,9 +116,22 @@ class RayActor:
                 raise RuntimeError(f"the keys {key} are not loaded here")
             return nullcontext(evaluation.data)
 
+        @contextmanager
+        def place_of(name: str, tokens: int) -> Iterator[Path]:
+            with scratch_folder("atlasc-texts") as scratch:
+                place = scratch / session
+                place.mkdir()
+                if kept is not None:
+                    kept.tofile(place / CACHE)
+                yield place
+                (place,) = scratch.iterdir()
+                texts.append((place.name, np.fromfile(place / CACHE, np.uint8)))
+
         self._now.pop("progress", None)
-        record = self._executor.run(job, program, key, query.tobytes(), content, save)
-        return record, self._now.get("keys", ()), answers[0] if answers else None
+        given = (job, program, key, query.tobytes(), content, save, place_of)
+        record = self._executor.run(*given)
+        loaded = self._now.get("keys", ())
+        return Ran(record, loaded, next(iter(answers), None), next(iter(texts), None))
 
     def look(self) -> Record:
         """Hundredths of the job that runs, and all keys that are loaded."""
@@ -126,18 +166,22 @@ def fitting_budget(
     return memory_budget(sizes, memory, sharing)
 
 
-def part_of(bundle: Bundle) -> Files:
-    """The server's part of a bundle, as bytes."""
-    names = [MANIFEST, *(name for name in bundle.manifest.files if name.startswith("server/"))]
-    return {name: np.fromfile(bundle.folder / name, np.uint8) for name in names}
+def part_of(folder: Path) -> Files:
+    """The server's part of a bundle, as bytes; of one with a step, those of step and prefill."""
+    bundle = listed_bundle(folder, "server")
+    inner = (f"{STEP}/", f"{PREFILL}/") if bundle.has_step else ("",)
+    parts = tuple(f"{place}{what}" for place in inner for what in ("server/", MANIFEST))
+    names = {MANIFEST, *(name for name in bundle.manifest.files if name.startswith(parts))}
+    return {name: np.fromfile(bundle.folder / name, np.uint8) for name in sorted(names)}
 
 
-def _opened(files: Files) -> Bundle:
+def _opened(files: Files) -> dict[str, Opened]:
     """A bundle, checked against its manifest and read, so that its files can be removed again."""
     with TemporaryDirectory(prefix="atlasc-") as folder:
         for name, content in files.items():
-            (Path(folder) / name).parent.mkdir(exist_ok=True)
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
             content.tofile(Path(folder) / name)
-        bundle = load_bundle(Path(folder), "server")
-        _ = bundle.server, bundle.parameters, bundle.interface
-    return bundle
+        found = open_programs(Path(folder))
+        for bundle, _ in found.values():
+            _ = bundle.server, bundle.parameters, bundle.interface
+    return found

@@ -28,14 +28,17 @@ class Loadable(NamedTuple):
     """A program, as far as a worker must know it.
 
     Attributes:
-        folder: folder of its bundle on the service's disk.
+        folder: folder of its bundle on the service's disk; of a step and a prefill that are served
+            together, that of the bundle with both.
         model: name of the model.
         loaded_bytes: memory that one tenant's keys take while they are loaded.
+        tokens: most tokens of a text of which it is a program; 0 if it is none.
     """
 
     folder: str
     model: str
     loaded_bytes: int
+    tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.files import write_with
+from atlasc.bundle.sealed import facts_of
+from atlasc.files import write_private, write_with
+from atlasc.generation.server import CACHE
 from atlasc.ir.errors import AtlasError, counted
 from atlasc.ir.files import MIB
 from atlasc.ray_cluster import LOCAL, cluster_address, ray_cluster
 from atlasc.service.faults import fault_of
 from atlasc.service.programs import Programs
 from atlasc.service.telemetry import log
-from atlasc.service.workers.actor import RayActor, fitting_budget, part_of
-from atlasc.service.workers.base import Order, Tell, Worker
+from atlasc.service.texts import name_text, open_text
+from atlasc.service.workers.actor import Ran, RayActor, fitting_budget, part_of
+from atlasc.service.workers.base import Loadable, Order, Record, Tell, Worker
 from atlasc.service.workers.process import mapped
 from atlasc.version import __version__
 
@@ -75,9 +78,12 @@ def ray_workers(
             processors = max(cluster.count, os.cpu_count() or 1)
         if "RAY_AUTH_MODE" not in os.environ:  # also other users of this machine are kept out
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
-    parts = {one.program: part_of(one.bundle) for one in programs}
+    parts = {str(place): part_of(place) for place in {one.folder for one in programs}}
     weights = sum(content.nbytes for files in parts.values() for content in files.values())
-    moving = max(one.key_bytes + one.query_bytes + one.answer_bytes for one in programs)
+    # The keys and values of a text travel both ways.
+    moving = max(
+        one.key_bytes + one.query_bytes + one.answer_bytes + 2 * one.text_bytes for one in programs
+    )
     ray = stack.enter_context(
         ray_cluster(
             cluster.address,
@@ -175,6 +181,7 @@ class RayWorker(Worker):
     ) -> None:
         super().__init__(number)
         self._ray, self._make, self._given = ray, make, given
+        self._programs: Mapping[str, Loadable] = given[0]
         self._actor: Any = None
         self._keys: set[tuple[str, str]] = set()
         self._tell: Tell = lambda record: None
@@ -233,26 +240,50 @@ class RayWorker(Worker):
         self._tell({"ready": process, "machine": machine})
 
     def _run(self, order: Order) -> None:
+        tokens = self._programs[order.program].tokens
         try:
-            query, keys = self._put(order.query), None
-            if (order.program, order.key) not in self._keys:
-                keys = self._put(order.evaluation)
+            if tokens:
+                name = facts_of(order.query).get("query", "")
+                with open_text(order.texts, name, tokens) as place:
+                    record = self._computed(order, place)
+            else:
+                record = self._computed(order)
         except AtlasError as error:
-            self._tell({"failed": fault_of(error).model_dump()})
-            return
-        result = self._actor.run.remote(order.job, order.program, order.key, query, keys)
+            record = {"failed": fault_of(error).model_dump()}
+        self._tell(record)
+
+    def _computed(self, order: Order, text: Path | None = None) -> Record:
+        """How a job went, whose answer is in its file then.
+
+        Args:
+            text: folder of the text that it belongs to. Keys and values are written before the
+                answer: the actor may be gone at the next query.
+
+        Raises:
+            AtlasError: a file cannot be read or written.
+        """
+        query, keys, session, kept = self._put(order.query), None, "", None
+        if (order.program, order.key) not in self._keys:
+            keys = self._put(order.evaluation)
+        if text is not None:
+            session = text.name
+            kept = self._put(text / CACHE) if (text / CACHE).exists() else None
+        given = (order.job, order.program, order.key, query, keys, session, kept)
+        result = self._actor.run.remote(*given)
         while not self._ray.wait([result], timeout=POLL_SECONDS)[0]:
             look = self._actor.look.options(concurrency_group=CONTROL).remote()
             if self._ray.wait([look, result], timeout=PATIENCE)[0] == [look]:
                 self._note(self._ray.get(look))
-        record, loaded, answer = self._ray.get(result)
-        self._note({"keys": loaded})
-        try:
-            if answer is not None:
-                write_with(order.answer, lambda draft: answer.tofile(draft))
-        except AtlasError as error:
-            record = {"failed": fault_of(error).model_dump()}
-        self._tell(record)
+        ran: Ran = self._ray.get(result)
+        self._note({"keys": ran.loaded})
+        answer = ran.answer
+        if text is not None and ran.text is not None:
+            session, after = ran.text
+            write_private(text / CACHE, lambda draft: after.tofile(draft))
+            name_text(text, session)
+        if answer is not None:
+            write_with(order.answer, lambda draft: answer.tofile(draft))
+        return ran.record
 
     def _forget(self, key: str) -> None:
         if self._actor is not None:

@@ -16,7 +16,7 @@ from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.service.faults import fault_of
-from atlasc.service.texts import text_answer
+from atlasc.service.texts import Opened, OpenText, text_answer
 from atlasc.service.workers.base import Record, Tell
 from atlasc.targets.machine import available_bytes
 
@@ -35,16 +35,20 @@ class Executor:
     """Programs, and the keys that are loaded for them.
 
     Args:
-        bundle_of: the bundle of a program; called once for each.
+        open_program: opens a program by its identity; called for each query.
         sizes: identity of a program -> bytes of its loaded keys.
         budget: bytes that loaded keys may take together.
         tell: is told the progress of a job, and which keys are loaded.
     """
 
     def __init__(
-        self, bundle_of: Callable[[str], Bundle], sizes: Mapping[str, int], budget: int, tell: Tell
+        self,
+        open_program: Callable[[str], Opened],
+        sizes: Mapping[str, int],
+        budget: int,
+        tell: Tell,
     ) -> None:
-        self._bundle_of, self._sizes, self._budget, self._tell = bundle_of, sizes, budget, tell
+        self._open, self._sizes, self._budget, self._tell = open_program, sizes, budget, tell
         self._loaded: OrderedDict[tuple[str, str], Server] = OrderedDict()
         self.cancelled: set[str] = set()
 
@@ -56,7 +60,7 @@ class Executor:
         query: Path | bytes,
         evaluation: OpenKeys,
         save: Callable[[Message], None],
-        texts: Path | None = None,
+        place_of: OpenText | None = None,
     ) -> Record:
         """Answer one query.
 
@@ -66,7 +70,7 @@ class Executor:
             query: the query, or its file.
             evaluation: opens the keys, if they are not loaded.
             save: takes the answer.
-            texts: folder of the texts of these keys.
+            place_of: gives the folder of a text of these keys; needed for programs of texts.
 
         Returns:
             How it went: ``done``, ``failed`` or ``cancelled``.
@@ -85,12 +89,12 @@ class Executor:
 
         try:
             self._check(job)
-            bundle = self._bundle_of(program)
+            bundle, text = self._open(program)
             message = Message.read(query, "query", bundle)
             server = self._server(bundle, program, key, evaluation)
-            if texts is not None and bundle.server.interface.keeps_state:
-                content = message.to_bytes()
-                save(Message.read(text_answer(texts, server, content, progress), "answer", bundle))
+            if place_of is not None and text is not None:
+                made = text_answer(place_of, text, server, message.to_bytes(), progress)
+                save(Message.read(made, "answer", bundle))
             else:
                 answer, _ = server.answer(message, progress)
                 save(answer)

@@ -25,10 +25,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import open_plain
 from atlasc.runtime.native import load_library, translated
+from atlasc.service.texts import Opened, open_programs, open_text
 from atlasc.service.workers.base import Loadable, Record
 from atlasc.service.workers.executor import Executor
 
@@ -56,7 +56,18 @@ def main() -> None:
     start = json.loads(sys.stdin.readline())["start"]
     programs = {name: Loadable(*facts) for name, facts in start["programs"].items()}
     sizes = {name: one.loaded_bytes for name, one in programs.items()}
-    executor = Executor(cache(partial(_bundle, programs)), sizes, start["budget"], tell)
+    opened = cache(open_programs)
+
+    def open_program(program: str) -> Opened:
+        found = opened(Path(programs[program].folder)).get(program)
+        if found is None:
+            raise AtlasError(
+                "the program was changed while the service ran",
+                remedy="ask whoever runs the service to start it again",
+            )
+        return found
+
+    executor = Executor(open_program, sizes, start["budget"], tell)
     orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(executor, orders), daemon=True).start()
     engine = start.get("engine", "")
@@ -102,18 +113,8 @@ def _run(executor: Executor, job: Mapping[str, str]) -> Record:
     return executor.run(
         job["job"], job["program"], job["key"], Path(job["query"]),
         partial(mapped, Path(job["evaluation"])), lambda answer: answer.save(place),
-        Path(job["texts"]),
+        partial(open_text, Path(job["texts"])),
     )  # fmt: skip
-
-
-def _bundle(programs: Mapping[str, Loadable], program: str) -> Bundle:
-    bundle = load_bundle(Path(programs[program].folder), "server")
-    if bundle.manifest.program != program:
-        raise AtlasError(
-            "the program was changed while the service ran",
-            remedy="ask whoever runs the service to start it again",
-        )
-    return bundle
 
 
 @contextmanager

@@ -107,7 +107,7 @@ void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended
         launch(count, products[0], "products with a key");
         return;
     }
-    const auto of_products = uploaded(ring.memory(), products);
+    const Array of_products(ring.memory(), products);
     launch(count,
            InnerProducts{ring.log_degree(), out.limbs, ring.size_q(), ring.size_p(),
                          ring.primes(), of_products.get(), products.size(), accumulate,
@@ -157,27 +157,50 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
     return out;
 }
 
+namespace {
+
+bool of_one_key(const InnerProduct& x, const InnerProduct& y) {
+    return x.key_words == y.key_words && x.galois == y.galois;
+}
+
+bool of_one_operand(const InnerProduct& x, const InnerProduct& y) {
+    return x.digit_words == y.digit_words;
+}
+
+/// Some that share the key or the operand.
+template <typename Shared>
+void launch_all(std::size_t count, const std::vector<InnerProduct>& some) {
+    Shared kernel{some.size(), {some[0], some[0], some[0], some[0]}};
+    std::copy(some.begin(), some.end(), kernel.of);
+    launch(count, kernel, "products with keys");
+}
+
+}  // namespace
+
 std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
                             int level) {
+    static_assert(SharedProducts::most == 4 && HoistedProducts::most == 4);
     std::vector<Extended> products;
-    std::vector<InnerProduct> some;  // of one key
+    std::vector<InnerProduct> some;
     const auto finish = [&] {
         const std::size_t count = (limbs + ring.size_p()) * ring.degree();
         if (some.size() == 1) {
             launch(count, some[0], "products with a key");
+        } else if (of_one_key(some[0], some[1])) {
+            launch_all<SharedProducts>(count, some);
         } else {
-            SharedProducts kernel{some.size(), {some[0], some[0], some[0], some[0]}};
-            std::copy(some.begin(), some.end(), kernel.of);
-            launch(count, kernel, "products with a key");
+            launch_all<HoistedProducts>(count, some);
         }
         some.clear();
     };
     for (const Switched& x : xs) {
         Word* out = products.emplace_back(ring, limbs).words.get();
         const InnerProduct product = inner_product(ring, x, limbs, out);
-        if (!some.empty() && (some.size() == SharedProducts::most ||
-                              product.key_words != some[0].key_words ||
-                              product.galois != some[0].galois)) {
+        const auto all = [&](bool (*alike)(const InnerProduct&, const InnerProduct&)) {
+            return std::all_of(some.begin(), some.end(),
+                               [&](const InnerProduct& one) { return alike(one, product); });
+        };
+        if (some.size() == SharedProducts::most || !(all(of_one_key) || all(of_one_operand))) {
             finish();
         }
         some.push_back(product);

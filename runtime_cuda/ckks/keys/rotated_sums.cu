@@ -58,9 +58,9 @@ std::vector<Extended> rotated_sums(const Ring& ring, const std::vector<Switched>
             plains.insert(plains.end(), rows[row].begin(), rows[row].end());
             out.push_back(sums[row].words.get());
         }
-        const auto of_products = uploaded(ring.memory(), products);
-        const auto of_plains = uploaded(ring.memory(), plains);
-        const auto of_out = uploaded(ring.memory(), out);
+        const Array of_products(ring.memory(), products);
+        const Array of_plains(ring.memory(), plains);
+        const Array of_out(ring.memory(), out);
         const RotatedProducts kernel{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
                                      ring.primes(), of_products.get(), babies.size(),
                                      of_plains.get(), rows.size(), of_out.get(),

@@ -38,6 +38,10 @@ public:
     void* allocate(std::size_t bytes);
     void release(void* pointer, std::size_t bytes) noexcept;
 
+    /// Allocates and fills what a kernel reads beside its arguments. The host's numbers may change
+    /// afterwards, and the host does not wait for the device: a program has hundreds of such tables.
+    void* table(const void* host, std::size_t bytes);
+
     /// Called where the budget does not suffice: gives back what can be had again.
     void on_pressure(std::function<void()> give_back) { give_back_ = std::move(give_back); }
 
@@ -73,6 +77,11 @@ public:
         : memory_(memory.shared_from_this()),
           size_(size),
           data_(static_cast<T*>(memory.allocate(size * sizeof(T)))) {}
+    /// As `Memory::table`.
+    Array(Memory& memory, const std::vector<T>& host)
+        : memory_(memory.shared_from_this()),
+          size_(host.size()),
+          data_(static_cast<T*>(memory.table(host.data(), host.size() * sizeof(T)))) {}
     Array(Array&& other) noexcept
         : memory_(std::move(other.memory_)),
           size_(std::exchange(other.size_, 0)),
@@ -135,7 +144,8 @@ std::vector<T> downloaded(const T* device, std::size_t size) {
     return host;
 }
 
-/// Buffers in turn, through which copies to the device need no waiting.
+/// Buffers in turn, through which copies to the device need no waiting. They are where a device reads
+/// them fastest, and are written in place.
 class Staging {
 public:
     explicit Staging(std::size_t bytes);
@@ -143,8 +153,12 @@ public:
     Staging& operator=(const Staging&) = delete;
     ~Staging();
 
-    /// At most the bytes of one buffer.
-    void upload(void* device, const void* host, std::size_t bytes);
+    /// Where the next bytes for `device` are to be written; on the host that is `device` itself.
+    void* buffer(void* device);
+    /// Copies what was written there, at most the bytes of one buffer.
+    void upload(void* device, std::size_t bytes);
+    /// Waits for the last copy, and wipes its buffer.
+    void wipe_last(std::size_t bytes);
 
 private:
     struct Buffers;

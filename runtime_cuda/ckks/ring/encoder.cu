@@ -41,6 +41,7 @@ struct Scatter {
 };
 
 constexpr std::size_t words_of_sent = sizeof(Encoder::Sent) / sizeof(double);
+constexpr std::size_t least_copied = 16384;  ///< numbers that a thread copies
 
 /// Numbers that are sent at once, at most.
 std::size_t most_sent(const Ring& ring) {
@@ -78,12 +79,9 @@ Encoder::Encoder(const Ring& ring)
       data_(as_secret(Array<Complex>(ring.memory(), batch * ring.slots()))),
       staging_(most_sent(ring) * sizeof(double)),
       input_(as_secret(Array<double>(ring.memory(), most_sent(ring)))) {
-    numbers_.reserve(most_sent(ring));  // one place for a client's slots, which is wiped
     const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
     imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
-    if (!ring.chain().is_part()) {
-        check();
-    }
+    check();
 }
 
 void Encoder::check() {
@@ -106,10 +104,10 @@ void Encoder::check() {
     }
 }
 
-void Encoder::require_size(double largest, double scale, std::size_t limbs) const {
+void require_size(const Chain& chain, double largest, double scale, std::size_t limbs) {
     // No coefficient is larger than the largest slot times the scale.
     const double bits = std::log2(std::max(largest * scale, 1.0)) + 2.0;
-    if (!std::isfinite(largest) || bits > ring_.chain().log_q(limbs)) {
+    if (!std::isfinite(largest) || bits > chain.log_q(limbs)) {
         throw Error("a plaintext holds a number that cannot be encoded",
                     "the largest is " + std::to_string(largest) + ", at level " +
                         std::to_string(limbs - 1));
@@ -189,46 +187,53 @@ std::vector<Encoder::Pattern> Encoder::patterns_of(const std::vector<const Plain
     return patterns;
 }
 
-void Encoder::start(std::size_t count) {
-    numbers_.assign(count * words_of_sent, 0.0);
-    sent_.clear();
-}
-
-template <typename Number>
-void Encoder::put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,
-                  std::size_t limbs) {
-    constexpr bool is_complex = !std::is_same_v<Number, double>;
-    const std::size_t run =
-        run_of(numbers.size() * pattern.repeats, ring_.slots(), "a plaintext");
-    require_size(pattern.largest, scale, limbs);
-    const std::size_t period = ring_.slots() >> pattern.log_short;
-    const std::size_t count = std::min(numbers.size(), std::max<std::size_t>(period / run, 1));
-    sent_.push_back({static_cast<std::uint32_t>(numbers_.size()),
-                     static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(run),
-                     is_complex});
-    const auto* first = reinterpret_cast<const double*>(numbers.data());
-    numbers_.insert(numbers_.end(), first, first + count * (is_complex ? 2 : 1));
-}
-
-void Encoder::send(double scale, int log_short) {
+std::size_t Encoder::send(const std::vector<const Pattern*>& patterns, double scale,
+                          std::size_t limbs) {
+    const int log_short = patterns.front()->log_short;
+    const std::size_t period = ring_.slots() >> log_short;
+    std::size_t words = patterns.size() * words_of_sent;
+    std::vector<Sent> sent;
+    std::vector<const double*> from;
+    const auto put = [&](const Pattern& pattern, const auto& numbers, std::uint32_t is_complex) {
+        const std::size_t run =
+            run_of(numbers.size() * pattern.repeats, ring_.slots(), "a plaintext");
+        const std::size_t count = std::min(numbers.size(), std::max<std::size_t>(period / run, 1));
+        sent.push_back({static_cast<std::uint32_t>(words), static_cast<std::uint32_t>(count),
+                        static_cast<std::uint32_t>(run), is_complex});
+        from.push_back(reinterpret_cast<const double*>(numbers.data()));
+        words += sent.back().words();
+    };
+    for (const Pattern* pattern : patterns) {
+        require_size(ring_.chain(), pattern->largest, scale, limbs);
+        if (const auto* slots = std::get_if<const Vector*>(&pattern->numbers)) {
+            put(*pattern, **slots, 0);
+        } else {
+            put(*pattern, *std::get<const ComplexVector*>(pattern->numbers), 1);
+        }
+    }
+    auto* to = static_cast<double*>(staging_.buffer(input_.get()));
+    std::memcpy(to, sent.data(), sent.size() * sizeof(Sent));
+    const std::size_t grain = std::max<std::size_t>(least_copied * sent.size() / words, 1);
+    parallel(sent.size(), grain, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin; at < end; ++at) {
+            std::copy_n(from[at], sent[at].words(), to + sent[at].start);
+        }
+    });
+    staging_.upload(input_.get(), words * sizeof(double));
     const int log_slots = log_slots_ - log_short;
-    std::memcpy(numbers_.data(), sent_.data(), sent_.size() * sizeof(Sent));
-    staging_.upload(input_.get(), numbers_.data(), numbers_.size() * sizeof(double));
-    launch(sent_.size() << log_slots,
+    launch(sent.size() << log_slots,
            Scatter{log_slots, input_.get(), reinterpret_cast<const Sent*>(input_.get()),
                    data_.get()},
            "slots of plaintexts");
-    fourier_.to_coefficients(data_.get(), sent_.size(), scale, log_short);
-    wipe(numbers_.data(), numbers_.size() * sizeof(double));  // a client's slots
+    fourier_.to_coefficients(data_.get(), sent.size(), scale, log_short);
+    return words * sizeof(double);
 }
 
 template <typename Number>
 Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_t limbs) {
     const Pattern whole{&slots, 1, 0, 0, largest_of(slots)};
     const std::lock_guard<std::mutex> alone(mutex_);
-    start(1);
-    put(slots, whole, scale, limbs);
-    send(scale, 0);
+    staging_.wipe_last(send({&whole}, scale, limbs));  // a client's slots
     return std::move(rounded(1, whole, limbs, false).front());
 }
 template Words Encoder::encode(const Vector&, double, std::size_t);
@@ -253,13 +258,11 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
         for (std::size_t first = 0; first < places.size(); first += most) {
             const std::size_t end = std::min(first + most, places.size());
             const std::lock_guard<std::mutex> alone(mutex_);
-            start(end - first);
+            std::vector<const Pattern*> some;
             for (std::size_t at = first; at < end; ++at) {
-                const Pattern& own = patterns[places[at]];
-                std::visit([&](const auto* numbers) { put(*numbers, own, scale, limbs); },
-                           own.numbers);
+                some.push_back(&patterns[places[at]]);
             }
-            send(scale, pattern.log_short);
+            send(some, scale, limbs);
             std::size_t next = first;
             for (Words& block : rounded(end - first, pattern, limbs, extended)) {
                 const auto words = std::make_shared<const Words>(std::move(block));

@@ -25,6 +25,9 @@ struct Plain {
     std::size_t bytes() const { return size * sizeof(Word); }
 };
 
+/// Refuses slots that do not fit into the first primes of a chain, or are no numbers (Error).
+void require_size(const Chain& chain, double largest, double scale, std::size_t limbs);
+
 /// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N). One thread at a time
 /// encodes or decodes, in buffers that all of them share.
 class Encoder {
@@ -50,9 +53,6 @@ public:
     /// Throws Error where the coefficients are as large as those of garbage.
     ComplexVector decode(const Words& polynomial, double scale);
 
-    /// Refuses what does not fit into `limbs` primes, or is no number (Error).
-    void require_size(double largest, double scale, std::size_t limbs) const;
-
     /// X^(N/2), which is i in every slot, modulo all primes of Q.
     PlainValues imaginary() const { return imaginary_.values(); }
 
@@ -67,6 +67,8 @@ public:
         std::uint32_t count;  ///< a power of two; they follow one another until every slot has one
         std::uint32_t run;    ///< slots that one stands for
         std::uint32_t is_complex;
+
+        std::size_t words() const { return std::size_t{count} * (is_complex != 0 ? 2 : 1); }
     };
 
     /// Numbers that follow one another `repeats` times. Their polynomial's values have runs of
@@ -80,18 +82,13 @@ public:
     };
 
 private:
-    /// So many vectors are to be sent. One that was refused may have left others.
-    void start(std::size_t count);
     /// Of plaintexts; numbers that are not there yet are made, on all processors, and kept in `made`.
     std::vector<Pattern> patterns_of(const std::vector<const Plaintext*>& values,
                                      std::vector<Numbers>& made) const;
     Pattern pattern_of(const Plaintext& value, Numbers& made) const;
-    /// Adds one period of a vector to those that are sent next; refuses what `require_size` refuses.
-    template <typename Number>
-    void put(const std::vector<Number>& numbers, const Pattern& pattern, double scale,
-             std::size_t limbs);
-    /// Sends the numbers to the device, and makes coefficients of them.
-    void send(double scale, int log_short);
+    /// Sends one period of each vector to the device, and makes coefficients of them; refuses what
+    /// `require_size` refuses. The patterns have one period. Returns the bytes that it sent.
+    std::size_t send(const std::vector<const Pattern*>& patterns, double scale, std::size_t limbs);
     /// Values of the coefficients of a batch, whose patterns are like this one: of each long vector,
     /// or of some short ones that follow one another.
     std::vector<Words> rounded(std::size_t count, const Pattern& pattern, std::size_t limbs,
@@ -104,10 +101,8 @@ private:
     int log_slots_;
     Fourier fourier_;
     Array<Complex> data_;  ///< slots or coefficients of a batch
-    std::vector<double> numbers_;  ///< of all vectors, behind what says where each one's are
-    std::vector<Sent> sent_;
     Staging staging_;
-    Array<double> input_;
+    Array<double> input_;  ///< of all vectors, behind what says where each one's are
     Plain imaginary_;
 };
 

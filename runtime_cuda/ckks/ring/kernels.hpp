@@ -32,35 +32,6 @@ struct Source {
     std::size_t limbs;
 };
 
-enum class Kind { sum, difference };
-
-struct Combine {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Source b;
-    Kind kind;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const Prime& q = primes[shape.limb(at)];
-        const Word x = a.words[shape.in(at, a.limbs)];
-        const Word y = b.words[shape.in(at, b.limbs)];
-        out[at] = kind == Kind::sum ? add(x, y, q) : subtract(x, y, q);
-    }
-};
-
-struct Negate {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        out[at] = negate(a.words[shape.in(at, a.limbs)], primes[shape.limb(at)]);
-    }
-};
-
 /// Every part times a plaintext: the element of the same limb and place.
 struct TimesPolynomial {
     Shape shape;
@@ -72,19 +43,6 @@ struct TimesPolynomial {
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t place = at - ((shape.part(at) * shape.limbs) << shape.log_degree);
         out[at] = multiply(a.words[shape.in(at, a.limbs)], plain[place], primes[shape.limb(at)]);
-    }
-};
-
-struct TimesNumber {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Residues number;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = shape.limb(at);
-        out[at] = multiply(a.words[shape.in(at, a.limbs)], number.of[limb], primes[limb]);
     }
 };
 
@@ -101,49 +59,87 @@ struct PlusPolynomial {
     }
 };
 
-/// A constant has the same value at every root of unity.
-struct PlusNumber {
-    Shape shape;
-    const Prime* primes;
-    Source a;
-    Residues number;
-    Word* out;
+/// Some sums of products of ciphertexts, which have two parts each, of ciphertexts times numbers, and
+/// of a number: all parts of a place at once, so that operands are read once and a sum is written once.
+struct Combine {
+    static constexpr std::size_t most_sums = 5;
+    static constexpr std::size_t most_products = 8;
+    static constexpr std::size_t most_terms = 12;
+    static constexpr std::size_t most_numbers = 320;  // kernels may have 4 KB of arguments
+    static_assert(most_numbers >= 2 * most_primes, "a number for each limb, and of one term");
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = shape.limb(at);
-        const Word x = a.words[shape.in(at, a.limbs)];
-        out[at] = shape.part(at) == 0 ? add(x, number.of[limb], primes[limb]) : x;
-    }
-};
+    struct Product {
+        Source a;
+        Source b;
+    };
+    struct Term {
+        Source x;
+        std::size_t parts;
+    };
+    struct Sum {
+        std::uint32_t parts;
+        std::uint32_t first_product;
+        std::uint32_t products;  ///< end of its own
+        std::uint32_t first_term;
+        std::uint32_t terms;  ///< end
+        bool accumulate;      ///< adds to what `out` holds
+        Word times;           ///< the products: at most `Combination::most_times`
+        Word* out;
+    };
 
-/// (a0 + a1 s) (b0 + b1 s) at one place of the two polynomials.
-struct AddProduct {
     int log_degree;
+    std::uint32_t limbs;
     const Prime* primes;
-    Source a;
-    Source b;
-    Source sum;
-    Word* out;
-    bool first;
+    std::size_t sums;
+    Sum sum[most_sums];
+    Product product[most_products];
+    Term term[most_terms];
+    Word numbers[most_numbers];  ///< for each sum [limb] that is added, then [term][limb]
 
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const Prime& q = primes[at >> log_degree];
-        const Word a0 = a.words[at];
-        const Word a1 = a.words[at + (a.limbs << log_degree)];
-        const Word b0 = b.words[at];
-        const Word b1 = b.words[at + (b.limbs << log_degree)];
-        const std::size_t part = sum.limbs << log_degree;
-        Wide d0 = static_cast<Wide>(a0) * b0;
-        Wide d1 = static_cast<Wide>(a0) * b1 + static_cast<Wide>(a1) * b0;
-        Wide d2 = static_cast<Wide>(a1) * b1;
-        if (!first) {
-            d0 += out[at];
-            d1 += out[at + part];
-            d2 += out[at + 2 * part];
+    /// The residues that are added to a sum, and those that a term of it is multiplied by.
+    ATLASC_DEVICE const Word* constant(std::size_t of) const {
+        return numbers + (of + sum[of].first_term) * limbs;
+    }
+    ATLASC_DEVICE const Word* factor(std::size_t of, std::size_t one) const {
+        return numbers + (of + one + 1) * limbs;
+    }
+
+    ATLASC_DEVICE void operator()(std::size_t index) const {
+        const auto row = static_cast<std::uint32_t>(index >> log_degree);
+        const std::uint32_t of = row / limbs;
+        const std::uint32_t limb = row % limbs;
+        const std::size_t at = index - (static_cast<std::size_t>(of * limbs) << log_degree);
+        const Sum& own = sum[of];
+        // A constant has the same value at every root of unity.
+        Wide sums[3] = {constant(of)[limb], 0, 0};
+        for (std::uint32_t one = own.first_product; one < own.products; ++one) {
+            const Source& a = product[one].a;
+            const Source& b = product[one].b;
+            const Word a0 = a.words[at];
+            const Word a1 = a.words[at + (a.limbs << log_degree)];
+            const Word b0 = b.words[at] * own.times;
+            const Word b1 = b.words[at + (b.limbs << log_degree)] * own.times;
+            // (a0 + a1 s) (b0 + b1 s)
+            sums[0] += static_cast<Wide>(a0) * b0;
+            sums[1] += static_cast<Wide>(a0) * b1 + static_cast<Wide>(a1) * b0;
+            sums[2] += static_cast<Wide>(a1) * b1;
         }
-        out[at] = reduce(d0, q);
-        out[at + part] = reduce(d1, q);
-        out[at + 2 * part] = reduce(d2, q);
+        for (std::uint32_t one = own.first_term; one < own.terms; ++one) {
+            const Source& x = term[one].x;
+            const Word number = factor(of, one)[limb];
+            for (std::size_t part = 0; part < 3; ++part) {  // constants: sums stay in registers
+                if (part < term[one].parts) {
+                    sums[part] +=
+                        static_cast<Wide>(x.words[at + ((part * x.limbs) << log_degree)]) * number;
+                }
+            }
+        }
+        for (std::size_t part = 0; part < 3; ++part) {
+            if (part < own.parts) {
+                Word& out = own.out[at + ((part * limbs) << log_degree)];
+                out = reduce(sums[part] + (own.accumulate ? out : 0), primes[limb]);
+            }
+        }
     }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ckks/ring/switch_kernels.hpp"
 #include "kernel.hpp"
@@ -15,24 +16,12 @@ Shape shape_of(const Ring& ring, std::size_t limbs) {
 
 Source source(const Polys& a) { return {a.words.get(), a.limbs}; }
 
-/// A part that one of the two has alone is that of the result, up to its sign.
-Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs, Kind kind) {
-    Polys out(ring, std::max(a.parts, b.parts), limbs);
-    const std::size_t both = std::min(a.parts, b.parts);
-    const Shape shape = shape_of(ring, limbs);
-    launch(both * limbs * ring.degree(),
-           Combine{shape, ring.primes(), source(a), source(b), kind, out.words.get()},
-           "sum of ciphertexts");
-    if (both < out.parts) {
-        const bool negative = b.parts > both && kind == Kind::difference;
-        const Polys& longer = a.parts > both ? a : b;
-        launch((out.parts - both) * limbs * ring.degree(),
-               TimesNumber{shape, ring.primes(), {longer.part(both), longer.limbs},
-                           residues(ring, negative ? -1.0 : 1.0, limbs),
-                           out.part(both)},
-               "sum of ciphertexts");
+Residues sum(const Ring& ring, const Residues& a, const Residues& b, std::size_t limbs) {
+    Residues result;
+    for (std::size_t limb = 0; limb < limbs; ++limb) {
+        result.of[limb] = add(a.of[limb], b.of[limb], ring.chain().q[limb]);
     }
-    return out;
+    return result;
 }
 
 }  // namespace
@@ -56,20 +45,126 @@ Residues residues(const Ring& ring, double number, std::size_t limbs) {
     return result;
 }
 
-Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs) {
-    return combined(ring, a, b, limbs, Kind::sum);
+std::size_t Combination::parts() const {
+    std::size_t most = products.empty() ? 2 : 3;
+    for (const Term& term : terms) {
+        most = std::max(most, term.x->parts);
+    }
+    return most;
 }
 
-Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs) {
-    return combined(ring, a, b, limbs, Kind::difference);
+bool Combination::takes(const Combination& other) const {
+    return products.empty() || other.products.empty() || times == other.times;
 }
 
-Polys negated(const Ring& ring, const Polys& a, std::size_t limbs) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           Negate{shape_of(ring, limbs), ring.primes(), source(a), out.words.get()},
-           "negation of a ciphertext");
+void Combination::add(const Ring& ring, const Combination& other) {
+    times = products.empty() ? other.times : times;
+    products.insert(products.end(), other.products.begin(), other.products.end());
+    constant = sum(ring, constant, other.constant, limbs);
+    for (const Term& term : other.terms) {
+        const auto same = std::find_if(terms.begin(), terms.end(),
+                                       [&](const Term& own) { return own.x == term.x; });
+        if (same == terms.end()) {
+            terms.push_back(term);
+        } else {
+            same->number = sum(ring, same->number, term.number, limbs);
+        }
+    }
+}
+
+void Combination::twice(const Ring& ring) {
+    times *= 2;
+    constant = sum(ring, constant, constant, limbs);
+    for (Term& term : terms) {
+        term.number = sum(ring, term.number, term.number, limbs);
+    }
+}
+
+namespace {
+
+/// Sums that become one launch, as long as there is room for their operands.
+class Batch {
+public:
+    Batch(const Ring& ring, std::size_t limbs) : degree_(ring.degree()) {
+        kernel_.log_degree = ring.log_degree();
+        kernel_.limbs = static_cast<std::uint32_t>(limbs);
+        kernel_.primes = ring.primes();
+    }
+
+    void add(const Combination& sum, const Polys& out) {
+        auto product = sum.products.begin();
+        auto term = sum.terms.begin();
+        const auto all = [&] { return product == sum.products.end() && term == sum.terms.end(); };
+        if (!fits(sum)) {
+            finish();
+        }
+        for (bool accumulate = false; !accumulate || !all(); accumulate = true) {
+            if (accumulate) {
+                finish();
+            }
+            Combine::Sum& own = kernel_.sum[kernel_.sums++];
+            own = {static_cast<std::uint32_t>(out.parts), products_, products_, terms_, terms_,
+                   accumulate, sum.times, out.words.get()};
+            append(accumulate ? Residues() : sum.constant);
+            for (; product != sum.products.end() && products_ < Combine::most_products; ++product) {
+                kernel_.product[products_++] = {source(*product->a), source(*product->b)};
+            }
+            for (; term != sum.terms.end() && terms_ < Combine::most_terms && rows_ < rows();
+                 ++term) {
+                kernel_.term[terms_++] = {source(*term->x), term->x->parts};
+                append(term->number);
+            }
+            own.products = products_;
+            own.terms = terms_;
+        }
+    }
+
+    void finish() {
+        if (kernel_.sums != 0) {
+            launch(kernel_.sums * kernel_.limbs * degree_, kernel_, "sums of ciphertexts");
+        }
+        kernel_.sums = rows_ = products_ = terms_ = 0;
+    }
+
+private:
+    std::size_t rows() const { return Combine::most_numbers / kernel_.limbs; }
+
+    bool fits(const Combination& sum) const {
+        return kernel_.sums < Combine::most_sums &&
+               products_ + sum.products.size() <= Combine::most_products &&
+               terms_ + sum.terms.size() <= Combine::most_terms &&
+               rows_ + 1 + sum.terms.size() <= rows();
+    }
+
+    void append(const Residues& numbers) {
+        std::copy(numbers.of, numbers.of + kernel_.limbs,
+                  kernel_.numbers + rows_++ * kernel_.limbs);
+    }
+
+    std::size_t degree_;
+    Combine kernel_{};
+    std::uint32_t products_ = 0;
+    std::uint32_t terms_ = 0;
+    std::uint32_t rows_ = 0;  ///< of numbers
+};
+
+}  // namespace
+
+std::vector<Polys> computed(const Ring& ring, const std::vector<Combination>& sums) {
+    std::vector<Polys> out;
+    if (sums.empty()) {
+        return out;
+    }
+    Batch batch(ring, sums[0].limbs);
+    for (const Combination& sum : sums) {
+        batch.add(sum, out.emplace_back(ring, sum.parts(), sum.limbs));
+    }
+    batch.finish();
     return out;
+}
+
+Polys computed(const Ring& ring, const Combination& sum) {
+    return std::move(computed(ring, std::vector<Combination>{sum})[0]);
 }
 
 Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
@@ -81,29 +176,12 @@ Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::s
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number,
-                       out.words.get()},
-           "product with a number");
-    return out;
-}
-
 Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
            PlusPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
                           out.words.get()},
            "sum with a plaintext");
-    return out;
-}
-
-Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           PlusNumber{shape_of(ring, limbs), ring.primes(), source(a), number, out.words.get()},
-           "sum with a number");
     return out;
 }
 
@@ -119,13 +197,6 @@ void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::si
         }
         launch(2 * extended * ring.degree(), kernel, "sum of products with plaintexts");
     }
-}
-
-void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first) {
-    launch(sum.limbs * ring.degree(),
-           AddProduct{ring.log_degree(), ring.primes(), source(a), source(b), source(sum),
-                      sum.words.get(), first},
-           "product of ciphertexts");
 }
 
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {

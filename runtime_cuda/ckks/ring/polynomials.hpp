@@ -1,6 +1,9 @@
 // Ciphertexts as polynomials: what is done to every residue by itself.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "ckks/ring/ring.hpp"
 
 namespace atlasc::ckks {
@@ -54,19 +57,51 @@ struct Residues {
 /// A number that is rounded to an integer, modulo the first primes of Q.
 Residues residues(const Ring& ring, double number, std::size_t limbs);
 
+/// A ciphertext that is not computed yet: the sum of products of ciphertexts, of ciphertexts times
+/// numbers, and of a number.
+struct Combination {
+    using Operand = std::shared_ptr<const Polys>;
+    /// Sums of unreduced products fit into two words.
+    static constexpr Word most_times = 4;
+
+    /// Of two parts each.
+    struct Product {
+        Operand a;
+        Operand b;
+    };
+    struct Term {
+        Operand x;
+        Residues number;
+    };
+
+    std::size_t limbs;  ///< all operands have as many, or more
+    std::vector<Product> products{};
+    Word times = 1;  ///< the products
+    std::vector<Term> terms{};
+    Residues constant{};
+
+    std::size_t parts() const;
+    /// Whether its operands may be kept until somebody needs it: many take much memory.
+    bool is_short() const { return products.size() <= 8 && terms.size() <= 32; }
+    /// Whether it can become the sum with another one.
+    bool takes(const Combination& other) const;
+    void add(const Ring& ring, const Combination& other);
+    /// Whether it can become twice itself.
+    bool doubles() const { return 2 * times <= most_times; }
+    void twice(const Ring& ring);
+};
+
+/// New ciphertexts, of sums with the same limbs: one kernel for as many as have few operands.
+std::vector<Polys> computed(const Ring& ring, const std::vector<Combination>& sums);
+Polys computed(const Ring& ring, const Combination& sum);
+
 // Each makes a new ciphertext of the first `limbs` primes of its operands, which have as many.
 
-Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
-Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
-Polys negated(const Ring& ring, const Polys& a, std::size_t limbs);
-
-/// Every part times one plaintext, which has at least `limbs` primes, or a number.
+/// Every part times a plaintext, which has at least `limbs` primes.
 Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
 
-/// The plaintext, or the number as a constant polynomial, added to part 0.
+/// The plaintext added to part 0.
 Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
-Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
 
 /// Two parts of polynomials that have `stored` limbs each, and a plaintext to multiply them by.
 struct PlainTerm {
@@ -79,9 +114,6 @@ struct PlainTerm {
 /// ones. Added to `out` with `accumulate`.
 void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::size_t limbs,
                   std::size_t special, bool accumulate, Word* out);
-
-/// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
-void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);
 
 /// Ciphertexts of the primes of a level or more, divided by the level's own and rounded (rescaling).
 std::vector<Polys> rescaled(const Ring& ring, const std::vector<const Polys*>& xs, int level);

@@ -257,6 +257,47 @@ struct SharedProducts {
     }
 };
 
+/// Some of them, of one polynomial for different rotations: its digits are read once.
+struct HoistedProducts {
+    static constexpr std::size_t most = 4;
+
+    std::size_t count;
+    InnerProduct of[most];
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const InnerProduct& first = of[0];
+        const std::size_t limb = at >> first.log_degree;
+        const std::size_t place = at - (limb << first.log_degree);
+        const std::size_t whole = first.whole(limb);
+        InnerProduct::KeyLimb keys[most] = {};
+        Wide b[most] = {};
+        Wide a[most] = {};
+        for (std::size_t one = 0; one < most; ++one) {  // constants: sums stay in registers
+            if (one < count) {
+                keys[one] = of[one].key_of(limb);
+            }
+        }
+        for (std::size_t digit = 0; digit < first.digits; ++digit) {
+            const Word x = first.value(digit, at, whole);
+            for (std::size_t one = 0; one < most; ++one) {
+                if (one < count) {
+                    Word key_b;
+                    Word key_a;
+                    of[one].read(keys[one], digit, place, key_b, key_a);
+                    b[one] += static_cast<Wide>(x) * key_b;
+                    a[one] += static_cast<Wide>(x) * key_a;
+                }
+            }
+        }
+        for (std::size_t one = 0; one < most; ++one) {
+            if (one < count) {
+                of[one].add_addends(at, b[one], a[one]);
+                of[one].write(at, b[one], a[one]);
+            }
+        }
+    }
+};
+
 /// The sum of some of them, which accumulate nothing and have the same primes.
 struct InnerProducts {
     int log_degree;

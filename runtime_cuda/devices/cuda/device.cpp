@@ -10,6 +10,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "devices/cuda/cuda.hpp"
+#include "devices/cuda/graph.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -111,10 +112,15 @@ void check(cudaError_t status, const char* call) {
                 why + "; " + device_facts(), remedy_for(status));
 }
 
-// One for all threads: what one thread lets go, another one may be given while it is still read.
-cudaStream_t stream() { return cudaStreamLegacy; }
+cudaStream_t stream() {
+    const Recording* recording = Recording::current();
+    return recording != nullptr && recording->captures() ? recording->stream() : cudaStreamLegacy;
+}
 
-void synchronize() { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
+void synchronize() {
+    require_no_capture("it waits for the device");
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+}
 
 std::uint64_t free_bytes() {
     std::size_t free = 0;
@@ -135,7 +141,11 @@ std::uint64_t free_bytes() {
 }
 
 struct Memory::Pool {
+    static constexpr std::size_t most_in_table = std::size_t{1} << 18;
+
     std::mutex mutex;  ///< over the sums
+    std::mutex sending;  ///< over the next
+    std::unique_ptr<Staging> staging;
 };
 
 Memory::~Memory() = default;
@@ -152,9 +162,14 @@ Memory::Memory(std::uint64_t budget) : budget_(budget), pool_(std::make_unique<P
     check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
     check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept),
           "cudaMemPoolSetAttribute");
+    pool_->staging = std::make_unique<Staging>(Pool::most_in_table);
 }
 
 void* Memory::allocate(std::size_t bytes) {
+    Recording* const recording = Recording::current();
+    if (recording != nullptr && recording->captures()) {
+        return recording->block(bytes);
+    }
     std::unique_lock<std::mutex> lock(pool_->mutex);
     if (used_ + bytes > budget_ && give_back_) {
         lock.unlock();  // what is given back is released
@@ -180,12 +195,46 @@ void* Memory::allocate(std::size_t bytes) {
         used_ -= bytes;
     }
     check(status, "cudaMallocAsync");
+    if (recording != nullptr) {
+        recording->allocated(pointer, bytes);
+    }
+    return pointer;
+}
+
+void* Memory::table(const void* host, std::size_t bytes) {
+    Recording* const recording = Recording::current();
+    if (recording != nullptr && recording->captures()) {
+        return recording->table(host, bytes);
+    }
+    void* pointer = allocate(bytes);
+    try {
+        if (bytes > Pool::most_in_table) {
+            upload(pointer, host, bytes);
+        } else {
+            const std::lock_guard<std::mutex> lock(pool_->sending);
+            std::memcpy(pool_->staging->buffer(pointer), host, bytes);
+            pool_->staging->upload(pointer, bytes);
+        }
+    } catch (...) {
+        release(pointer, bytes);
+        throw;
+    }
+    if (recording != nullptr) {
+        recording->is_table(pointer, bytes);
+    }
     return pointer;
 }
 
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
+    Recording* const recording = Recording::current();
+    if (recording != nullptr && recording->captures() && recording->gives_back(pointer)) {
+        return;
+    }
+    if (recording != nullptr) {
+        recording->let_go(pointer);
+    }
     // Nothing can be done where this fails; the next checked call reports the same error.
-    cudaFreeAsync(pointer, stream());
+    cudaFreeAsync(pointer, cudaStreamLegacy);
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     used_ -= bytes;
 }
@@ -208,12 +257,14 @@ void overwrite(void* device, std::size_t bytes) noexcept {
 }
 
 void upload(void* device, const void* host, std::size_t bytes) {
+    require_no_capture("it copies to the device");
     check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream()),
           "cudaMemcpyAsync to the device");
     synchronize();
 }
 
 void download(void* host, const void* device, std::size_t bytes) {
+    require_no_capture("it copies from the device");
     check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream()),
           "cudaMemcpyAsync from the device");
     synchronize();
@@ -245,20 +296,33 @@ struct Staging::Buffers {
 
     std::array<Buffer, 8> all;  ///< page-locked
     std::size_t next = 0;
+    std::size_t last = 0;
 };
 
 Staging::Staging(std::size_t bytes) : buffers_(std::make_unique<Buffers>(bytes)) {}
 
 Staging::~Staging() = default;
 
-void Staging::upload(void* device, const void* host, std::size_t bytes) {
-    const Buffers::Buffer& buffer = buffers_->all[buffers_->next];
+void* Staging::buffer(void*) {
+    require_no_capture("it copies to the device");
+    buffers_->last = buffers_->next;
     buffers_->next = (buffers_->next + 1) % buffers_->all.size();
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->last];
     check(cudaEventSynchronize(buffer.copied), "cudaEventSynchronize");
-    std::memcpy(buffer.host, host, bytes);
+    return buffer.host;
+}
+
+void Staging::upload(void* device, std::size_t bytes) {
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->last];
     check(cudaMemcpyAsync(device, buffer.host, bytes, cudaMemcpyHostToDevice, stream()),
           "cudaMemcpyAsync to the device");
     check(cudaEventRecord(buffer.copied, stream()), "cudaEventRecord");
+}
+
+void Staging::wipe_last(std::size_t bytes) {
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->last];
+    check(cudaEventSynchronize(buffer.copied), "cudaEventSynchronize");
+    wipe(buffer.host, bytes);
 }
 
 }  // namespace atlasc::ckks

@@ -8,6 +8,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
+#include "atlasc/base/threads.hpp"
 #include "ckks/ring/chain.hpp"
 #include "devices/cuda/vectors.hpp"
 
@@ -72,18 +73,20 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
     const std::size_t degree = std::size_t{1} << log_degree;
     std::vector<Word> forwards(primes.size() * degree);
     std::vector<Word> backwards(primes.size() * degree);
-    std::vector<Word> last;
-    std::vector<Modulus> moduli;
+    std::vector<Word> last(primes.size());
+    std::vector<Modulus> moduli(primes.size());
     const bool doubles = doubles_are_fast();
-    for (std::size_t at = 0; at < primes.size(); ++at) {
-        const Prime& q = primes[at];
-        const Modulus modulus = Modulus::of(q, doubles);
-        const Word root = root_of(q, degree);
-        fill_powers(root, q, modulus, log_degree, &forwards[at * degree]);
-        fill_powers(inverse(root, q), q, modulus, log_degree, &backwards[at * degree]);
-        last.push_back(modulus.factor(inverse(degree, q), q));
-        moduli.push_back(modulus);
-    }
+    parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin; at < end; ++at) {
+            const Prime& q = primes[at];
+            const Modulus modulus = Modulus::of(q, doubles);
+            const Word root = root_of(q, degree);
+            fill_powers(root, q, modulus, log_degree, &forwards[at * degree]);
+            fill_powers(inverse(root, q), q, modulus, log_degree, &backwards[at * degree]);
+            last[at] = modulus.factor(inverse(degree, q), q);
+            moduli[at] = modulus;
+        }
+    });
     tables_->log_degree = log_degree;
     tables_->size_q = primes.size() - special;
     tables_->count = primes.size();

@@ -75,9 +75,6 @@ void check_rows(const VectorKernels& run, const Prime& q, Numbers& numbers) {
                 [&](std::size_t at, Word) { return multiply(a[at], plain[at], q); });
     }
     for (const Word number : {factor, q.value - 1}) {
-        compare("times_number", c,
-                [&](Word* out) { run.times_number(out, a.data(), number, length, q); },
-                [&](std::size_t at, Word) { return multiply(a[at], number, q); });
         compare("plus_number", c,
                 [&](Word* out) { run.plus_number(out, a.data(), number, length, q); },
                 [&](std::size_t at, Word) { return add(a[at], number, q); });

@@ -214,6 +214,12 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
     pool_->give_back(pointer, bytes);
 }
 
+void* Memory::table(const void* host, std::size_t bytes) {
+    void* block = allocate(bytes);
+    std::memcpy(block, host, bytes);
+    return block;
+}
+
 std::uint64_t Memory::left() const {
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     return budget_ - used_;
@@ -240,8 +246,10 @@ Staging::Staging(std::size_t) {}
 
 Staging::~Staging() = default;
 
-void Staging::upload(void* device, const void* host, std::size_t bytes) {
-    std::memcpy(device, host, bytes);
-}
+void* Staging::buffer(void* device) { return device; }
+
+void Staging::upload(void*, std::size_t) {}
+
+void Staging::wipe_last(std::size_t) {}
 
 }  // namespace atlasc::ckks

@@ -4,6 +4,7 @@ target_sources(atlasc_runtime PRIVATE
   devices/host/device.cpp
   devices/host/fast_kernels.cpp
   devices/host/inner_products.cpp
+  devices/host/repeated.cpp
   devices/host/rotated_products.cpp
   devices/host/transforms.cpp
   devices/host/vectors/avx2.cpp

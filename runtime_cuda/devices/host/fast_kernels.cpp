@@ -85,14 +85,66 @@ std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
     return from;
 }
 
+namespace {
+
+/// The terms of a sum, by its number, in one of its parts: added to `out` with `accumulate`.
+void add_terms(const Combine& kernel, std::size_t of, std::size_t part, std::size_t limb,
+               std::size_t at, bool accumulate, Word* out, std::size_t length, const Prime& q) {
+    lanes::Term terms[Combine::most_terms];
+    std::size_t count = 0;
+    for (std::size_t one = kernel.sum[of].first_term; one < kernel.sum[of].terms; ++one) {
+        const Source& x = kernel.term[one].x;
+        if (part < kernel.term[one].parts) {
+            terms[count++] = {x.words + ((part * x.limbs) << kernel.log_degree) + at,
+                              {kernel.factor(of, one) + limb, kernel.log_degree}};
+        }
+    }
+    const Word last = count == 2 ? *terms[1].plain.words : 0;
+    if (!accumulate && count == 2 && *terms[0].plain.words == 1 &&
+        (last == 1 || last == q.value - 1)) {  // most sums are of two, which takes no product
+        const auto run = last == 1 ? vector_kernels().add : vector_kernels().subtract;
+        run(out, terms[0].x, terms[1].x, length, q);
+    } else {
+        vector_kernels().sum_of_products(out, terms, count, accumulate, length, q);
+    }
+}
+
+}  // namespace
+
 void launch(std::size_t count, const Combine& kernel, const char*) {
-    const Shape& shape = kernel.shape;
-    const auto run = kernel.kind == Kind::sum ? vector_kernels().add : vector_kernels().subtract;
-    each_limb(kernel, count,
-              [&](std::size_t, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
-                  run(kernel.out + at, place_in(kernel.a, shape, at), place_in(kernel.b, shape, at),
-                      length, q);
-              });
+    const int log_degree = kernel.log_degree;
+    const std::size_t part = static_cast<std::size_t>(kernel.limbs) << log_degree;
+    each_row(
+        kernel, count, log_degree,
+        [&](std::size_t row) -> const Prime& { return kernel.primes[row % kernel.limbs]; },
+        [&](std::size_t row, std::size_t first, std::size_t, std::size_t length, const Prime& q) {
+            // A chunk of the sum stays in the cache.
+            const std::size_t of = row / kernel.limbs;
+            const std::size_t limb = row % kernel.limbs;
+            const std::size_t at = (limb << log_degree) + first;
+            const Combine::Sum& own = kernel.sum[of];
+            Word* const d = own.out + at;
+            bool begun = own.accumulate;
+            for (std::size_t one = own.first_product; one < own.products; ++one) {
+                const Combine::Product& product = kernel.product[one];
+                const Word* a = product.a.words + at;
+                const Word* b = product.b.words + at;
+                for (Word time = 0; time < own.times; ++time, begun = true) {
+                    vector_kernels().add_product({d, d + part, d + 2 * part},
+                                                 {a, a + (product.a.limbs << log_degree)},
+                                                 {b, b + (product.b.limbs << log_degree)},
+                                                 length, !begun, q);
+                }
+            }
+            for (std::size_t number = 0; number < own.parts; ++number) {
+                if (own.first_term != own.terms || !begun) {
+                    add_terms(kernel, of, number, limb, at, begun, d + number * part, length, q);
+                }
+            }
+            if (kernel.constant(of)[limb] != 0) {
+                vector_kernels().plus_number(d, d, kernel.constant(of)[limb], length, q);
+            }
+        });
 }
 
 void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
@@ -104,48 +156,6 @@ void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
                       kernel.out + at, place_in(kernel.a, shape, at),
                       row_of(kernel.plain, (limb << shape.log_degree) + first), length, q);
               });
-}
-
-void launch(std::size_t count, const TimesNumber& kernel, const char*) {
-    const Shape& shape = kernel.shape;
-    each_limb(kernel, count,
-              [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length,
-                  const Prime& q) {
-                  vector_kernels().times_number(kernel.out + at, place_in(kernel.a, shape, at),
-                                                kernel.number.of[limb], length, q);
-              });
-}
-
-void launch(std::size_t count, const PlusNumber& kernel, const char*) {
-    const Shape& shape = kernel.shape;
-    each_limb(kernel, count,
-              [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length,
-                  const Prime& q) {
-                  const Word* a = place_in(kernel.a, shape, at);
-                  if (shape.part(at) == 0) {
-                      vector_kernels().plus_number(kernel.out + at, a, kernel.number.of[limb],
-                                                   length, q);
-                  } else {
-                      std::memcpy(kernel.out + at, a, length * sizeof(Word));
-                  }
-              });
-}
-
-void launch(std::size_t count, const AddProduct& kernel, const char*) {
-    const int log_degree = kernel.log_degree;
-    each_row(
-        kernel, count, log_degree,
-        [&](std::size_t limb) -> const Prime& { return kernel.primes[limb]; },
-        [&](std::size_t, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
-            const Word* a = kernel.a.words + at;
-            const Word* b = kernel.b.words + at;
-            Word* d = kernel.out + at;
-            const std::size_t part = kernel.sum.limbs << log_degree;
-            vector_kernels().add_product({d, d + part, d + 2 * part},
-                                         {a, a + (kernel.a.limbs << log_degree)},
-                                         {b, b + (kernel.b.limbs << log_degree)}, length,
-                                         kernel.first, q);
-        });
 }
 
 void launch(std::size_t count, const Divide& kernel, const char*) {

@@ -15,9 +15,6 @@ namespace atlasc::ckks {
 // several numbers at a time where the processor has AVX-512 IFMA, or AVX2 with FMA.
 void launch(std::size_t count, const Combine& kernel, const char* name);
 void launch(std::size_t count, const TimesPolynomial& kernel, const char* name);
-void launch(std::size_t count, const TimesNumber& kernel, const char* name);
-void launch(std::size_t count, const PlusNumber& kernel, const char* name);
-void launch(std::size_t count, const AddProduct& kernel, const char* name);
 void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);
 void launch(std::size_t count, const InnerProduct& kernel, const char* name);

@@ -28,7 +28,7 @@ from atlasc.client.checks import Answers
 from atlasc.files import new_private_file
 from atlasc.loading.inputs import Inputs
 from atlasc.remote.answers import RemoteAnswers, classes_of
-from atlasc.remote.connection import data_folder, default_folder
+from atlasc.remote.folders import data_folder, default_folder
 from atlasc.remote.link import Link
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.service.conftest import Party

@@ -21,7 +21,8 @@ def sources_of(device: str) -> list[Path]:
     """``phantom`` is CUDA with the transforms of a library."""
     devices = RUNTIME / "devices"
     if device == "phantom":
-        return [devices / "cuda/device.cpp", devices / "phantom/transforms.cu"]
+        names = "cuda/device.cpp", "host/repeated.cpp", "phantom/transforms.cu"
+        return [devices / name for name in names]
     return sorted(path for path in (devices / device).rglob("*") if path.suffix in (".cpp", ".cu"))
 
 

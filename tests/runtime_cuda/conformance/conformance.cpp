@@ -313,6 +313,37 @@ void products(Suite& suite) {
     suite.check("dot", engine.dot({x, y, third}, {y, y, x}),
                 each(a, b, [](Complex u, Complex v) { return 2.0 * u * v + v * v; }), top - 2);
 
+    // Sums of products that grow: past what one kernel takes, and past what is held for later.
+    Ciphertext doubled = product;
+    for (double factor = 2.0; factor <= 8.0; factor *= 2.0) {
+        const Ciphertext before = doubled;
+        doubled = engine.add(doubled, doubled);
+        suite.check("a product times " + std::to_string(factor), doubled,
+                    each(a, b, [factor](Complex u, Complex v) { return factor * u * v; }), top - 1);
+        suite.check("a product plus half of it", engine.add(before, engine.sub(doubled, product)),
+                    each(a, b, [factor](Complex u, Complex v) {
+                        return (1.5 * factor - 1.0) * u * v;
+                    }),
+                    top - 1);
+    }
+    Ciphertext many_products = engine.add_plain(engine.dot_plain({x, y}, {0.5, -0.25}), 0.125);
+    Ciphertexts lefts;
+    Ciphertexts rights;
+    for (int at = 0; at < 11; ++at) {
+        many_products = engine.add(many_products, engine.mul(x, at % 2 == 0 ? x : y));
+        lefts.push_back(x);
+        rights.push_back(at % 2 == 0 ? x : y);
+    }
+    const ComplexVector eleven =
+        each(a, b, [](Complex u, Complex v) { return 6.0 * u * u + 5.0 * u * v; });
+    const ComplexVector leaf = each(
+        a, b, [](Complex u, Complex v) { return 0.5 * u - 0.25 * v + 0.125; });
+    suite.check("a sum of eleven products", many_products, each(eleven, leaf, plus), top - 1);
+    suite.check("dot of eleven pairs", engine.dot(lefts, rights), eleven, top - 1);
+    suite.check("a number minus a sum of products",
+                engine.add_plain(engine.negate(engine.add(product, engine.mul_plain(x, 0.5))), 1.0),
+                each(a, b, [](Complex u, Complex v) { return 1.0 - u * v - 0.5 * u; }), top - 1);
+
     Ciphertext chain = x;
     ComplexVector expected(a.begin(), a.end());
     for (int level = top - 1; level >= 0; --level) {

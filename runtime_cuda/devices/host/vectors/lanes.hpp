@@ -16,8 +16,6 @@ void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const
 
 void multiply(Word* out, const Word* a, const PlainValues& b, std::size_t length, const Prime& q);
 
-void times_number(Word* out, const Word* a, Word factor, std::size_t length, const Prime& q);
-
 void plus_number(Word* out, const Word* a, Word number, std::size_t length, const Prime& q);
 
 /// The three parts of (a0 + a1 s)(b0 + b1 s), added to `d` unless `first`.

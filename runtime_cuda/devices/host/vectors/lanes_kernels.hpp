@@ -73,14 +73,6 @@ void multiply(Word* out, const Word* a, const PlainValues& b, std::size_t length
     }
 }
 
-void times_number(Word* out, const Word* a, Word factor, std::size_t length, const Prime& q) {
-    const Modulus m(q.value);
-    const Root root = root_of(factor, q.value);
-    for (std::size_t at = 0; at < length; at += width) {
-        store(out + at, times(load(a + at), root, m));
-    }
-}
-
 void plus_number(Word* out, const Word* a, Word number, std::size_t length, const Prime& q) {
     const Modulus m(q.value);
     const Vector added = all(number);

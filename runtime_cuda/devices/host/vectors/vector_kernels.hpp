@@ -17,7 +17,6 @@ namespace atlasc::ckks {
     KERNEL(add, lanes::add)                            \
     KERNEL(subtract, lanes::subtract)                  \
     KERNEL(multiply, lanes::multiply)                  \
-    KERNEL(times_number, lanes::times_number)          \
     KERNEL(plus_number, lanes::plus_number)            \
     KERNEL(add_product, lanes::add_product)            \
     KERNEL(divide, lanes::divide)                      \

@@ -19,6 +19,7 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import GIB
 from atlasc.service.programs import Programs
+from atlasc.service.texts import Opened
 from atlasc.service.workers import executor as executors
 from atlasc.service.workers import local
 from atlasc.service.workers.base import Loadable
@@ -82,7 +83,7 @@ def keys() -> Iterator[bytes]:
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(executors, "Server", Fails)
     monkeypatch.setattr(executors.Message, "read", staticmethod(lambda *_: None))
-    executor = Executor(lambda _: SimpleNamespace(), {"p": 1}, 10, lambda _: None)  # type: ignore[arg-type,return-value]
+    executor = Executor(lambda _: Opened(SimpleNamespace()), {"p": 1}, 10, lambda _: None)  # type: ignore[arg-type,return-value]
     return lambda: executor.run("job", "p", "key", b"", keys, lambda _: None)
 
 

@@ -64,15 +64,27 @@ void transforms(const Chain& chain, int log_degree) {
     }
 }
 
+template <typename Kernel>
+void write_to(Kernel& kernel, Word* out) {
+    kernel.out = out;
+}
+
+void write_to(Combine& kernel, Word* out) {
+    for (std::size_t of = 0; of < kernel.sums; ++of) {
+        kernel.sum[of].out = out;
+        out += (kernel.sum[of].parts * kernel.limbs) << kernel.log_degree;
+    }
+}
+
 /// The launched kernel against itself, called for one element after another.
 template <typename Kernel>
 void same(Kernel kernel, std::size_t count, std::size_t written, const std::string& name) {
     const Row before = random_row(written, Word{1} << 29);  // below every prime
     Row fast = before;
     Row slow = before;
-    kernel.out = fast.data();
+    write_to(kernel, fast.data());
     launch(count, kernel, "");
-    kernel.out = slow.data();
+    write_to(kernel, slow.data());
     for (std::size_t at = 0; at < count; ++at) {
         kernel(at);
     }
@@ -89,6 +101,42 @@ Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count
     return all;
 }
 
+/// Two sums of both operands for each limb of the second one: the first is of the terms alone.
+void combinations(const Ring& ring, const Source& a, const Source& b) {
+    const std::size_t size = b.limbs * ring.degree();
+    const double large = -0x1.234567p+90;
+    // What is added, then the number of each term.
+    const std::vector<std::vector<double>> all = {{0, 1, 1},     {0, 1, -1},        {large, 1},
+                                                  {0, large},    {7, -1, large, 3}, {0},
+                                                  {large, 1, 1}, {0, large, -large}};
+    for (const std::vector<double>& numbers : all) {
+        for (const std::uint32_t products : {1U, 8U}) {
+            for (const Word times : {Word{1}, Combination::most_times}) {
+                for (const bool accumulate : {false, true}) {
+                    const auto terms = static_cast<std::uint32_t>(numbers.size() - 1);
+                    Combine kernel{};
+                    kernel.log_degree = ring.log_degree();
+                    kernel.limbs = static_cast<std::uint32_t>(b.limbs);
+                    kernel.primes = ring.primes();
+                    kernel.sums = 2;
+                    kernel.sum[0] = {2, 0, 0, 0, terms, accumulate, 1, nullptr};
+                    kernel.sum[1] = {3, 0, products, terms, 2 * terms, accumulate, times, nullptr};
+                    std::fill(kernel.product, kernel.product + products, Combine::Product{a, b});
+                    for (std::size_t at = 0; at < 2 * numbers.size(); ++at) {
+                        const double number = numbers[at % numbers.size()];
+                        const Residues found = residues(ring, number, b.limbs);
+                        std::copy(found.of, found.of + b.limbs, kernel.numbers + at * b.limbs);
+                    }
+                    for (std::uint32_t at = 0; at < 2 * terms; ++at) {
+                        kernel.term[at] = {at % 2 == 0 ? a : b, 2};
+                    }
+                    same(kernel, 2 * size, 5 * size, "Combine");
+                }
+            }
+        }
+    }
+}
+
 void kernels(const Chain& chain, int log_degree) {
     const std::size_t degree = std::size_t{1} << log_degree;
     auto memory = std::make_shared<Memory>(0);
@@ -103,21 +151,12 @@ void kernels(const Chain& chain, int log_degree) {
     const Source of_a{a.data(), count + 1};
     const Source of_b{b.data(), count};
     const std::size_t all = 2 * count * degree;
-    for (const Kind kind : {Kind::sum, Kind::difference}) {
-        same(Combine{shape, primes.data(), of_a, of_b, kind, nullptr}, all, all, "Combine");
-    }
     for (const int log_run : {0, 3, log_degree - 1}) {
         const Row plain = limbs(primes, 0, count, degree >> log_run);
         same(TimesPolynomial{shape, primes.data(), of_a, {plain.data(), log_run}, nullptr}, all,
              all, "TimesPolynomial");
     }
-    const Residues number = residues(ring, -0x1.234567p+90, count);
-    same(TimesNumber{shape, primes.data(), of_a, number, nullptr}, all, all, "TimesNumber");
-    for (const bool first : {true, false}) {
-        const Source sum{nullptr, count};
-        same(AddProduct{log_degree, primes.data(), of_a, of_b, sum, nullptr, first},
-             count * degree, 3 * count * degree, "AddProduct");
-    }
+    combinations(ring, of_a, of_b);
     for (std::size_t from : {std::size_t{0}, count}) {
         same(Lift{log_degree, primes.data(), a.data() + (from == 0 ? 0 : count * degree), from, 0,
                   nullptr},

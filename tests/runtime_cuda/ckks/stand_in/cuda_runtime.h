@@ -36,12 +36,15 @@ enum cudaError_t {
     cudaErrorLaunchTimeout = 702,
     cudaErrorHardwareStackError = 714,
     cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorUnknown = 999,
 };
 
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaMemPool_t = struct CUmemPoolHandle_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaMemPoolAttr {
@@ -49,7 +52,8 @@ enum cudaMemPoolAttr {
     cudaMemPoolAttrReservedMemCurrent = 5,
     cudaMemPoolAttrUsedMemCurrent = 7,
 };
-enum { cudaEventDisableTiming = 2 };
+enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio = 87 };
 
 inline const cudaStream_t cudaStreamLegacy = nullptr;
@@ -105,6 +109,8 @@ inline bool lost(bool launches = false) {
 
 }  // namespace stand_in
 
+#include "graphs.hpp"
+
 inline cudaError_t cudaGetLastError() { return std::exchange(stand_in::launched, cudaSuccess); }
 inline const char* cudaGetErrorName(cudaError_t error) {
     switch (error) {
@@ -118,6 +124,8 @@ inline const char* cudaGetErrorName(cudaError_t error) {
             return "cudaErrorDevicesUnavailable";
         case cudaErrorECCUncorrectable:
             return "cudaErrorECCUncorrectable";
+        case cudaErrorStreamCaptureUnsupported:
+            return "cudaErrorStreamCaptureUnsupported";
         default:
             return "cudaErrorMemoryAllocation";
     }
@@ -134,6 +142,8 @@ inline const char* cudaGetErrorString(cudaError_t error) {
             return "CUDA-capable device(s) is/are busy or unavailable";
         case cudaErrorECCUncorrectable:
             return "uncorrectable ECC error encountered";
+        case cudaErrorStreamCaptureUnsupported:
+            return "operation not permitted when stream is capturing";
         default:
             return "out of memory";
     }
@@ -188,6 +198,9 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attrib
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     if (stand_in::asked("full")) {
         return cudaErrorMemoryAllocation;
     }
@@ -198,6 +211,7 @@ inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream
     return cudaSuccess;
 }
 inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+    stand_in::in_capture();
     std::free(pointer);
     return cudaSuccess;
 }
@@ -211,6 +225,10 @@ inline cudaError_t cudaFreeHost(void* pointer) {
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                                    cudaMemcpyKind kind, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(stand_in::device);
     if (stand_in::tally().begun) {
         stand_in::tally().add("copies", 1, static_cast<double>(bytes));
         if (kind != cudaMemcpyHostToDevice) {  // the tables of kernels, which traffic.hpp reads
@@ -221,6 +239,10 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes
     return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(stand_in::device);
     if (stand_in::tally().begun) {
         return cudaSuccess;
     }
@@ -228,6 +250,9 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaS
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    if (stand_in::in_capture()) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
     return stand_in::lost() ? cudaErrorECCUncorrectable : stand_in::ran;
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -250,33 +275,39 @@ double traffic(const Kernel&, std::size_t count) {
 template <typename... Parameters, typename Function>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Function& function, std::size_t count) {
-    if (stand_in::tally().begun) {
-        stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, count));
-        return cudaSuccess;
-    }
-    if (stand_in::lost(true)) {
-        return cudaErrorECCUncorrectable;
-    }
-    blockDim = config->blockDim;
-    for (blockIdx.x = 0; blockIdx.x < config->gridDim.x; ++blockIdx.x) {
-        for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {
-            kernel(function, count);
+    const auto run = [kernel, function, count, grid = config->gridDim,
+                      block = config->blockDim] {
+        if (stand_in::tally().begun) {
+            stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, count));
+            return cudaSuccess;
         }
-    }
-    return cudaSuccess;
+        if (stand_in::lost(true)) {
+            return cudaErrorECCUncorrectable;
+        }
+        blockDim = block;
+        for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
+            for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {
+                kernel(function, count);
+            }
+        }
+        return cudaSuccess;
+    };
+    return stand_in::on(config->stream, run);
 }
 
 template <typename... Parameters, typename Function>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*)(Parameters...),
                                const Function& function) {
-    if (stand_in::tally().begun) {
-        stand_in::tally().add(stand_in::name_of<Function>(), 1,
-                              traffic(function, config->gridDim.x));
+    const auto run = [function, blocks = config->gridDim.x, threads = config->blockDim.x] {
+        if (stand_in::tally().begun) {
+            stand_in::tally().add(stand_in::name_of<Function>(), 1, traffic(function, blocks));
+            return cudaSuccess;
+        }
+        if (stand_in::lost(true)) {
+            return cudaErrorECCUncorrectable;
+        }
+        stand_in::run_blocks(blocks, threads, function);
         return cudaSuccess;
-    }
-    if (stand_in::lost(true)) {
-        return cudaErrorECCUncorrectable;
-    }
-    stand_in::run_blocks(config->gridDim.x, config->blockDim.x, function);
-    return cudaSuccess;
+    };
+    return stand_in::on(config->stream, run);
 }

@@ -22,6 +22,8 @@ struct Work {
 struct Tally {
     bool begun = false;
     std::map<std::string, Work> work;  ///< by kernel
+    std::uint64_t graphs = 0;          ///< launched
+    std::uint64_t in_graphs = 0;       ///< launches of kernels that no host made
 
     void add(const std::string& kernel, std::uint64_t launches, double bytes,
              std::uint64_t limbs = 0) {
@@ -29,6 +31,17 @@ struct Tally {
         of.launches += launches;
         of.bytes += bytes;
         of.limbs += limbs;
+    }
+
+    void clear() {
+        work.clear();
+        graphs = 0;
+        in_graphs = 0;
+    }
+
+    void launch_graph(std::uint64_t launches) {
+        graphs += 1;
+        in_graphs += launches;
     }
 };
 

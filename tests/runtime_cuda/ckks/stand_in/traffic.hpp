@@ -17,19 +17,21 @@ inline double words(double each, std::size_t count) {
 /// Of a plaintext, a number for each index.
 inline double plain(const PlainValues& values) { return std::ldexp(1.0, -values.log_run); }
 
-inline double traffic(const Combine&, std::size_t count) { return words(3, count); }
-inline double traffic(const Divide&, std::size_t count) { return words(3, count); }
-
-inline double traffic(const TimesPolynomial& kernel, std::size_t count) {
-    return words(2 + plain(kernel.plain), count);
-}
-
-inline double traffic(const PlusPolynomial& kernel, std::size_t count) {
-    return words(2 + plain(kernel.plain) / 2, count);
-}
-
-inline double traffic(const AddProduct& kernel, std::size_t count) {
-    return words(kernel.first ? 7 : 10, count);
+/// The factors of a square are one operand.
+inline double traffic(const Combine& kernel, std::size_t count) {
+    std::size_t each = 0;
+    for (std::size_t of = 0; of < kernel.sums; ++of) {
+        const Combine::Sum& own = kernel.sum[of];
+        each += own.parts * (own.accumulate ? 2 : 1);
+        for (std::size_t at = own.first_product; at < own.products; ++at) {
+            const Combine::Product& product = kernel.product[at];
+            each += product.a.words == product.b.words ? 2 : 4;
+        }
+        for (std::size_t at = own.first_term; at < own.terms; ++at) {
+            each += kernel.term[at].parts;
+        }
+    }
+    return words(static_cast<double>(each), count / kernel.sums);
 }
 
 inline double traffic(const Lift& kernel, std::size_t count) {
@@ -82,6 +84,15 @@ inline double traffic(const SharedProducts& kernel, std::size_t count) {
     double bytes = 0;
     for (std::size_t one = 0; one < kernel.count; ++one) {
         bytes += traffic(kernel.of[one], count) - (one == 0 ? 0 : key(kernel.of[one], count));
+    }
+    return bytes;
+}
+
+inline double traffic(const HoistedProducts& kernel, std::size_t count) {
+    double bytes = 0;
+    for (std::size_t one = 0; one < kernel.count; ++one) {
+        const InnerProduct& product = kernel.of[one];
+        bytes += one == 0 ? traffic(product, count) : words(2, count) + key(product, count);
     }
     return bytes;
 }
