@@ -27,8 +27,8 @@ void require_size(const Chain& chain, double largest, double scale, std::size_t 
 
 namespace {
 
-/// log2 of how often slots repeat, whose numbers follow one another so many times; 0 where that is less
-/// often than is worth it.
+/// log2 of how often slots repeat, whose numbers follow one another so many times; 0 where they do so
+/// less often than is worth it.
 int log_repeats(std::size_t numbers, std::size_t repeats, std::size_t slots) {
     constexpr int least = 3;  // eight numbers are computed at a time
     repeats = numbers == 1 ? slots : repeats;
@@ -144,12 +144,20 @@ Encoder::Pattern Encoder::pattern_of(const Plaintext& value, Made& made) const {
 
 std::optional<GatherPlan> Encoder::plan_for(const Plaintext& value) const {
     const auto* deferred = std::get_if<Deferred>(&value);
-    if (!gathers_ || deferred == nullptr || !deferred->plan) {
+    // What has an identity is made once, and kept. Numbers that repeat are few, and those that the
+    // host makes it can look at: they may repeat more often than they say.
+    if (!gathers_ || deferred == nullptr || !deferred->plan || deferred->identity != 0 ||
+        log_repeats(ring_.slots(), deferred->repeats, ring_.slots()) != 0) {
         return std::nullopt;
     }
+    constexpr std::size_t in_cache = 4096;  // elements, which the host finds at once
     GatherPlan plan = deferred->plan();
     const std::size_t numbers = plan.count * (plan.is_complex ? 2 : 1);
-    if (plan.roots != nullptr || plan.words() > numbers) {
+    const bool large = std::any_of(
+        plan.elements.begin(), plan.elements.end(), [](const Elements& elements) {
+            return elements.numbers != nullptr && elements.numbers->size() > in_cache;
+        });
+    if (plan.roots != nullptr || plan.words() > numbers || !large) {
         return std::nullopt;
     }
     return plan;
@@ -190,10 +198,7 @@ std::optional<Encoder::Pattern> Encoder::gathered(const Plaintext& value, Gather
         }
         plan.places[at].numbers = reinterpret_cast<const std::int32_t*>(copy->bytes.get());
     }
-    const std::size_t repeats = std::get<Deferred>(value).repeats;
-    const int log_run = log_repeats(plan.count, repeats, ring_.slots());
-    return Pattern{&plan, repeats, log_run, std::min(log_run, most_log_run(ring_.log_degree())),
-                   largest};
+    return Pattern{&plan, std::get<Deferred>(value).repeats, 0, 0, largest};
 }
 
 std::vector<Encoder::Pattern> Encoder::patterns_of(const std::vector<const Plaintext*>& values,

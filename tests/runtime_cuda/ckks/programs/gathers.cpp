@@ -140,6 +140,7 @@ void all(std::uint64_t budget) {
     const Table runs = random_table(ring.slots() / 16, 1, elements / 2);
     const Table columns = random_table(64, ring.slots() / 256, elements / 2);
     const Table few = random_table(512, ring.slots() / 1024, elements / 2);
+    const Table half = random_table(ring.slots() / 2, 2, elements / 2);
     const Table mask = random_table(32, 1, 1);
     const Lookup literal{Source::literal, 0, random_tensor(false).values, {{&columns, 3}}};
     const auto weight = [&](std::size_t argument, long rotation) {
@@ -158,6 +159,7 @@ void all(std::uint64_t budget) {
          true},
         {"runs", {{{2.0, {lookup(Source::argument, 0, {{&runs, 32}})}}}, 0}, true},
         {"short", {{{1.0, {lookup(Source::argument, 1, {{&few, 2}, {&columns, -1}})}}}, 0}, true},
+        {"twice", {{{1.0, {lookup(Source::argument, 1, {{&half, 2}, {&columns, -1}})}}}, 0}, true},
         {"a number", {{{0.25, {}}}, 0}, true},
         {"roots", {{{1.0, {weight(0, 2), lookup(Source::root, 12, {{&rows, 4}})}}}, 0}, true},
     };
