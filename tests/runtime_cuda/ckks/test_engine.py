@@ -107,14 +107,6 @@ def test_plaintexts_that_repeat(build: Callable[..., Path], device: str, cpu: st
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("device", ["host", "cuda", pytest.param("phantom", marks=DEEP)])
-def test_numbers_that_the_device_finds(build: Callable[..., Path], device: str) -> None:
-    sources = PROGRAMS / "gathers.cpp", CONFORMANCE / "programs.cpp"
-    done = run(build("gathers", *sources, device=device))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-
-
 def test_each_vector_kernel_is_checked_when_an_engine_starts() -> None:
     """Transforms have no other loop to be compared with: the test above takes their products."""
     listed = (RUNTIME / "devices/host/vectors/vector_kernels.hpp").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/threads.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 
 namespace atlasc::ckks {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "atlasc/engine.hpp"
-#include "ckks/ring/copies.hpp"
+#include "ckks/plaintexts/copies.hpp"
 #include "ckks/ring/polynomials.hpp"
 
 namespace atlasc::ckks {

@@ -1,4 +1,4 @@
-#include "ckks/ring/copies.hpp"
+#include "ckks/plaintexts/copies.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -8,8 +8,8 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/record.hpp"
-#include "ckks/ring/encoder.hpp"
-#include "rows.hpp"
+#include "ckks/plaintexts/encoder.hpp"
+#include "tests/runtime_cuda/ckks/programs/rows.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
