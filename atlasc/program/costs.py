@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import symbols_in
 from atlasc.program.counting_engine import (
     CostKind,
     CountingEngine,
@@ -75,6 +76,17 @@ class ProgramCosts:
     def constants(self) -> int:
         """Bytes of the program's arrays."""
         return sum(array.nbytes for array in self.module.arrays_used().values())
+
+    @cached_property
+    def copied(self) -> int:
+        """Most bytes of the arrays of one op, of which a device has copies: in 32 bits or more."""
+        arrays = self.module.symbols
+        used = ({one.name for one in symbols_in(op.attributes)} for op in self.module.ops)
+        sums = (
+            sum(arrays[name].size * max(arrays[name].dtype.itemsize, 4) for name in names)
+            for names in used
+        )
+        return max(sums, default=0)
 
 
 def live_ciphertexts(module: Module) -> Peaks:

@@ -73,7 +73,8 @@ def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
         "encrypt": 0.0,  # the client's
         "decrypt": 0.0,
         "add": add,
-        "add_plain": 0.0,  # nearly always a number
+        "add_plain": encode + 4 * own,
+        "add_scalar": 0.0,  # as a number that multiplies
         "negate": 4 * own,
         "times_i": 4 * own,
         "rescale": rescale,

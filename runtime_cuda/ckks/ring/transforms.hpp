@@ -29,6 +29,9 @@ int most_log_run(int log_degree);
 bool fuses_rotations(Word q);
 int least_log_run();
 
+/// Whether the device finds the elements of plaintexts faster than the host.
+bool gathers_numbers();
+
 /// Sums of `RotatedProducts` that the device had best compute at once, and so holds: rotated
 /// operands are made anew for the next ones.
 std::size_t most_sums();

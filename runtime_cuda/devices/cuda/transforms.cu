@@ -53,6 +53,7 @@ bool begins_conversions() { return true; }
 int most_log_run(int log_degree) { return log_degree - 4; }  // passes take eight slots or more
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }
+bool gathers_numbers() { return true; }
 std::size_t most_sums() { return 256; }
 std::size_t together() { return Limbs::most; }
 

@@ -54,6 +54,7 @@ bool begins_conversions() { return false; }
 int most_log_run(int log_degree) { return log_degree - least_forward; }
 bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
 int least_log_run() { return 4; }
+bool gathers_numbers() { return false; }
 std::size_t most_sums() { return 32; }
 std::size_t together() { return 1; }
 

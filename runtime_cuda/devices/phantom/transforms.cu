@@ -61,6 +61,7 @@ bool begins_conversions() { return false; }
 int most_log_run(int) { return 0; }
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }
+bool gathers_numbers() { return true; }
 std::size_t most_sums() { return 32; }
 std::size_t together() { return 1; }
 
