@@ -246,6 +246,18 @@ def test_copies_share_a_polynomial_where_that_saves_time(
     assert program_costs(after).path.total == 5  # the level that a copy takes was left over
 
 
+@pytest.mark.parametrize(("error", "shared"), [(1e-5, 1), (1e-2, 0)])
+def test_copies_share_nothing_where_errors_matter(error: float, shared: int) -> None:
+    """A bootstrap is cheap, and makes room for the level; but its error counts."""
+    costs: dict[Any, float] = defaultdict(lambda: 0.1)
+    module = packed(SHARED, {})
+    for op in module.ops:
+        op.attributes["noise_gain"] = 1.0
+    after = run_passes(module, [PlaceBootstraps(levels=5, costs=costs, error=error)])
+    assert sum("copies" in op.attributes for op in after.ops) == shared
+    assert [op.name for op in after.ops].count("ckks.bootstrap") == shared
+
+
 def test_copies_share_nothing_without_costs() -> None:
     after = run_passes(packed(SHARED), [PlaceBootstraps(levels=6)])
     assert not any("copies" in op.attributes for op in after.ops)
