@@ -116,12 +116,12 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
     costs += [
         node.cost_at(at) for at, node in zip(entries, nodes, strict=True) if node.level is None
     ]
-    others = frozenset(
+    otherwise = frozenset(
         index
         for index, (node, done) in enumerate(zip(graph.nodes, nodes, strict=True))
         if node.other == (done.depth, done.cost)
     )
-    return Placement(math.fsum(costs), entries, results, bootstraps, sum(counts), others, method)
+    return Placement(math.fsum(costs), entries, results, bootstraps, sum(counts), otherwise, method)
 
 
 def _done(node: LevelNode, pieces: Pieces, entry: int, wanted: int) -> LevelNode:
