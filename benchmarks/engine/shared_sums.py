@@ -1,7 +1,7 @@
 """What polynomials cost if the copies of a value share them, and what that saves in programs.
 
-    python -m benchmarks.shared_sums
-    python -m benchmarks.shared_sums --model DIR [--target cuda] [--tokens 64] [--step]
+    python -m benchmarks.engine.shared_sums
+    python -m benchmarks.engine.shared_sums --model DIR [--target cuda] [--tokens 64] [--step]
 
 The first command prints, for 1/sqrt on a range of ratio 500 and several degrees: relinearizations,
 products with plaintexts and rotations, predicted seconds at level 14, and errors. Rounding is the
