@@ -64,6 +64,13 @@ public:
     void forward(const Limbs& limbs) const { transforms_->forward(limbs); }
     void backward(const Limbs& limbs) const { transforms_->backward(limbs); }
 
+    /// NTT of digits, of which the products end what has begun (`Transforms`).
+    void begin(const Limbs& limbs) const { transforms_->begin(limbs); }
+    template <typename Products>
+    void key_products(const Products& products) const {
+        transforms_->key_products(products);
+    }
+
     /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
     BlockConstants digit(std::size_t number, std::size_t limbs) const;
 

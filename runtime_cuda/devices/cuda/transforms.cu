@@ -10,6 +10,7 @@
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/base/threads.hpp"
 #include "ckks/ring/chain.hpp"
+#include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {
@@ -65,6 +66,11 @@ struct Transforms::Tables {
     Array<Word> forwards;
     Array<Word> backwards;
     Array<Word> last;
+
+    ResidueVectors<true> forward(const Limbs& limbs) const {
+        return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), forwards.get(),
+                nullptr, limbs.converts};
+    }
 };
 
 Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>& primes,
@@ -102,11 +108,26 @@ Transforms::~Transforms() = default;
 void Transforms::forward(const Limbs& limbs) const {
     transform<true>(tables_->log_degree - limbs.log_run,
                     limbs.polynomials * limbs.copies * limbs.count,
-                    ResidueVectors<true>{limbs, tables_->log_degree, tables_->size_q,
-                                         tables_->count, tables_->primes.get(),
-                                         tables_->moduli.get(), tables_->forwards.get(), nullptr,
-                                         limbs.converts},
-                    "transform of residues");
+                    tables_->forward(limbs), "transform of residues");
+}
+
+void Transforms::begin(const Limbs& limbs) const {
+    launch_pass<true, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
+                                      tables_->forward(limbs), "transform of digits");
+}
+
+void Transforms::key_products(const std::vector<InnerProduct>& products) const {
+    for (std::size_t first = 0; first < products.size(); first += EachProduct::most) {
+        const InnerProduct& one = products[first];
+        EachProduct some{std::min(products.size() - first, EachProduct::most),
+                         {one, one, one, one}};
+        std::copy_n(products.begin() + static_cast<std::ptrdiff_t>(first), some.count, some.of);
+        launch_rows(some, tables_->moduli.get(), tables_->forwards.get());
+    }
+}
+
+void Transforms::key_products(const InnerProducts& sum) const {
+    launch_rows(SumOfEach{sum}, tables_->moduli.get(), tables_->forwards.get());
 }
 
 void Transforms::backward(const Limbs& limbs) const {
