@@ -244,17 +244,21 @@ void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* po
                    "remainder of a division");
         });
     }
-    remainders.inverses = ends_divisions() ? divisor.inverse : nullptr;
-    ring.forward(remainders);
-    for (std::size_t at = 0; at < count && !ends_divisions(); ++at) {
-        launch(limbs * degree,
-               Divide{ring.log_degree(), ring.primes(), polynomials[at], remainders.out[at],
-                      divisor.inverse, remainders.quotients[at]},
-               "division by primes");
-    }
+    subtract_and_divide(ring, remainders, divisor.inverse);
 }
 
 }  // namespace
+
+void subtract_and_divide(const Ring& ring, Limbs& remainders, const Word* inverse) {
+    remainders.inverses = ends_divisions() ? inverse : nullptr;
+    ring.forward(remainders);
+    for (std::size_t at = 0; at < remainders.polynomials && !ends_divisions(); ++at) {
+        launch(remainders.count * ring.degree(),
+               Divide{ring.log_degree(), ring.primes(), remainders.dividends[at],
+                      remainders.out[at], inverse, remainders.quotients[at]},
+               "division by primes");
+    }
+}
 
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
             std::size_t limbs, const std::vector<Word*>& out) {
