@@ -29,7 +29,7 @@ void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs,
             launch(digits.size() * ring.degree(), kernel, "digits of a key switch");
         });
     }
-    once ? ring.begin(values) : ring.forward(values);
+    once ? ring.begin_forward(values) : ring.forward(values);
 }
 
 }  // namespace
@@ -146,7 +146,8 @@ Addends both_parts(const Ring& ring, const Extended& x) {
     return {x.words.get(), x.words.get() + limbs * ring.degree(), limbs, nullptr};
 }
 
-std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level) {
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level,
+                           bool begun) {
     const Divisor divisor = ring.divisor(level, true);
     std::vector<Polys> out;
     std::vector<const Word*> parts;
@@ -157,7 +158,7 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
         parts.insert(parts.end(), {both.first, both.second});
         quotients.insert(quotients.end(), {own.part(0), own.part(1)});
     }
-    divide(ring, divisor, parts, out[0].limbs, quotients);
+    divide(ring, divisor, parts, out[0].limbs, quotients, begun);
     return out;
 }
 
@@ -169,10 +170,11 @@ std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, s
     for (const Switched& x : xs) {
         Word* out = results.emplace_back(ring, limbs).words.get();
         products.push_back(inner_product(ring, x, limbs, out));
+        products.back().values = limbs - ring.divisor(level, true).primes;
     }
     if (xs[0].digits.begun) {
         ring.key_products(products);
-        return divided(ring, results, level);
+        return divided(ring, results, level, true);
     }
     for (std::size_t first = 0; first < products.size(); first += HoistedProducts::most) {
         const InnerProduct& one = products[first];

@@ -91,8 +91,9 @@ Addends first_part(const Ring& ring, const Extended& x);
 Addends both_parts(const Ring& ring, const Extended& x);
 
 /// The ciphertexts themselves, and with a level above 0 divided by the level's primes too: one
-/// rounding. One ciphertext or more, of the same primes.
-std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level);
+/// rounding. One ciphertext or more, of the same primes. See `divide`.
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level,
+                           bool begun = false);
 
 /// The ciphertexts of each of some, of `limbs` primes, divided as above: of digits that are multiplied
 /// once, or of one polynomial's.

@@ -135,6 +135,7 @@ struct InnerProduct {
     int log_run = 0;     ///< of 2^log_run equal values of digits, which are neighbours, one is stored
     const Word* own = nullptr;  ///< of digits that lack their own primes: the polynomial itself
     const Word* digit_numbers = nullptr;  ///< [limb]: the digit that has the prime for its own
+    std::size_t values = ~std::size_t{0};  ///< limbs that stay so (`Transforms::key_products`)
 
     /// Places of one part of the result.
     std::size_t places() const { return (limbs + size_p) << log_degree; }

@@ -116,12 +116,14 @@ public:
     void backward(const Limbs& limbs) const;
 
     /// As `forward`, of digits: a device may leave the last pass to `key_products`.
-    void begin(const Limbs& limbs) const;
+    void begin_forward(const Limbs& limbs) const;
 
     /// Digits whose transforms have begun, times keys: each product, and the sum of some. Digits are
-    /// multiplied once, since nobody writes their values.
+    /// multiplied once, since nobody writes their values. The products' limbs from `values` on begin
+    /// their transforms backwards, which `end_backward` ends.
     void key_products(const std::vector<InnerProduct>& products) const;
     void key_products(const InnerProducts& sum) const;
+    void end_backward(const Limbs& limbs) const;
 
 private:
     struct Tables;

@@ -71,6 +71,16 @@ struct Transforms::Tables {
         return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), forwards.get(),
                 nullptr, limbs.converts};
     }
+    ResidueVectors<false> backward(const Limbs& limbs) const {
+        return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), backwards.get(),
+                last.get()};
+    }
+    template <typename Products>
+    void multiply(const Products& products) const {
+        const KeyRows<Products> kernel(products,
+                                       {moduli.get(), forwards.get(), backwards.get()});
+        launch_blocks(kernel.blocks(), kernel, "products of digits and keys");
+    }
 };
 
 Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>& primes,
@@ -111,7 +121,7 @@ void Transforms::forward(const Limbs& limbs) const {
                     tables_->forward(limbs), "transform of residues");
 }
 
-void Transforms::begin(const Limbs& limbs) const {
+void Transforms::begin_forward(const Limbs& limbs) const {
     launch_pass<true, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
                                       tables_->forward(limbs), "transform of digits");
 }
@@ -122,21 +132,22 @@ void Transforms::key_products(const std::vector<InnerProduct>& products) const {
         EachProduct some{std::min(products.size() - first, EachProduct::most),
                          {one, one, one, one}};
         std::copy_n(products.begin() + static_cast<std::ptrdiff_t>(first), some.count, some.of);
-        launch_rows(some, tables_->moduli.get(), tables_->forwards.get());
+        tables_->multiply(some);
     }
 }
 
 void Transforms::key_products(const InnerProducts& sum) const {
-    launch_rows(SumOfEach{sum}, tables_->moduli.get(), tables_->forwards.get());
+    tables_->multiply(SumOfEach{sum});
+}
+
+void Transforms::end_backward(const Limbs& limbs) const {
+    launch_pass<false, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
+                                       tables_->backward(limbs), "transform of residues");
 }
 
 void Transforms::backward(const Limbs& limbs) const {
     transform<false>(tables_->log_degree, limbs.polynomials * limbs.copies * limbs.count,
-                     ResidueVectors<false>{limbs, tables_->log_degree, tables_->size_q,
-                                           tables_->count, tables_->primes.get(),
-                                           tables_->moduli.get(), tables_->backwards.get(),
-                                           tables_->last.get()},
-                     "transform of residues");
+                     tables_->backward(limbs), "transform of residues");
 }
 
 struct Fourier::Tables {

@@ -147,7 +147,9 @@ void Transforms::backward(const Limbs& limbs) const {
     }
 }
 
-void Transforms::begin(const Limbs& limbs) const { forward(limbs); }
+void Transforms::begin_forward(const Limbs& limbs) const { forward(limbs); }
+
+void Transforms::end_backward(const Limbs& limbs) const { backward(limbs); }
 
 void Transforms::key_products(const std::vector<InnerProduct>& products) const {
     for (const InnerProduct& product : products) {

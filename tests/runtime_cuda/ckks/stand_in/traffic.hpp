@@ -117,11 +117,13 @@ inline double traffic(const SumOfEach& products, std::size_t count) {
     return traffic(products.sum, count);
 }
 
-/// And the nodes of the last pass.
+/// And the nodes of the last pass forwards, and of the first one backwards.
 template <typename Products>
 double traffic(const KeyRows<Products>& kernel, std::size_t) {
     const std::size_t count = kernel.products.places();
-    return words(1, count) + traffic(kernel.products, count);
+    const std::size_t values = kernel.products.values() << kernel.products.log_degree();
+    const std::size_t back = kernel.products.values() < ~std::size_t{0} ? count - values : 0;
+    return words(1, count + back) + traffic(kernel.products, count);
 }
 
 /// Babies and plaintexts are read once, and sums are written once in each turn.
