@@ -2,7 +2,7 @@
 
 It follows the kernels (docs/backend-phantom.md): a transform of a limb is two passes, each of which
 reads and writes it; the first pass converts residues where it reads them, the last one divides. The
-product with a key does the last pass of digits that nothing else reads. A sum of products and of
+product with a key does the last pass of digits that nothing else reads, and begins the division's. A sum of products and of
 numbers is one kernel, and four rotations of one ciphertext read its digits once. On a layer of BERT-base it is within 8% of what the launches count, in both packings
 (``tests/runtime_cuda/ckks/test_launches.py``).
 """
@@ -65,9 +65,10 @@ def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
     read = digits * wide + key  # by the product of digits and a key
     once = 4 * own + digits * wide + read  # where that product is the only one
     divide = 10 * special + 8 * own  # both parts, by the special primes
+    begun = 6 * special + 8 * own  # where a product has begun it
     rescale = 10 + 8 * own
     # A product's division is also by its level's prime, which `rescale` counts: it has the rest.
-    product = once + 2 * wide + 2 * own + 10 * special
+    product = once + 2 * wide + 2 * own + 6 * special
     encode = 5 + 5 * own
     add = 2 * own  # most sums are written by a product's kernel, or wait for the next one
     return {
@@ -86,7 +87,7 @@ def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
         "mul_scalar": 0.0,  # what a term of a sum reads, the sum counts; nearly all are terms
         "hoist": hoist,
         "rotate_hoisted": digits * wide / 4 + key + 2 * wide + own + divide,
-        "rotate": once + 2 * wide + own + divide,
+        "rotate": once + 2 * wide + own + begun,
         "transform_baby": read + own,
         "transform_giant": 5 * special + 4 * own + once + 5 * wide,
         "transform_product": 6 * wide / REPEATS,
