@@ -2,9 +2,10 @@
 
 It follows the kernels (docs/backend-phantom.md): a transform of a limb is two passes, each of which
 reads and writes it; the first pass converts residues where it reads them, the last one divides. The
-product with a key does the last pass of digits that nothing else reads, and begins the division's. A sum of products and of
-numbers is one kernel, and four rotations of one ciphertext read its digits once. On a layer of BERT-base it is within 8% of what the launches count, in both packings
-(``tests/runtime_cuda/ckks/test_launches.py``).
+product with a key does the last pass of digits that nothing else reads, and the first one of the
+division that follows. A sum of products and of numbers is one kernel, and four rotations of one
+ciphertext read its digits once. On a layer of BERT-base it is within 8% of what the launches count,
+in both packings (``tests/runtime_cuda/ckks/test_launches.py``).
 """
 
 from __future__ import annotations
