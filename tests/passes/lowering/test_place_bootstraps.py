@@ -225,7 +225,7 @@ SHARED = """%a = poly.square %x
 
 
 @pytest.mark.parametrize(
-    ("levels", "rotation", "copies"), [(6, 0.1, 2), (5, 0.1, None), (6, 99.0, None)]
+    ("levels", "rotation", "copies"), [(6, 0.2, 2), (5, 0.2, None), (6, 99.0, None)]
 )
 def test_copies_share_a_polynomial_where_that_saves_time(
     levels: int, rotation: float, copies: int | None
