@@ -42,7 +42,12 @@ from atlasc.ir.rewriting import Rewriter
 from atlasc.program.engine import Plaintext
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters
-from atlasc.program.paterson_stockmeyer import Coefficient, evaluate_plan, plan_chebyshev
+from atlasc.program.paterson_stockmeyer import (
+    Coefficient,
+    evaluate_plan,
+    plan_chebyshev,
+    sum_of_parts,
+)
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
@@ -199,9 +204,8 @@ def evaluation_error(
     for noise in (model, None):
         engine = SimEngine(points * copies, _LEVELS, noise=noise)
         argument = engine.encrypt(np.tile(arguments, copies), _LEVELS)
-        total = evaluate_plan(engine, argument, plan, partial(_repeated, points))
-        for bit in range(copies.bit_length() - 1):
-            total = engine.add(total, engine.rotate(total, points << bit))
+        parts = evaluate_plan(engine, argument, plan, partial(_repeated, points))
+        total = sum_of_parts(engine, parts, copies, points)
         results.append(engine.decrypt(total)[:points])
     squares = np.square(results[0] - results[1]).reshape(_PARTS, -1).mean(axis=1)
     return float(np.sqrt(squares.max())) / scale

@@ -25,7 +25,7 @@ from atlasc.program.counting_engine import (
 from atlasc.program.execute import Functions, execute
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.live_engine import LiveEngine, Peaks
-from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev, sum_of_parts
 from atlasc.program.rotation_plan import RotationPlan
 
 PrimitiveCosts = Mapping[tuple[CostKind, int], float]
@@ -282,9 +282,7 @@ def _polynomial_profile(polynomial: Polynomial, copies: int) -> Profile:
     coefficients = kept / np.arange(1, len(kept) + 1)
     plan = plan_chebyshev(coefficients[None] if polynomial.channels else coefficients, copies)
     engine = CountingEngine(2 * copies, plan.levels)
-    total = evaluate_plan(engine, Counted(plan.levels), plan)
-    for bit in range(copies.bit_length() - 1):
-        total = engine.add(total, engine.rotate(total, 1 << bit))
+    sum_of_parts(engine, evaluate_plan(engine, Counted(plan.levels), plan), copies, 1)
     counted = engine.counts[engine.scope].primitives
     return frozenset(
         ((primitive, plan.levels - level), calls) for (primitive, level), calls in counted.items()

@@ -150,11 +150,8 @@ def parts(coefficients: NDArray[np.float64], copies: int) -> NDArray[np.float64]
     found = np.pad(coefficients, (0, length - len(coefficients)))[None]
     while len(found) < copies:
         giant = found.shape[1] // 2
-        # As in `split` below.
-        quotient, rest = 2.0 * found[:, giant:], found[:, :giant].copy()
-        quotient[:, 0] /= 2.0
-        rest[:, 1:] -= found[:, :giant:-1]
-        found = np.stack([rest, quotient], 1).reshape(-1, giant)
+        quotient, rest = _divided(found.T, giant)
+        found = np.stack([rest.T, quotient.T], 1).reshape(-1, giant)
     return found
 
 
@@ -178,13 +175,10 @@ def _plan(
             if top <= largest_baby and depth_of_power(top) < depth:
                 break
             giant = 1 << (top.bit_length() - 1)
-            # c = quotient T_giant + remainder, from T_(g+j) = 2 T_g T_j - T_(g-j).
-            quotient, c = 2.0 * c[giant : top + 1], c.copy()
-            quotient[0], c[giant:] = c[giant], 0.0
+            quotient, c = _divided(c[: top + 1], giant)
             if top == giant:  # a quotient that is a number adds a term, not a product
                 lone.append((_coefficient(quotient, 0), giant))
                 continue
-            c[2 * giant - top : giant] -= quotient[:0:-1] / 2.0
             products.append((split(quotient, depth - 1), giant))
             needed.add(giant)
         terms = [(_coefficient(c, j), j) for j in _present(c) if j > 0] + lone
@@ -194,6 +188,16 @@ def _plan(
 
     split(coefficients, levels)
     return ChebyshevPlan(_powers(needed), sums, factors)
+
+
+def _divided(c: NDArray[np.float64], giant: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Quotient and remainder by T_giant of the sums with coefficients [up to 2 giant, ...]: T_(g+j)
+    = 2 T_g T_j - T_(g-j).
+    """
+    quotient, rest = 2.0 * c[giant:], c[:giant].copy()
+    quotient[0] = c[giant]
+    rest[giant - len(quotient) + 1 :] -= quotient[:0:-1] / 2.0
+    return quotient, rest
 
 
 def _coefficient(c: NDArray[np.float64], index: int) -> Coefficient:
@@ -251,7 +255,8 @@ def evaluate_plan(
         plaintext: turns a coefficient into the engine's plaintext.
 
     Returns:
-        A ciphertext `plan.levels` levels below `ct`; with factors, the parts of the sum.
+        A ciphertext `plan.levels` levels below `ct`; with factors, the parts of the sum
+        (`sum_of_parts`).
 
     Raises:
         AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
@@ -303,3 +308,12 @@ def evaluate_plan(
         masked = engine.mul_plain(powers[giant], plaintext(chosen))
         result = engine.mul(result, engine.add_plain(masked, plaintext(1.0 - chosen)))
     return result
+
+
+def sum_of_parts(engine: Engine[Ct], parts: Ct, copies: int, period: int) -> Ct:
+    """Σ over the copies of an argument, which lie ``period`` slots apart, in every copy: the sum
+    whose parts they evaluated.
+    """
+    for bit in range(copies.bit_length() - 1):
+        parts = engine.add(parts, engine.rotate(parts, period << bit))
+    return parts

@@ -19,6 +19,7 @@ from atlasc.program.paterson_stockmeyer import (
     Coefficient,
     evaluate_plan,
     plan_chebyshev,
+    sum_of_parts,
 )
 from atlasc.program.plaintexts import MASK, Argument, Literal, Plaintext, Slots
 from atlasc.program.record import Register
@@ -135,7 +136,7 @@ def _in_copies(
         return ctx.slots(Slots.of, numbers, (number, 0), repeats=repeats)
 
     found = (evaluate_plan(ctx.engine, ciphertext, plan, plaintext) for ciphertext in x)
-    return [ctx.double_and_add(parts, period, copies.bit_length() - 1) for parts in found]
+    return [sum_of_parts(ctx.engine, parts, copies, period) for parts in found]
 
 
 def rotate_sum(ctx: Context, op: Op, x: list[Register]) -> list[Register]:

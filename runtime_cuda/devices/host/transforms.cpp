@@ -7,12 +7,11 @@
 
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
-#include "ckks/ring/switch_kernels.hpp"
+#include "ckks/ring/whole_transforms.hpp"
 #include "devices/host/check_kernels.hpp"
 #include "atlasc/base/threads.hpp"
 #include "devices/host/vectors/ntt.hpp"
 #include "devices/host/vectors/vector_kernels.hpp"
-#include "kernel.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -148,20 +147,6 @@ void Transforms::forward(const Limbs& limbs) const {
 void Transforms::backward(const Limbs& limbs) const {
     tables_->each(limbs, [this](Word* out, const Word* in, const NttTable& table, std::size_t,
                                 std::size_t) { tables_->backward(out, in, table); });
-}
-
-void Transforms::begin_forward(const Limbs& limbs) const { forward(limbs); }
-
-void Transforms::end_backward(const Limbs& limbs) const { backward(limbs); }
-
-void Transforms::key_products(const std::vector<InnerProduct>& products) const {
-    for (const InnerProduct& product : products) {
-        launch(product.places(), product, "products with a key");
-    }
-}
-
-void Transforms::key_products(const InnerProducts& sum) const {
-    launch(sum.places(), sum, "products with keys");
 }
 
 /// One stage of butterflies after another, as in Cheon, Kim, Kim and Song 2017, section 3.2.

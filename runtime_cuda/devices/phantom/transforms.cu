@@ -13,9 +13,8 @@
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
-#include "ckks/ring/switch_kernels.hpp"
+#include "ckks/ring/whole_transforms.hpp"
 #include "devices/cuda/cuda.hpp"
-#include "kernel.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -146,20 +145,6 @@ void Transforms::backward(const Limbs& limbs) const {
                           limbs.in[at] + of_q * tables_->degree, limbs.count - of_q,
                           tables_->primes - tables_->special);
     }
-}
-
-void Transforms::begin_forward(const Limbs& limbs) const { forward(limbs); }
-
-void Transforms::end_backward(const Limbs& limbs) const { backward(limbs); }
-
-void Transforms::key_products(const std::vector<InnerProduct>& products) const {
-    for (const InnerProduct& product : products) {
-        launch(product.places(), product, "products with a key");
-    }
-}
-
-void Transforms::key_products(const InnerProducts& sum) const {
-    launch(sum.places(), sum, "products with keys");
 }
 
 struct Fourier::Tables {
