@@ -31,6 +31,9 @@ SUBSTITUTES: dict[CostKind, tuple[CostKind, ...]] = {
 }
 """What a ``transform`` consists of on an engine that has none of its own. By a table without
 seconds of its kinds it costs as much."""
+LIKE: dict[CostKind, CostKind] = {"add_scalar": "add_plain"}
+"""Kinds that a table may not tell apart. By a table without seconds of one it costs as the other
+does."""
 KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY, *SUBSTITUTES)
 """Primitives whose cost grows with the digits of a key switch, or with the special primes; others
 are linear in the primes of a ciphertext."""
@@ -82,8 +85,10 @@ class FittedCosts:
             one = found.one_seconds if primitive != "bootstrap" else None
             more = self._more_work(primitive)
             return (narrow or one or found.seconds) * more * needs.landing(primitive, level)
-        if primitive in SUBSTITUTES and not any(primitive in one for one in self._sets.values()):
-            return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
+        if not any(primitive in one for one in self._sets.values()):
+            if primitive in SUBSTITUTES:
+                return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
+            primitive = LIKE.get(primitive, primitive)  # type: ignore[call-overload]
         if primitive not in self._curves:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
@@ -249,4 +254,5 @@ def relative_work(residues: int, special: int, digits: int) -> dict[CostKind, fl
         "add_plain": TRANSFORM * residues,
     }
     found = {name: known.get(name, 2.0 * residues) for name in COST_KINDS}
+    found |= {name: found[other] for name, other in LIKE.items()}
     return found | {name: sum(found[part] for part in SUBSTITUTES[name]) for name in SUBSTITUTES}

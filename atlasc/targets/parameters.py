@@ -332,7 +332,7 @@ class ParameterSet(_Fields):
             rotations: amount -> level of each rotation key; shared keys belong to the bootstrap.
             relinearization_level, conjugation_level: levels of these two keys; None: no key.
             live: the ciphertexts when memory peaks; None assumes eight at the top level.
-            constants: bytes of the program's arrays, which lie in the machine's memory.
+            constants: bytes of the program's arrays in this memory.
         """
         needs = self.needs
         others = needs.key_levels or (relinearization_level, conjugation_level)
@@ -341,7 +341,7 @@ class ParameterSet(_Fields):
             "rotation_keys": sum(map(self.key_bytes, own)),
             "other_keys": sum(self.key_bytes(level) for level in others if level is not None),
             "ciphertexts": self.live_bytes({None: {self.max_level: 8}} if live is None else live),
-            "constants": 0 if self.device else constants,
+            "constants": constants,
             "library": self.library_bytes * self.ring_degree // 2**16,
             **needs.memory,
         }

@@ -36,6 +36,7 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     ground_->memory->on_pressure([this] {
         repeated_->clear();
         cache_->clear();
+        encoder_->clear();
     });
 }
 

@@ -11,9 +11,9 @@
 #include "atlasc/backend.hpp"
 #include "atlasc/record.hpp"
 #include "ckks/keys/role.hpp"
-#include "ckks/plaintext_cache.hpp"
+#include "ckks/plaintexts/plaintext_cache.hpp"
 #include "ckks/repeated.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {

@@ -26,8 +26,9 @@ double CkksEngine::pending_scale(int level) const {
 }
 
 bool CkksEngine::is_pending(const Value& x) const {
-    return x.level < ring_.chain().top() && x.limbs == pending_limbs(x.level) &&
-           x.scale == pending_scale(x.level);
+    // Where a landing left out the primes of the level above, nothing divides by them.
+    const std::size_t limbs = pending_limbs(x.level);
+    return limbs > limbs_of(x.level) && x.limbs == limbs && x.scale == pending_scale(x.level);
 }
 
 Ciphertext CkksEngine::summed(Combination sum, int level, double scale) const {

@@ -77,7 +77,7 @@ Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
         refuse("conjugate", "there is no key for level " + std::to_string(x.level),
                "make keys with this program's client");
     }
-    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
+    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs, true);
     std::vector<Polys> found =
         switched(ring_,
                  {{digits.of(0), key, galois_of_conjugation(ring_),
@@ -111,7 +111,7 @@ Ciphertexts CkksEngine::rotate_each(const Ciphertexts& xs,
                 operands.push_back(canonical(xs[places[at]]));
                 seconds.push_back(operands.back().polys->part(1));
             }
-            const Digits digits = decomposed(ring_, seconds, limbs);
+            const Digits digits = decomposed(ring_, seconds, limbs, true);
             std::vector<Switched> each;
             for (std::size_t at = first; at < end; ++at) {
                 const std::size_t amount = amounts[places[at]];
@@ -139,7 +139,6 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
         return Ciphertexts(amounts.size(), handle);
     }
     const Value x = canonical(handle);
-    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
     Ciphertexts result(amounts.size(), handle);
     std::vector<std::size_t> places;
     for (std::size_t at = 0; at < amounts.size(); ++at) {
@@ -147,6 +146,8 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
             places.push_back(at);
         }
     }
+    const bool once = places.size() == 1;
+    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs, once);
     const std::size_t most = std::max<std::size_t>(together() / 2, 1);
     for (std::size_t first = 0; first < places.size(); first += most) {
         const std::size_t end = std::min(first + most, places.size());
@@ -171,7 +172,7 @@ Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
         refuse("rotate_sum", "it needs at least one amount");
     }
     const Value x = canonical(handle);
-    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
+    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs, false);
     std::vector<Switched> terms;
     for (const std::size_t amount : amounts) {
         if (amount == 0) {
@@ -209,7 +210,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
             continue;
         }
         if (digits.count(operand) == 0) {
-            digits.emplace(operand, decomposed(ring_, {x.part(1)}, limbs));
+            digits.emplace(operand, decomposed(ring_, {x.part(1)}, limbs, false));
         }
         babies.push_back({digits.at(operand).of(0), &key_for(rotation, level),
                           galois_of(ring_, rotation),

@@ -118,9 +118,14 @@ void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::si
 /// Ciphertexts of the primes of a level or more, divided by the level's own and rounded (rescaling).
 std::vector<Polys> rescaled(const Ring& ring, const std::vector<const Polys*>& xs, int level);
 
+/// Coefficients of `remainders` become values, and their quotients (dividends - values) times the
+/// inverse: of the divisor, modulo the primes of the limbs.
+void subtract_and_divide(const Ring& ring, Limbs& remainders, const Word* inverse);
+
 /// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded.
+/// The latter may have `begun` their transforms backwards.
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
-            std::size_t limbs, const std::vector<Word*>& out);
+            std::size_t limbs, const std::vector<Word*>& out, bool begun = false);
 
 /// The inverse of an odd number modulo 2N: X -> X^galois and back.
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);

@@ -64,6 +64,14 @@ public:
     void forward(const Limbs& limbs) const { transforms_->forward(limbs); }
     void backward(const Limbs& limbs) const { transforms_->backward(limbs); }
 
+    /// NTT of digits, of which the products end what has begun, and back (`Transforms`).
+    void begin_forward(const Limbs& limbs) const { transforms_->begin_forward(limbs); }
+    void end_backward(const Limbs& limbs) const { transforms_->end_backward(limbs); }
+    template <typename Products>
+    void key_products(const Products& products) const {
+        transforms_->key_products(products);
+    }
+
     /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
     BlockConstants digit(std::size_t number, std::size_t limbs) const;
 

@@ -13,6 +13,7 @@
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
+#include "ckks/ring/whole_transforms.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {
@@ -61,6 +62,7 @@ bool begins_conversions() { return false; }
 int most_log_run(int) { return 0; }
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }
+bool gathers_numbers() { return true; }
 std::size_t most_sums() { return 32; }
 std::size_t together() { return 1; }
 

@@ -25,6 +25,7 @@ from atlasc.targets.cost_table import (
 from atlasc.targets.costs import FittedCosts, fitted_costs
 from atlasc.targets.machine import Machine
 from atlasc_comparisons.desilo.parameters import DesiloParameters
+from benchmarks.engine import scaled_costs
 
 SMALL = DesiloParameters(14, 1)
 
@@ -73,6 +74,22 @@ def test_the_tables_of_our_engine_price_every_primitive(target: str) -> None:
         assert all(seconds > 0 for seconds in costs.values())
     assert table.bootstrap is not None
     assert table.bootstrap.measured or "scaled by counted work" in table.note
+
+
+def test_the_table_of_gpus_is_what_its_script_writes() -> None:
+    shipped, made = load(shipped_place("cuda")), scaled_costs.scaled(load(scaled_costs.MEASURED))
+    assert made.note == shipped.note
+    for one, other in zip(made.sets, shipped.sets, strict=True):
+        assert one.parameters == other.parameters and set(one.seconds) == set(other.seconds)
+        for name, seconds in one.seconds.items():
+            assert seconds == pytest.approx(other.seconds[name], rel=1e-3), name
+
+
+def test_a_number_costs_as_a_vector_where_a_table_does_not_tell_them_apart() -> None:
+    costs = FittedCosts(found("cpu"), find_target("cpu").parameters.bootstrapped()).costs()
+    assert all(costs["add_scalar", at] == costs["add_plain", at] for at in range(19))
+    costs = FittedCosts(found("cuda"), find_target("cuda").parameters.bootstrapped()).costs()
+    assert all(5 * costs["add_scalar", at] < costs["add_plain", at] for at in range(1, 19))
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ public:
             set("negate", level, [&] { server_.negate(x); });
             set("times_i", level, [&] { server_.times_i(x); });
             set("add_plain", level, [&] { server_.add_plain(x, vector_); });
+            set("add_scalar", level, [&] { server_.add_plain(x, 0.3); });
             set("rotate", level, [&] { server_.rotate(x, 1); });
             set("few", level, [&] { server_.rotate_many(x, first); });
             set("many", level, [&] { server_.rotate_many(x, amounts); });

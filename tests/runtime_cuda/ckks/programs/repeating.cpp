@@ -10,7 +10,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ring/chain.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 #include "ckks/ring/packing.hpp"
 #include "ckks/ring/rotated_products.hpp"
 #include "kernel.hpp"

@@ -1,4 +1,4 @@
-#include "ckks/plaintext_cache.hpp"
+#include "ckks/plaintexts/plaintext_cache.hpp"
 
 #include <utility>
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 
 namespace atlasc::ckks {
 
