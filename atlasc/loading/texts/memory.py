@@ -115,6 +115,12 @@ def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | N
     rows: list[dict[str, Any]] = []
     texts = any(isinstance(row, str) for row in data)
     for row in data:
+        if isinstance(row, tuple) and any(getattr(one, "ndim", 0) for one in row):
+            raise AtlasError(
+                "a row or a batch of the data is a tuple of arrays, which have no names",
+                where=f"data[{len(rows)}]",
+                remedy="give mappings: {'input_ids': ids, 'attention_mask': mask}",
+            )
         value = simple(row)
         if isinstance(value, Mapping):
             rows += _divided(value)
