@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from atlasc.analyses.bounds import RANGE, SEEN
 from atlasc.analyses.observed import bootstrap_change, program_change
 from atlasc.analyses.shared_sums import excess_gain
+from atlasc.ir.bounds import MAX_INTEGER, MAX_LEVEL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module, Op, Value
@@ -70,16 +71,16 @@ class PlaceBootstraps(Pass):
     takes = "ckks"
     needs = (MAGNITUDES, NOISE_GAINS)
     keeps = (MAGNITUDES, NOISE_GAINS)
-    levels: int = 14
+    levels: int = field(default=14, metadata={"within": (0, MAX_LEVEL)})
     bootstrap: bool = True
-    batch: int = 1
+    batch: int = field(default=1, metadata={"within": (1, MAX_INTEGER)})
     costs: PrimitiveCosts | None = field(default=None, metadata={"option": False})
-    error: float = 0.0
-    cubic: float = 0.0
-    narrow: int = 0
-    lowest: int = 0
-    landings: int = 0
-    lanes: int = 1
+    error: float = field(default=0.0, metadata={"within": (0, math.inf)})
+    cubic: float = field(default=0.0, metadata={"within": (0, math.inf)})
+    narrow: int = field(default=0, metadata={"within": (0, MAX_INTEGER)})
+    lowest: int = field(default=0, metadata={"within": (0, MAX_LEVEL)})
+    landings: int = field(default=0, metadata={"within": (0, MAX_LEVEL)})
+    lanes: int = field(default=1, metadata={"within": (1, MAX_INTEGER)})
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -145,10 +146,6 @@ class PlaceBootstraps(Pass):
 
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
         """The best placement of a module, and the node of each op that has a node."""
-        if self.levels < 0:
-            raise AtlasError(f"a chain cannot have {self.levels} levels")
-        if self.batch < 1:
-            raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
         for largest in FILLED:
             graph, nodes = self.graph(module, largest * RANGE)
             try:

@@ -136,7 +136,7 @@ def test_two_ciphertexts_share_a_bootstrap() -> None:
         counts.append(program_costs(after).total.bootstraps)
         assert report.lines[0].startswith(f"{counts[-1]} bootstraps")
     assert counts == [3, 2]
-    with pytest.raises(AtlasError, match="cannot refresh 0"):
+    with pytest.raises(AtlasError, match="cannot be 0"):
         run_passes(module, [PlaceBootstraps(levels=2, batch=0)])
 
 

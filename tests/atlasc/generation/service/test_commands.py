@@ -111,6 +111,10 @@ def test_what_a_place_does_not_take(
     (place / "texts.txt").write_text("w1\n")
     message = refused("query", *service, "--input", place / "texts.txt")
     assert "generates text" in message and "the command generate" in message
+    fresh = place / "fresh"  # nothing is made or sent for what is refused
+    words = ("query", *service[:3], "--folder", fresh, "--allow-simulation")
+    assert "generates text" in refused(*words, "--input", place / "texts.txt")
+    assert not [*fresh.rglob("*.key")]
     strict: Any = service[:-1]
     assert "the service would see every input" in refused(
         "generate", *strict[:3], "--folder", place / "strict", "w1"
