@@ -16,9 +16,10 @@ struct PlainValues {
     std::size_t from = ~std::size_t{0};
     std::size_t gap = 0;
 
-    /// The word of a place.
+    /// The word of a place; null where there are none.
     ATLASC_DEVICE const Word* word(std::size_t at) const {
-        return words + ((at < from ? at : at + gap) >> log_run);
+        const std::size_t number = (at < from ? at : at + gap) >> log_run;
+        return words == nullptr ? nullptr : words + number;
     }
     ATLASC_DEVICE Word operator[](std::size_t at) const { return *word(at); }
 };

@@ -25,7 +25,6 @@ from atlasc.targets.cost_table import (
 from atlasc.targets.costs import FittedCosts, fitted_costs
 from atlasc.targets.machine import Machine
 from atlasc_comparisons.desilo.parameters import DesiloParameters
-from benchmarks.engine import scaled_costs
 
 SMALL = DesiloParameters(14, 1)
 
@@ -73,16 +72,7 @@ def test_the_tables_of_our_engine_price_every_primitive(target: str) -> None:
         assert {name for name, _ in costs} >= {*COST_KINDS} - bootstraps
         assert all(seconds > 0 for seconds in costs.values())
     assert table.bootstrap is not None
-    assert table.bootstrap.measured or "scaled by counted work" in table.note
-
-
-def test_the_table_of_gpus_is_what_its_script_writes() -> None:
-    shipped, made = load(shipped_place("cuda")), scaled_costs.scaled(load(scaled_costs.MEASURED))
-    assert made.note == shipped.note
-    for one, other in zip(made.sets, shipped.sets, strict=True):
-        assert one.parameters == other.parameters and set(one.seconds) == set(other.seconds)
-        for name, seconds in one.seconds.items():
-            assert seconds == pytest.approx(other.seconds[name], rel=1e-3), name
+    assert table.bootstrap.measured or "counted, not measured" in table.note
 
 
 def test_a_number_costs_as_a_vector_where_a_table_does_not_tell_them_apart() -> None:

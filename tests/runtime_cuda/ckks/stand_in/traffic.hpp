@@ -8,6 +8,7 @@
 #include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
+#include "tests/runtime_cuda/ckks/stand_in/arithmetic.hpp"
 
 namespace atlasc::ckks {
 
