@@ -51,7 +51,15 @@ SETS = (
 )  # fmt: skip
 
 
-class WideParameters(CudaParameters):
+class AllSpecial(CudaParameters):
+    """Key switches with all special primes."""
+
+    def special_at(self, level: int) -> int:
+        """All of them."""
+        return self.special_primes
+
+
+class WideParameters(AllSpecial):
     """What was measured: primes of up to 60 bits."""
 
     prime_bits = 60
@@ -63,7 +71,7 @@ def transforms(parameters: CudaParameters, level: int) -> dict[str, float]:
 
     Primitives that encode a vector spend their time elsewhere.
     """
-    own, special = parameters.residues(level), parameters.special_primes
+    own, special = parameters.residues(level), parameters.special_at(level)
     wide, digits = own + special, parameters.digits(level)
     hoist = digits * wide  # all back, and each digit to the primes that are not its own
     divide, rescale = 2 * (special + own), 2 * (1 + own)
@@ -99,7 +107,7 @@ def counted(parameters: CudaParameters, level: int, product: float) -> dict[str,
 
     return {
         "mul_plain": made(own, TOGETHER) + of(3 * own) + LAUNCH / TOGETHER,
-        "transform_dense": made(own + parameters.special_primes, TOGETHER) + product,
+        "transform_dense": made(own + parameters.special_at(level), TOGETHER) + product,
         "add_plain": made(own, 1) + of(4 * own) + LAUNCH,
         "add_scalar": of(4 * own) + LAUNCH,
         "mul_scalar": of(4 * own) + LAUNCH,
@@ -114,17 +122,18 @@ def of_counts(parameters: CudaParameters, counts: Counts) -> float:
     )
 
 
-def saved(limbs: float, parameters: CudaParameters) -> float:
-    """Seconds by which so many limbs are transformed faster."""
+def saved(limbs: float, parameters: CudaParameters, left: float | None = None) -> float:
+    """Seconds by which so many limbs are transformed faster, if only some are ``left`` too."""
     size = parameters.log_ring_degree
-    return limbs * (INTEGERS - DOUBLES) * 2.0 ** (size - 16) * size / 16
+    seconds = limbs * INTEGERS - (limbs if left is None else left) * DOUBLES
+    return seconds * 2.0 ** (size - 16) * size / 16
 
 
 def of_limbs(fit: FittedCosts, parameters: CudaParameters, primitive: str, level: int) -> float:
     """Seconds of a primitive that grow with its limbs; the others encode its plaintext."""
     top = parameters.max_level
     slope = (fit.cost(primitive, top) - fit.cost(primitive, 1)) / (top - 1)
-    return slope * (parameters.residues(level) + parameters.special_primes)
+    return slope * (parameters.residues(level) + parameters.special_at(level))
 
 
 def scaled(table: CostTable) -> CostTable:
@@ -158,15 +167,19 @@ def scaled(table: CostTable) -> CostTable:
 
 
 def bootstrap(table: CostTable) -> Bootstrap:
-    """Seconds of bootstraps. All kinds take as much longer with integers as one of two did."""
+    """Seconds of bootstraps. All kinds take as much longer with integers as one of two did. They
+    were measured with all special primes; of what there is less now, transforms are taken off.
+    """
     old, new = table.bootstrap, CudaParameters.bootstrapped()
+    measured = AllSpecial.bootstrapped()
     assert old is not None and old.one_seconds is not None and old.narrow_seconds is not None
     one, two = new.circuit(new.slots)
     narrow = new.circuit(new.slots // 32)[0]
     with_integers = BOOTSTRAP_OF_TWO / old.seconds
     kinds = ((old.seconds, two), (old.one_seconds, one), (old.narrow_seconds, narrow))
     found = [
-        seconds * with_integers - saved(of_counts(new, counts_of(circuit)), new)
+        seconds * with_integers
+        - saved(of_counts(measured, counts_of(circuit)), new, of_counts(new, counts_of(circuit)))
         for seconds, circuit in kinds
     ]
     return Bootstrap(found[0], old.key_seconds, False, found[1], found[2])
