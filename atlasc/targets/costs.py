@@ -1,10 +1,10 @@
 """Seconds of the primitives at a parameter set: measured at some levels, fitted in between.
 
 A key switch at level l works with d digits on p = r + k primes (r of the ciphertext, k special
-primes): d p products with the key, and about p transforms before and after. All other primitives
-are linear in the primes of the ciphertext. This gives the form of a cost as a function of the
-level. Its few constants are fitted to the table for each ring degree; at measured parameter sets
-the fit is bent to pass through the measured seconds.
+ones that it computes with): d p products with the key, and about p transforms before and after. All
+other primitives are linear in the primes of the ciphertext. This gives the form of a cost as a
+function of the level. Its few constants are fitted to the table for each ring degree; at measured
+parameter sets the fit is bent to pass through the measured seconds.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ def _terms(parameters: ParameterSet, primitive: str, level: int) -> NDArray[np.f
     residues = float(parameters.residues(level))
     if primitive not in KEY_SWITCHES:
         return scale * np.array([0.0, residues, 1.0])
-    primes = residues + parameters.special_primes
+    special = parameters.special_primes if primitive == KEY else parameters.special_at(level)
+    primes = residues + special
     digits = parameters.digits(level)
     return scale * np.array([digits * primes, primes, 1.0])
 
@@ -219,9 +220,10 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
     On average, the key switches of a bootstrap have half of the primes that it consumes.
     """
     table: dict[tuple[CostKind, int], float] = {}
-    special, needs = parameters.special_primes, parameters.needs
+    needs = parameters.needs
 
     def work(level: int) -> dict[CostKind, float]:
+        special = parameters.special_at(level)
         return relative_work(parameters.residues(level), special, parameters.digits(level))
 
     middle = work((parameters.max_level + len(parameters.moduli.primes)) // 2)["rotate"]

@@ -234,6 +234,10 @@ class ParameterSet(_Fields):
         """Number of digits of the decomposition in a key switch at ``level``."""
         return -(-self.residues(level) // self.special_primes)
 
+    def special_at(self, level: int) -> int:
+        """Number of special primes that a key switch at ``level`` computes with."""
+        return self.special_primes
+
     def residues(self, level: int) -> int:
         """Number of primes of a ciphertext at ``level``."""
         return level + self.base_primes
@@ -276,13 +280,14 @@ class ParameterSet(_Fields):
     @property
     def digit_ratios(self) -> list[list[float]]:
         """For each digit of a key switch at level 0, 1, ...: its modulus over that of the special
-        primes.
+        primes that the level computes with.
 
         Sizes in bits decide, because each prime is the greatest of its size."""
-        primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
+        primes, special = self.moduli.primes, self.moduli.special
+        used = [sum(special[: self.special_at(level)]) for level in range(self.max_level + 1)]
         return [
-            [2.0 ** min(bits - special, 0) for bits in digit_bits(primes[: level + 1], special)]
-            for level in range(len(primes))
+            [2.0 ** min(bits - most, 0) for bits in digit_bits(primes[: level + 1], sum(special))]
+            for level, most in enumerate(used)
         ]
 
     @property

@@ -52,10 +52,14 @@ LIMIT = 600
 
 
 class WideParameters(CudaParameters):
-    """What was measured: primes of up to 60 bits."""
+    """What was measured: primes of up to 60 bits, and key switches with all special primes."""
 
     prime_bits = 60
     named = "fourteen_levels"
+
+    def special_at(self, level: int) -> int:
+        """All of them."""
+        return self.special_primes
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ private:
     /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
     std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
                                      const std::vector<double>& scales, std::size_t limbs,
-                                     bool extended, bool again,
+                                     std::size_t special, bool again,
                                      std::vector<std::shared_ptr<const Plain>>& kept) const;
 
     std::unique_ptr<Ground> ground_;

@@ -113,7 +113,7 @@ void CkksEngine::settled(const Ciphertexts& handles) const {
                 operand = operand != nullptr ? operand : &*next++;
             }
             std::vector<Polys> found =
-                parts == 3 ? relinearised(ring_, operands, *role_.keys->relinearisation,
+                parts == 3 ? relinearised(ring_.switching(limbs_of(level + 1)), operands, *role_.keys->relinearisation,
                                           limbs_of(level + 1), level + 1)
                            : rescaled(ring_, operands, level + 1);
             for (std::size_t at = 0; at < found.size(); ++at) {

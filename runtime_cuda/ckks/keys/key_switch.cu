@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "atlasc/base/error.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -24,7 +25,8 @@ void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs,
     if (!values.converts) {
         with_size(most, [&](auto constant) {
             Decompose<decltype(constant)::value> kernel{
-                ring.log_degree(), limbs, ring.size_q(), ring.size_p(), ring.primes(), {}};
+                ring.log_degree(), limbs,         ring.size_q(), ring.size_p(),
+                ring.size_qp(),    ring.primes(), {}};
             std::copy(digits.begin(), digits.end(), kernel.of);
             launch(digits.size() * ring.degree(), kernel, "digits of a key switch");
         });
@@ -148,6 +150,9 @@ Addends both_parts(const Ring& ring, const Extended& x) {
 
 std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level,
                            bool begun) {
+    if (level > 0 && ring.chain().limbs_at(level) != xs[0].limbs) {
+        throw Error("internal error: a ciphertext has other primes than its level");
+    }
     const Divisor divisor = ring.divisor(level, true);
     std::vector<Polys> out;
     std::vector<const Word*> parts;

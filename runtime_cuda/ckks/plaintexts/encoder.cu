@@ -67,7 +67,7 @@ Encoder::Encoder(const Ring& ring, bool gathers)
       gathers_(gathers),
       input_(as_secret(Array<double>(ring.memory(), most_sent(ring)))) {
     const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
-    imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
+    imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), 0)[0]);
     check();
 }
 
@@ -145,13 +145,13 @@ Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_
     const Pattern whole{&slots, 1, 0, 0, largest_of(slots)};
     const std::lock_guard<std::mutex> alone(mutex_);
     staging_.wipe_last(send({&whole}, scale, limbs));  // a client's slots
-    return std::move(rounded(1, whole, limbs, false).front());
+    return std::move(rounded(1, whole, limbs, 0).front());
 }
 template Words Encoder::encode(const Vector&, double, std::size_t);
 
 std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
                                    const std::vector<double>& scales, std::size_t limbs,
-                                   bool extended) {
+                                   std::size_t special) {
     std::vector<Made> made;
     HeldCopies held;
     const std::vector<Pattern> patterns = patterns_of(values, scales, limbs, made, held);
@@ -176,10 +176,10 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
             }
             send(some, scale, limbs);
             std::size_t next = first;
-            for (Words& block : rounded(end - first, pattern, limbs, extended)) {
+            for (Words& block : rounded(end - first, pattern, limbs, special)) {
                 const auto words = std::make_shared<const Words>(std::move(block));
                 const std::size_t size =
-                    (limbs + (extended ? ring_.size_p() : 0)) << (ring_.log_degree() - log_run);
+                    (limbs + special) << (ring_.log_degree() - log_run);
                 for (std::size_t start = 0; start < words->size(); start += size) {
                     result[places[next++]] = {words, start, size, log_run};
                 }
@@ -190,12 +190,12 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
 }
 
 std::vector<Words> Encoder::rounded(std::size_t count, const Pattern& pattern, std::size_t limbs,
-                                    bool extended) {
+                                    std::size_t special) {
     const int log_short = pattern.log_short;
     const int left = pattern.log_run - log_short;
     const int log_degree = ring_.log_degree() - log_short;
     const std::size_t degree = std::size_t{1} << log_degree;
-    const std::size_t all = limbs + (extended ? ring_.size_p() : 0);
+    const std::size_t all = limbs + special;
     const std::size_t rest = (std::size_t{1} << left) - 1;
     // Long ones are let go one by one, short ones together.
     const std::size_t most = together() << log_short;

@@ -54,11 +54,11 @@ public:
     template <typename Number>
     Words encode(const std::vector<Number>& slots, double scale, std::size_t limbs);
 
-    /// Plaintexts, each at a scale, with one value for each run; with `extended` modulo all special
-    /// primes too. They share transforms, which are short where slots repeat often.
+    /// Plaintexts, each at a scale, with one value for each run; modulo the first `special`
+    /// special primes too. They share transforms, which are short where slots repeat often.
     std::vector<Plain> plains(const std::vector<const Plaintext*>& values,
                               const std::vector<double>& scales, std::size_t limbs,
-                              bool extended);
+                              std::size_t special);
 
     /// Lets go of copies of a program's arrays: memory is short. Any thread may ask, at any time.
     void clear() { copies_.clear(); }
@@ -122,7 +122,7 @@ private:
     /// Values of the coefficients of a batch, whose patterns are like this one: of each long vector,
     /// or of some short ones that follow one another.
     std::vector<Words> rounded(std::size_t count, const Pattern& pattern, std::size_t limbs,
-                               bool extended);
+                               std::size_t special);
     /// Throws Error: the Fourier transform is not the expected one.
     void check();
 

@@ -74,6 +74,7 @@ struct Decompose {
     std::size_t limbs;
     std::size_t size_q;
     std::size_t size_p;
+    std::size_t all;  ///< primes
     const Prime* primes;
     Digit of[most_together];
 
@@ -81,7 +82,7 @@ struct Decompose {
         const Digit& digit = of[index >> log_degree];
         const std::size_t at = index & ((std::size_t{1} << log_degree) - 1);
         const BlockConstants& block = digit.block;
-        Converter<size> converter{block, primes, size_q + size_p, {}, 0};
+        Converter<size> converter{block, primes, all, {}, 0};
         converter.read(digit.coefficients + (block.first << log_degree) + at, log_degree);
         for (std::size_t limb = 0; limb < limbs + size_p; ++limb) {
             const std::size_t prime = prime_of(limb, limbs, size_q);

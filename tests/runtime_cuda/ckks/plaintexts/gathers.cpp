@@ -93,7 +93,7 @@ public:
             const auto plan = [&] { return plan_of(one.slots, ring_.slots(), arrays); };
             const Plaintext plaintext = Deferred{0, [plan] { return built(plan()); }, 1, plan};
             for (int again = 0; again < 2; ++again) {
-                device_.plains({&plaintext}, {0x1p30}, limbs, false);
+                device_.plains({&plaintext}, {0x1p30}, limbs, 0);
                 const std::uint64_t used = ring_.memory().used() - before;
                 first = first == 0 ? used : first;
                 ckks::expect(used > elements * sizeof(float) && used == first,
@@ -110,7 +110,7 @@ private:
                                      const std::vector<double>& scales) {
         std::vector<std::string> found;
         try {
-            for (const ckks::Plain& plain : encoder.plains(all, scales, limbs, true)) {
+            for (const ckks::Plain& plain : encoder.plains(all, scales, limbs, ring_.size_p())) {
                 const auto values = ckks::downloaded(plain.words->get() + plain.start, plain.size);
                 found.emplace_back(reinterpret_cast<const char*>(values.data()),
                                    values.size() * sizeof values[0]);

@@ -65,7 +65,7 @@ void repeating_plaintexts(const Chain& chain, int log_step) {
             scales.push_back(scale);
         }
         scales[5] *= 2;
-        const auto plains = encoder.plains(pointers, scales, limbs, true);
+        const auto plains = encoder.plains(pointers, scales, limbs, ring.size_p());
         for (std::size_t at = 0; at < vectors; ++at) {
             const std::vector<Word> whole = downloaded(
                 encoder.encode(slots[at], scales[at], limbs).get(), limbs * ring.degree());
