@@ -112,9 +112,10 @@ void CkksEngine::settled(const Ciphertexts& handles) const {
             for (const Polys*& operand : operands) {
                 operand = operand != nullptr ? operand : &*next++;
             }
+            const std::size_t limbs = limbs_of(level + 1);
             std::vector<Polys> found =
-                parts == 3 ? relinearised(ring_.switching(limbs_of(level + 1)), operands, *role_.keys->relinearisation,
-                                          limbs_of(level + 1), level + 1)
+                parts == 3 ? relinearised(ring_.switching(limbs), operands,
+                                          *role_.keys->relinearisation, limbs, level + 1)
                            : rescaled(ring_, operands, level + 1);
             for (std::size_t at = 0; at < found.size(); ++at) {
                 held_by(all[first + at].first)
