@@ -133,7 +133,7 @@ class CkksParameters(ParameterSet):
         """See the base class; residues are packed without gaps."""
         return self._key_bytes(level, self.special_primes)
 
-    def read_bytes(self, level: int) -> int:
+    def switched_key_bytes(self, level: int) -> int:
         """Bytes of a key that a key switch at ``level`` reads."""
         return self._key_bytes(level, self.special_at(level))
 

@@ -60,7 +60,7 @@ def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
     """Limbs that each primitive reads and writes at a level."""
     own, special = parameters.residues(level), parameters.special_at(level)
     wide, digits = own + special, parameters.digits(level)
-    key = parameters.read_bytes(level) / (8 * parameters.ring_degree)
+    key = parameters.switched_key_bytes(level) / (8 * parameters.ring_degree)
     # Back to coefficients; each digit is converted to all other primes, and has no limb of its own.
     hoist = 2 * own + 3 * digits * wide
     read = digits * wide + key  # by the product of digits and a key
