@@ -46,7 +46,7 @@ SETS = (
 CLIENTS = ("encrypt", "decrypt")
 WAITS = ("mul_lazy", "mul_scalar")
 """Calls that launch nothing: a term of a sum is computed with the sum."""
-OTHER = ("mul_plain", "add_plain", "transform_dense", "add_scalar", "mul_scalar", "mul_lazy")
+OTHER = ("mul_plain", "add_plain", "transform_dense", "add_scalar", *WAITS)
 """Primitives whose calls do other work than when they were measured."""
 LIMIT = 600
 
